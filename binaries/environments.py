@@ -17,7 +17,6 @@ from absl import logging
 
 from common import environments
 from common.agents.declaration import AgentDeclaration
-from common.cluster.layout import imported
 from common.environments.registry import names_of, suites
 from common.environments.spec import EnvironmentSpec
 from common.reporting.command_line import Parser, exit_with, fail
@@ -55,7 +54,7 @@ def _can_act(agent: AgentDeclaration, spec: EnvironmentSpec, changes: Mapping[st
     """Returns whether the default setting, with these hyperparameters changed, can act there."""
     default = agent.settings.configuration(agent.settings.default)
     try:
-        imported(agent.require)(dataclasses.replace(default, **changes), spec)
+        agent.require_spec(dataclasses.replace(default, **changes), spec)
     except ValueError:
         return False
     return True

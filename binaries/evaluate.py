@@ -199,12 +199,12 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
-        frames = run.agent.num_frames
+        frames = run.agent.declaration.num_frames
         made = [make(run.environment, seed, True, frames) for make, seed in zip(makers, seeds)]
         batch = BatchedEnvironment(made)
     else:
         batch = environments.make_batch(
-            run.environment, seeds, evaluation=True, frames=run.agent.num_frames
+            run.environment, seeds, evaluation=True, frames=run.agent.declaration.num_frames
         )
     policy = run.make_policy(len(seeds))
     recorder = ObservationRecorder(policy)

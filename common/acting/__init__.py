@@ -1,1 +1,1 @@
-"""Acting: policies, exploration, adders, the acting loop, and evaluation."""
+"""Acting: policies, exploration, and the acting loop."""

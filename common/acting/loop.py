@@ -1,9 +1,6 @@
-"""The acting loop, which connects a policy, a batch of environments and an adder.
+"""The acting loop, and what belongs to it in a process: environments, seeds and CSV records."""
 
-Environments, seeds and CSV records of the actors in a process.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dm_env
@@ -11,7 +8,7 @@ import numpy as np
 
 from common import environments
 from common.acting.policy import Policy, state_at
-from common.data.data import Adder
+from common.data.data import Adder, Delivery
 from common.environments.batch import EnvironmentBatch
 from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows, numbered_rows
@@ -34,10 +31,8 @@ class ActingLoop:
         environment: EnvironmentBatch,
         policy: Policy,
         adder: Adder,
-        on_added: Callable[[Nest], None],
         on_episode: Callable[[int, float, int], None],
         encode: Callable[[Nest], Nest] | None = None,
-        asks_again: bool = False,
     ):
         """Starts an episode in each environment.
 
@@ -45,23 +40,18 @@ class ActingLoop:
           environment: a batch of K environments.
           policy: chooses the actions, with exploration.
           adder: an adder for K environments.
-          on_added: called with the steps that the adder completes, if a timestep completes any.
           on_episode: called at the end of each episode with the environment's index, the
             undiscounted return of unclipped rewards and the length in steps.
           encode: converts observations [K, ...] to the form that the adder stores; called once a
             timestep. The policy gets the original ones. None stores them unchanged.
-          asks_again: whether the policy is asked again, maybe with other parameters, at a timestep
-            at which the adder completes steps. The first action is not executed.
         """
         self._environment = environment
         self._policy = policy
         self._adder = adder
-        self._on_added = on_added
         self._on_episode = on_episode
         self._initial_state = policy.initial_state(environment.num_environments)
         self._encode = encode
         self._state = self._initial_state
-        self._asks_again = asks_again
         self._is_observed = False
         self._steps = 0
         self._returns = np.zeros(environment.num_environments, np.float64)
@@ -73,25 +63,25 @@ class ActingLoop:
         """Steps done in all K environments together, without resets."""
         return self._steps
 
-    def step(self) -> None:
-        """Advances every environment by one timestep, unless the policy has to be asked again."""
+    def step(self) -> Sequence[Delivery]:
+        """Advances every environment by one timestep; returns the deliveries that are complete.
+
+        On policy, a step that completes a delivery executes no action.
+        """
         timestep = self._timestep
         state = state_at(self._policy, self._state, self._initial_state, timestep)
         action, next_state, extras = self._policy(timestep.observation, state)
         if self._encode is not None:
             timestep = timestep._replace(observation=self._encode(timestep.observation))
-        if not self._is_observed:
-            finished = self._adder.observe(timestep, extras)
-            if finished is not None:
-                self._on_added(finished)
-                if self._asks_again:
-                    self._is_observed = True
-                    return
-        self._is_observed = False
+        deliveries = () if self._is_observed else self._adder.observe(timestep, extras)
+        self._is_observed = self._adder.on_policy and bool(deliveries)
+        if self._is_observed:
+            return deliveries
         self._state = next_state
         self._adder.act(timestep, action, extras)
         self._timestep = self._environment.step(action)
         self._count(self._timestep)
+        return deliveries
 
     def _count(self, timestep: dm_env.TimeStep) -> None:
         moved = timestep.step_type > _FIRST  # no action led to a FIRST or an ABSENT row

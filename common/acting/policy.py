@@ -1,13 +1,7 @@
-"""Interfaces of policies and adders that the acting loop calls.
-
-Exploration noise on continuous actions.
+"""The interface of a policy, and exploration: noise, epsilon-greedy choices, proposed actions.
 
 A noise is called as `noise(action, state) -> noisy action, state`. Its state is part of the
 policy's state, which is reset at the beginning of each episode.
-
-Epsilon-greedy exploration with discrete actions.
-
-Actions that a policy samples before it chooses one of them.
 """
 
 import abc

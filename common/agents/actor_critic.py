@@ -1,6 +1,7 @@
 """Agents with a deterministic policy and a critic: the common part of DDPG, D4PG and Ape-X DPG.
 
-The losses are in each paper's `learner.py`.
+Learner, actor and agent, built from two networks and their targets. The losses and the first
+priorities are in the file of each agent.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +13,12 @@ import tensorflow as tf
 
 from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, Policy
 from common.agents.agent import Agent
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Learner
 from common.networks import control, numpy_twins, recurrent
-from common.types import Metrics, Nest, StoredTransition
+from common.types import Metrics, Nest
 
 
 class ActorCritic(NamedTuple):

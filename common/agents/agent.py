@@ -1,22 +1,22 @@
-"""Contract of a paper's agent, which learns from a store."""
+"""The contract of an agent: networks, policies, the columns of a stored step and a kind of data.
+
+Roles ask the agent for these, and its `data` for adder and store.
+"""
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import functools
 from typing import Any, Self
 
-from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
 from common.agents.declaration import AgentDeclaration
-from common.cluster.layout import imported
 from common.config import from_values
-from common.data.data import Data, Writer
-from common.environments.batch import EnvironmentBatch
+from common.data.data import Data
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.trainer import Trainer, Updates
 from common.learning.updates import FusedUpdates, RolloutUpdates, UpdateLoop
-from common.replay.store import RateLimiter, Store, Wire
+from common.replay.store import RateLimiter, Store
 from common.types import Nest
 
 
@@ -24,7 +24,7 @@ class Agent(abc.ABC):
     """A paper's agent with a configuration, whose actors add to what its learner draws from.
 
     It tells the roles in what agents differ: the networks, the columns of a stored step, and the
-    kind of its data, from which adder, store and writer follow.
+    kind of its data, from which adder and store follow.
 
     Attributes:
       declaration: of the agent, which is built as `class(config, setting)`.
@@ -87,15 +87,6 @@ class Agent(abc.ABC):
         """Items per update; timesteps, where the items are unrolls."""
         return self.batch_size * self.data.steps_per_item
 
-    @property
-    def num_frames(self) -> int | None:
-        """Images stacked in an observation; None if observations are not stacked images."""
-        return self.declaration.num_frames
-
-    def require(self, spec: EnvironmentSpec) -> None:
-        """Raises ValueError, with a message of one line, if the agent cannot act in `spec`."""
-        imported(self.declaration.require)(self.config, spec)
-
     @abc.abstractmethod
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:
         """Builds the learner and initialises its networks from `seed`."""
@@ -138,48 +129,6 @@ class Agent(abc.ABC):
         del spec  # nothing is encoded
         return steps
 
-    def acting_loop(
-        self,
-        actor: Policy,
-        environments: EnvironmentBatch,
-        on_added: Callable[[Nest], None],
-        on_episode: Callable[[int, float, int], None],
-        share: float = 1.0,
-    ) -> ActingLoop:
-        """Builds the loop of some actors; arguments as for `ActingLoop` and `Data.make_adder`."""
-        data = self.data
-        adder = data.make_adder(environments.num_environments, share)
-        return ActingLoop(
-            environments, actor, adder, on_added, on_episode, self.encode, data.on_policy
-        )
-
-    def make_store(self, spec: EnvironmentSpec, seed: int, num_shards: int = 1) -> Store:
-        """Builds the store, or one of `num_shards` shards of it."""
-        return self.data.make_store(self.step_specs(spec), seed, num_shards)
-
-    def wire(self, spec: EnvironmentSpec) -> Wire:
-        """Returns how the rows of the store travel."""
-        return self.data.wire(self.step_specs(spec))
-
-    def make_writer(
-        self,
-        policy: Policy,
-        actors: range,
-        spec: EnvironmentSpec,
-        seed: int,
-        shard: int = 0,
-        in_batches: bool = False,
-    ) -> Writer:
-        """Builds the writer of some actors; arguments as for `Data.make_writer`."""
-        return self.data.make_writer(
-            policy=policy,
-            actors=actors,
-            specs=self.step_specs(spec),
-            seed=seed,
-            shard=shard,
-            in_batches=in_batches,
-        )
-
     def rate_limiter(self, in_turns: bool = False) -> RateLimiter:
         """Returns the limit on how far actors and learner may run ahead of each other.
 
@@ -196,7 +145,7 @@ class Agent(abc.ABC):
 
         Args:
           learner: from `make_learner`.
-          store: from `make_store`, or a client of it.
+          store: of the data, or a client of it.
           seed: of draws, not negative.
         """
         del store, seed

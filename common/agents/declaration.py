@@ -1,4 +1,7 @@
-"""The declaration of an agent. This module does not import TensorFlow."""
+"""The declaration of an agent: its name, settings, layouts and limits, known without TensorFlow.
+
+This module does not import TensorFlow.
+"""
 
 from collections.abc import Callable
 import dataclasses
@@ -30,7 +33,7 @@ class AgentDeclaration:
       bytes_per_step: bytes of a stored step, given the configuration, the environment's spec and
         the environment.
       queue_bytes: bytes of the learner's queue when it is full, given the same.
-      num_frames: images stacked in an observation, see `common.agents.agent.Agent`.
+      num_frames: images stacked in an observation; None if observations are not stacked images.
       num_actors_flag: name of the flag --num_actors, where the paper does not speak of actors.
       program: module that runs the agent with `python -m`; "": that of its name in `binaries`.
     """
@@ -68,6 +71,10 @@ class AgentDeclaration:
             chosen[0] if chosen else others[-1 if getattr(config, "single_process", False) else 0]
         )
 
+    def require_spec(self, config: Any, spec: Any) -> None:
+        """Raises ValueError, in one line, unless the agent can act in the `EnvironmentSpec`."""
+        imported(self.require)(config, spec)
+
     def require_environment(self, config: Any, name: str) -> None:
         """Raises ValueError, in one line, unless the agent can act in an environment.
 
@@ -77,7 +84,7 @@ class AgentDeclaration:
         """
         spec = _spec(name, self.num_frames)
         try:
-            imported(self.require)(config, spec)
+            self.require_spec(config, spec)
         except ValueError as error:
             raise ValueError(f"{self.name} on {name}: {error}") from None
 

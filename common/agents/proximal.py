@@ -1,7 +1,8 @@
-"""The parts that PPO has in common in several papers (Schulman et al. 2017).
+"""Agents by proximal policy optimisation: what PPO has in common in several papers.
 
-A Gaussian policy whose variances all states share, and a value network of its own, each with its
-optimiser. What differs is the paper's: networks, scales, objective and learning rates.
+Source: Schulman et al. 2017. A Gaussian policy whose variances all states share, and a separate
+value network, each with its optimiser. Networks, scales, objective and learning rates are in the
+file of each agent.
 """
 
 import abc
@@ -14,8 +15,8 @@ import tensorflow as tf
 
 from common.acting.policy import Policy, truncated_normal
 from common.agents.agent import Agent
-from common.data.data import gaussian_state_specs
-from common.data.rollouts import Rollouts, RolloutStore
+from common.data.data import StoredState, gaussian_state_specs
+from common.data.rollouts import Rollouts, RolloutSteps, RolloutStore
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner as learner_lib
 from common.learning.learner import Gradients, Learner
@@ -23,7 +24,7 @@ from common.learning.updates import RolloutLearner, RolloutUpdates
 from common.networks import numpy_twins, standardizer
 from common.networks.standardizer import EPSILON, Standardizer
 from common.replay.store import Store
-from common.types import Batch, Metrics, Nest, RolloutSteps, StoredState
+from common.types import Batch, Metrics, Nest
 from common.values import gaussian
 
 METRICS = (

@@ -168,11 +168,11 @@ def load(
         raise RunDirectoryError(
             f"{run.config_json} was not written by this version of the program: {reason}"
         ) from None
-    environment = environments.make(name, seed=0, frames=agent.num_frames)
+    environment = environments.make(name, seed=0, frames=agent.declaration.num_frames)
     spec = EnvironmentSpec.of(environment)
     environment.close()
     try:
-        agent.require(spec)
+        agent.declaration.require_spec(agent.config, spec)
     except ValueError as error:
         raise RunDirectoryError(
             f"{run.config_json} has an agent that cannot act in its environment: {error}"

@@ -7,7 +7,7 @@ bodies in MuJoCo, which one call advances by a timestep of the task, without rew
 and resets.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 import contextlib
 import copy
 import functools
@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 
 from common import environments
+from common.acting.loop import ActingLoop
 from common.acting.policy import GaussianNoise
 from common.agents.agent import Agent
 from common.benchmarks.cases import Bench
 from common.benchmarks.report import Row, say
 from common.benchmarks.roles import replay_role
 from common.cluster.processes import StopRequest
+from common.data.data import Adder, Delivery
 from common.environments import rendering
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
@@ -70,13 +72,17 @@ def actor(
     """
     name = "actor/" + environment.partition(":")[2].replace(":", "_") + "_in_worker" * in_worker
     agent = bench.program.make_agent()
-    batch = environments.make_batch(environment, range(actors), frames=agent.num_frames)
+    batch = environments.make_batch(environment, range(actors), frames=agent.declaration.num_frames)
     spec = EnvironmentSpec.of(batch)
     policy = agent.make_actor(spec, range(actors), actors, seed=0)
     adding_to = _own_memory if in_worker else _served_memory
-    with adding_to(bench, agent, environment, spec, policy, range(actors)) as (add, finish):
-        loop = agent.acting_loop(policy, batch, add, lambda *_: None)
-        candidates = {"actor": loop.step, **simulators(environment, actors, spec, agent.num_frames)}
+    frames = agent.declaration.num_frames
+    with adding_to(bench, agent, environment, spec, policy, range(actors)) as (adder, put, finish):
+        loop = ActingLoop(batch, policy, adder, lambda *_: None, agent.encode)
+        candidates = {
+            "actor": lambda: put(loop.step()),
+            **simulators(environment, actors, spec, frames),
+        }
         speeds = bench.in_turns(
             f"{name} (steps a second, of the CPU and of the clock)",
             {key: _timed(step, batch_steps, actors) for key, step in candidates.items()},
@@ -241,40 +247,46 @@ def random_actions(actors: int, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
 @contextlib.contextmanager
 def _served_memory(
     bench: Bench, agent: Agent, environment: str, spec: EnvironmentSpec, policy: Any, actors: range
-) -> Iterator[tuple[Callable[[Nest], None], Callable[[], int]]]:
-    """Yields functions that send what an adder gave, in a thread, and count what has arrived."""
+) -> Iterator[tuple[Adder, Callable[[Iterable[Delivery]], None], Callable[[], int]]]:
+    """Yields an adder, and functions that send its deliveries in a thread, and count them."""
+    data, specs = agent.data, agent.step_specs(spec)
     with replay_role(bench.program, environment, _CAPACITY) as client:
-        store = RemoteStore(client, agent.wire(spec))
-        writer = agent.make_writer(policy, actors, spec, seed=0, in_batches=True)
-        outbox = Outbox(store, writer, agent.rate_limiter(), StopRequest())
+        store = RemoteStore(client, data.wire(specs))
+        adder = data.make_adder(
+            policy=policy, actors=actors, specs=specs, seed=0, send_batch=data.send_batch
+        )
+        limiter = agent.rate_limiter()
+        outbox = Outbox(store, limiter, StopRequest())
         outbox.start()
+        adder.incarnation = outbox.incarnation
 
-        def add(added: Nest) -> None:
+        def put(deliveries: Iterable[Delivery]) -> None:
             if not outbox.has_credit():
                 raise RuntimeError("the actor is held back: its config limits samples_per_insert")
-            outbox.add(added)
+            outbox.add(deliveries)
 
         def finish() -> int:
-            outbox.close()
+            outbox.close(adder.flush())
             return store.counters().inserted
 
-        yield add, finish
+        yield adder, put, finish
 
 
 @contextlib.contextmanager
 def _own_memory(
     bench: Bench, agent: Agent, environment: str, spec: EnvironmentSpec, policy: Any, actors: range
-) -> Iterator[tuple[Callable[[Nest], None], Callable[[], int]]]:
-    """Yields functions that add what an adder gave to a memory of this process, and count it."""
+) -> Iterator[tuple[Adder, Callable[[Iterable[Delivery]], None], Callable[[], int]]]:
+    """Yields an adder, and functions that put its deliveries into a memory here and count them."""
     del bench, environment
-    store = agent.make_store(spec, seed=0)
-    writer = agent.make_writer(policy, actors, spec, seed=0)
+    specs = agent.step_specs(spec)
+    store = agent.data.make_store(specs, seed=0)
+    adder = agent.data.make_adder(policy=policy, actors=actors, specs=specs, seed=0)
 
-    def add(added: Nest) -> None:
-        for delivery in writer.add(added):
+    def put(deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
             store.put(delivery.rows)
 
-    yield add, lambda: store.counters().inserted
+    yield adder, put, lambda: store.counters().inserted
 
 
 def _search(bench: Bench, states: int, **config: Any) -> Callable[[], object]:
@@ -306,13 +318,15 @@ def searching_actor(
     batch = environments.make_batch(environment, range(actors))
     spec = EnvironmentSpec.of(batch)
     policy = agent.make_actor(spec, range(actors), actors, seed=0)
-    store = agent.make_store(spec, seed=0)
-    writer = agent.make_writer(policy, range(actors), spec, seed=0)
+    specs = agent.step_specs(spec)
+    store = agent.data.make_store(specs, seed=0)
+    adder = agent.data.make_adder(policy=policy, actors=range(actors), specs=specs, seed=0)
+    loop = ActingLoop(batch, policy, adder, lambda *episode: None, agent.encode)
 
-    def add(added: Any) -> None:
-        for delivery in writer.add(added):
+    def step() -> None:
+        for delivery in loop.step():
             store.put(delivery.rows)
             store.draw(store.counters().items)
             on_rows(delivery.rows)
 
-    return spec, agent.acting_loop(policy, batch, add, lambda *episode: None).step
+    return spec, step

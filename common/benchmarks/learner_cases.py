@@ -7,6 +7,7 @@ decoding or another thread.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import functools
+import math
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ import tensorflow as tf
 import tree
 
 from common import environments
+from common.acting.loop import ActingLoop
 from common.agents.agent import Agent
 from common.benchmarks.actor_cases import MUJOCO, simulators
 from common.benchmarks.cases import Bench
@@ -24,6 +26,7 @@ from common.benchmarks.roles import started_role
 from common.cluster import credentials, rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
+from common.data.data import Adder, StoredState
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
@@ -33,10 +36,11 @@ from common.networks import packing
 from common.program import layouts
 from common.remote.inbox import StoreService
 from common.remote.parameters import ParameterService
+from common.replay.episode_wire import Episode, Episodes
 from common.replay.memory import Memory
 from common.replay.store import RateLimiter
 from common.roles.actors import ActingBeside
-from common.types import Batch, Episode, Episodes, Nest, StoredState
+from common.types import Batch, Nest
 from common.values import categorical, multistep
 
 WALKER, _WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
@@ -63,13 +67,15 @@ def learner(
       actor_seconds: time of each repeat with actors.
     """
     agent = bench.program.make_agent(min_replay_size=1)
-    trained, memory = agent.make_learner(WALKER, seed=0), agent.make_store(WALKER, seed=0)
-    memory.insert(np.arange(items), *random_steps(agent.step_specs(WALKER), items))
+    trained, specs = agent.make_learner(WALKER, seed=0), agent.step_specs(WALKER)
+    memory = agent.data.make_store(specs, seed=0)
+    memory.insert(np.arange(items), *random_steps(specs, items))
     n = agent.updates_per_call
 
     def from_memory(updates_per_call: int) -> Trainer:
         loop = UpdateLoop(trained.update, updates_per_call, agent.batch_size, agent.jit_compile)
-        return Trainer(memory, loop, trained.steps, agent.rate_limiter())
+        limiter = agent.rate_limiter()
+        return Trainer(memory, loop, trained.steps, limiter)
 
     together, single, fixed = from_memory(n), from_memory(1), _fixed_loop(agent, trained, memory)
     calls, peer = max(1, updates // n), "XLA loop on one fixed batch"
@@ -158,8 +164,9 @@ def unroll_learner(bench: Bench, updates: int = 60) -> Iterator[Row]:
     """
     agent = bench.program.make_agent()
     trained, specs = agent.make_learner(WALKER, seed=0), agent.step_specs(WALKER)
-    queue = agent.make_store(WALKER, seed=0)
-    trainer = agent.make_trainer(trained, queue, WALKER, 0, agent.rate_limiter())
+    queue = agent.data.make_store(specs, seed=0)
+    limiter = agent.rate_limiter()
+    trainer = agent.make_trainer(trained, queue, WALKER, 0, limiter)
     unrolls = _random_unrolls(specs, 3)
 
     def from_queue() -> None:
@@ -359,19 +366,16 @@ def _with_actors(
 
 def _played_memory(agent: Agent, items: int, num_games: int) -> tuple[Memory, EnvironmentSpec]:
     """Returns a memory with the items of untrained actors, and the environment's spec."""
-    games = environments.make_batch(_PONG, range(num_games), frames=agent.num_frames)
+    games = environments.make_batch(_PONG, range(num_games), frames=agent.declaration.num_frames)
     spec, actors = EnvironmentSpec.of(games), range(num_games)
     policy = agent.make_actor(spec, actors, num_games, seed=0)
-    memory = agent.make_store(spec, seed=0)
-    writer = agent.make_writer(policy, actors, spec, seed=0)
-
-    def add(added: Nest) -> None:
-        for delivery in writer.add(added):
-            memory.put(delivery.rows)
-
-    loop = agent.acting_loop(policy, games, add, lambda *_: None)
+    specs = agent.step_specs(spec)
+    memory = agent.data.make_store(specs, seed=0)
+    adder = agent.data.make_adder(policy=policy, actors=actors, specs=specs, seed=0)
+    loop = ActingLoop(games, policy, adder, lambda *_: None, agent.encode)
     while memory.statistics().items < items:
-        loop.step()
+        for delivery in loop.step():
+            memory.put(delivery.rows)
     games.close()
     return memory, spec
 
@@ -422,7 +426,7 @@ class _Pairs:
       agent: the agent.
       spec: the environment's.
       memory: the agent's, of episodes whose actions are the untrained policy's.
-      num_steps: steps added.
+      num_steps: steps of the environment.
       step: advances the environment by a timestep, whose episodes `insert` adds.
       act: advances it likewise; nothing is stored.
       update: makes the updates of a call, always of the same sample.
@@ -437,13 +441,18 @@ class _Pairs:
         self._learner = agent.make_learner(spec, 0)
         self._actor_variables = tuple(self._learner.actor_variables)  # once, as a run does
         self._policy = agent.make_actor(spec, range(1), 1, 0)
-        self.memory = agent.make_store(spec, 0)
-        self._added: list[Episodes] = []
+        specs = agent.step_specs(spec)
+        self.memory = agent.data.make_store(specs, 0)
         self._fill(capacity, length)
-        self.num_steps = capacity
-        self.step = agent.acting_loop(self._policy, batch, self._add, lambda *episode: None).step
-        ignore = agent.acting_loop(self._policy, batch, lambda _: None, lambda *episode: None)
-        self.act = ignore.step
+
+        def acting(send_batch: float) -> tuple[Adder, Callable[[], object]]:
+            adder = agent.data.make_adder(
+                policy=self._policy, actors=range(1), specs=specs, seed=0, send_batch=send_batch
+            )
+            return adder, ActingLoop(batch, self._policy, adder, lambda *_: None, agent.encode).step
+
+        self._adder, self.step = acting(math.inf)
+        _, self.act = acting(0)
         limiter = agent.rate_limiter(in_turns=True)
         self._trainer = agent.make_trainer(self._learner, self.memory, spec, 0, limiter)
         self._trainer.beside = ActingBeside(
@@ -466,18 +475,16 @@ class _Pairs:
         self._policy.load(packing.to_numpy(self._actor_variables))
 
     def insert(self) -> None:
-        for added in self._added:
-            self.memory.put(added)
-        self._added.clear()
+        for delivery in self._adder.flush():
+            self.memory.put(delivery.rows)
 
-    def _add(self, added: Episodes) -> None:
-        self._added.append(added)
-        self.num_steps += added.num_steps
+    @property
+    def num_steps(self) -> int:
+        return self._adder.num_steps
 
     def _fill(self, capacity: int, length: int) -> None:
         """Adds episodes until another one would not fit, and counts as many steps as fit."""
         rng, steps = np.random.default_rng(0), min(length, capacity)
-        self.num_steps = 0
         for _ in range(capacity // steps):
             observation = rng.normal(size=(steps + 1, self.spec.observation_size))
             observation = observation.astype(np.float32)
@@ -485,9 +492,8 @@ class _Pairs:
             values = extras.pop("value")
             rewards = rng.normal(size=steps).astype(np.float32)
             states = StoredState(observation, action, extras)
-            episode = Episode(0, states, rewards, values, False, np.zeros_like(rewards))
-            self._add(Episodes(steps, (episode,)))
-            self.insert()
+            episode = Episode(states, rewards, values, False, np.zeros_like(rewards))
+            self.memory.put(Episodes(steps, (episode,)))
         self.memory.count_steps(capacity % steps)
 
 

@@ -92,10 +92,10 @@ def _pairs(items: int, sample: Distribution) -> Callable[[], None]:
 def _memory_of_frames(bench: Bench, capacity: int, frames: int) -> Memory:
     agent = bench.program.make_agent(replay_capacity=capacity, min_replay_size=1)
     spec = EnvironmentSpec(84 * 84, 18, (84, 84, 1), is_discrete=True)
-    memory, overlap = agent.make_store(spec, seed=0), agent.data.sequence_length - 1
+    specs, overlap = agent.step_specs(spec), agent.data.sequence_length - 1
+    memory = agent.data.make_store(specs, seed=0)
     steps = tree.map_structure(
-        lambda column: np.ones((_FILL + overlap, *column.shape), column.dtype.as_numpy_dtype),
-        agent.step_specs(spec),
+        lambda column: np.ones((_FILL + overlap, *column.shape), column.dtype.as_numpy_dtype), specs
     )
     lengths = np.full(_FILL, agent.data.sequence_length, np.int32)
     unknown = np.full(_FILL, UNKNOWN_PRIORITY, np.float32)

@@ -60,7 +60,8 @@ def maze_learner(
     spec, step = searching_actor(bench, _MAZE, batch_size, on_rows=rows.append, **acting)
     while not rows:
         step()
-    trained, queue = agent.make_learner(spec, seed=0), agent.make_store(spec, seed=0)
+    trained = agent.make_learner(spec, seed=0)
+    queue = agent.data.make_store(agent.step_specs(spec), seed=0)
     limiter = agent.rate_limiter()
     trainer = agent.make_trainer(trained, queue, spec, 0, limiter, prefetch=agent.prefetch)
 

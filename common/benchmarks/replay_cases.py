@@ -31,11 +31,11 @@ from common.benchmarks.cases import REVERB, Bench
 from common.benchmarks.report import Row, rate, say
 from common.benchmarks.roles import ChildProcess, replay_role
 from common.cluster import rpc
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.remote.outbox import RemoteStore
 from common.replay.columns import Bytes, Signature
-from common.replay.memory import ItemWire, Memory
-from common.types import Items, StoredTransition
+from common.replay.memory import Items, ItemWire, Memory
 
 HUMANOID = EnvironmentSpec(67, 21)
 _CARTPOLE = EnvironmentSpec(5, 1)
@@ -155,7 +155,7 @@ def replay(
         specs = agent.step_specs(spec)
         row_bytes = Signature(specs).bytes_per_step
         batch = random_steps(specs, _FILL)
-        make = functools.partial(agent.make_store, spec, seed=0)
+        make = functools.partial(agent.data.make_store, agent.step_specs(spec), seed=0)
         filled, taken = filled_memory(make, capacity, [batch])
         say(f"filled a memory with {capacity} transitions of {row_bytes} B")
         yield Row(f"replay/bytes_per_raw_byte{suffix}", taken / (capacity * row_bytes), "B/B")

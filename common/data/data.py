@@ -1,12 +1,14 @@
-"""Kinds of data: what actors add to a store, and a learner draws from it.
+"""A kind of data: the adder that completes its rows, the store that keeps them, and their limits.
 
-Data of items in a `Memory`: transitions or sequences.
+Actors give each timestep to an `Adder`, whose deliveries are put into the `Store`; the learner
+draws from it. The other modules of this room are a kind each. `ItemData` is the base of those whose
+store is a `Memory`.
 """
 
 import abc
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
@@ -16,19 +18,7 @@ from common.environments.spec import EnvironmentSpec
 from common.replay.local_replay import LocalReplay
 from common.replay.memory import HARD_CAPACITY, Distribution, ItemWire, Memory
 from common.replay.store import RateLimiter, Store, Wire
-from common.types import Nest, StoredState
-
-
-class Adder(Protocol):
-    """A converter of timesteps of a batch of environments to the steps that a replay stores."""
-
-    def observe(self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]) -> Nest | None:
-        """Takes a timestep and the policy's extras; returns completed steps, or None."""
-
-    def act(
-        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
-    ) -> None:
-        """Takes the action at the timestep that `observe` just got."""
+from common.types import Nest
 
 
 class Delivery(NamedTuple):
@@ -38,47 +28,66 @@ class Delivery(NamedTuple):
     steps: int
 
 
-class Writer(abc.ABC):
-    """A converter of what an adder gives to deliveries for a store.
+class Adder(abc.ABC):
+    """A converter of timesteps of a batch of K environments to the rows of a store.
+
+    Call both methods once for each timestep, with the policy's output for its observation:
+
+        deliveries = adder.observe(timestep, extras)
+        adder.act(timestep, action, extras)
+
+    Everything stored or returned is a copy.
 
     Attributes:
+      num_steps: actor steps of all rows completed so far, also of those that wait for `flush`.
       incarnation: of this start of the actors, which becomes part of keys.
       replay: the store of these actors themselves, if they have one.
+      on_policy: whether all steps of a delivery have one version of the parameters, as the policy
+        gives it. Actors then wait for a newer one after each delivery, which replaces
+        `actor_period`, and ask the policy again at that timestep; its first action is not executed.
     """
 
     replay: LocalReplay | None = None
+    on_policy: bool = False
 
-    def __init__(self, send_batch: int = 0):
-        """Collects at least `send_batch` actor steps for a delivery; 0 delivers at once."""
-        self.incarnation = 0
-        self._send_batch = send_batch
-        self._collected: list[Any] = []
-        self._num_steps = 0
-
-    def add(self, added: Nest) -> Iterable[Delivery]:
-        """Takes what the adder gave; returns the deliveries that are complete."""
-        self._collected.append(added)
-        self._num_steps += self.count_steps(added)
-        return self.flush() if self._num_steps >= self._send_batch else ()
-
-    def flush(self) -> Iterable[Delivery]:
-        """Returns the rest as deliveries."""
-        collected, self._collected, self._num_steps = self._collected, [], 0
-        return self.deliveries(collected) if collected else ()
+    def __init__(self) -> None:
+        """Begins without steps, in incarnation 0."""
+        self.num_steps = self.incarnation = 0
 
     @abc.abstractmethod
-    def count_steps(self, added: Any) -> int:
-        """Returns the number of actor steps that an adder's result accounts for."""
+    def observe(
+        self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
+    ) -> Sequence[Delivery]:
+        """Takes a timestep; returns the deliveries that are complete.
+
+        Args:
+          timestep: of K environments, as an `EnvironmentBatch` returns it.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+        """
 
     @abc.abstractmethod
-    def deliveries(self, collected: Sequence[Any]) -> Iterable[Delivery]:
-        """Returns what the adder gave since the last call as deliveries."""
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
+    ) -> None:
+        """Takes the action at the timestep that `observe` just got.
+
+        Args:
+          timestep: of K environments.
+          action: [K, A] or [K], the action taken at its observation.
+          extras: named arrays [K, ...], the policy's extras at its observation.
+        """
+
+    def flush(self) -> Sequence[Delivery]:
+        """Returns the completed rows that are collected for a larger delivery."""
+        return ()
 
 
 class Data(abc.ABC):
-    """A kind of data: its adder, its store and how the one's results get into the other.
+    """A kind of data: its adder, its store, and how far one may run ahead of the other.
 
     Attributes:
+      send_batch: actor steps that actors collect for a delivery to another process; 0 collects
+        none.
       num_copies: items that the store gets for an actor step.
       steps_per_item: timesteps of an item from which an update learns.
       in_lockstep: whether actors wait until a store elsewhere has taken all that they added.
@@ -86,24 +95,38 @@ class Data(abc.ABC):
       inserts_late: whether what such actors add is inserted once, when the next call is due. Each
         actor step then adds `num_copies` items.
       pull_timestep: timestep of each `actor_period` at which an actor requests new parameters.
-      on_policy: whether all that an adder completes has one version of the parameters, and actors
-        then wait for a newer one, which replaces `actor_period`. The policy gives its version.
     """
 
+    send_batch: int = 0
     num_copies: int = 1
     steps_per_item: int = 1
     in_lockstep: bool = False
     acts_beside: bool = False
     inserts_late: bool = False
     pull_timestep: int = 0
-    on_policy: bool = False
 
     @abc.abstractmethod
-    def make_adder(self, num_environments: int, share: float = 1.0) -> Adder:
-        """Builds the adder for a batch of environments.
+    def make_adder(
+        self,
+        *,
+        policy: Any,
+        actors: range,
+        specs: Nest,
+        seed: int,
+        shard: int = 0,
+        send_batch: float = 0,
+        share: float = 1.0,
+    ) -> Adder:
+        """Builds the adder of some actors.
 
         Args:
-          num_environments: of the batch, an actor each.
+          policy: with which they act.
+          actors: index of the actor in each row of the batch of environments.
+          specs: as for `make_store`.
+          seed: of what the adder draws.
+          shard: number of the shard that gets the rows.
+          send_batch: actor steps collected for a delivery, if this kind of data collects: 0
+            delivers at once, infinity waits for `flush`.
           share: these actors, as a part of all of the run.
         """
 
@@ -122,21 +145,6 @@ class Data(abc.ABC):
         """Returns how the rows of the store travel."""
 
     @abc.abstractmethod
-    def make_writer(
-        self, *, policy: Any, actors: range, specs: Nest, seed: int, shard: int, in_batches: bool
-    ) -> Writer:
-        """Builds the writer of some actors.
-
-        Args:
-          policy: with which they act.
-          actors: index of the actor in each row of the batch of environments.
-          specs: as for `make_store`.
-          seed: of what the writer draws.
-          shard: number of the shard that gets the rows.
-          in_batches: whether deliveries are collected, for a store in another process.
-        """
-
-    @abc.abstractmethod
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns the limit on how far actors and learner may run ahead of each other.
 
@@ -145,6 +153,20 @@ class Data(abc.ABC):
           num_ahead: calls that the learner draws ahead of; None if one process acts and learns in
             turns, without prefetching or sending.
         """
+
+
+class StoredState(NamedTuple):
+    """The columns of a state: [T + 1, ...] in an episode, [N, ...] in a rollout or a batch.
+
+    Attributes:
+      observation: nest of [...].
+      action: [A] (or []), taken at the observation; without meaning at the last state.
+      extras: named arrays, the policy's extras at the observation.
+    """
+
+    observation: Nest
+    action: tf.Tensor | np.ndarray
+    extras: dict[str, Any]
 
 
 def gaussian_state_specs(spec: EnvironmentSpec) -> StoredState:

@@ -1,7 +1,4 @@
-"""Data of whole episodes, of which updates draw single steps or windows.
-
-Adder of whole episodes for a batch of environments.
-"""
+"""Whole episodes, of which updates draw single steps or windows (ReF-ER)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,49 +7,50 @@ import dm_env
 import numpy as np
 import tree
 
-from common.data.data import Data, Delivery, Writer
+from common.data.data import Adder, Data, Delivery, StoredState
 from common.environments.batch import ABSENT
 from common.environments.spec import UnusableEnvironmentError
 from common.replay.episode_memory import EpisodeMemory, WindowMemory
-from common.replay.episode_wire import EpisodeWire
+from common.replay.episode_wire import Episode, Episodes, EpisodeWire
 from common.replay.memory import RankBased, Uniform
 from common.replay.store import RateLimiter
-from common.types import Episode, Episodes, Nest, StoredState
+from common.types import Nest
 
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
-
 
 _NUMBERS = ("value", "advantage")
 """Extras of a policy that the memory keeps apart from the columns of a state."""
 
 
-class EpisodeAdder:
+class EpisodeAdder(Adder):
     """Collector of the episodes of K environments, each of which is stored when it has ended.
 
-    Rows that are ABSENT are neither counted nor stored, nor is the episode that they cut off.
-
-    Call both methods once for each timestep, with the policy's output for its observation:
-
-        progress = adder.observe(timestep, extras)       # Episodes
-        adder.act(timestep, action, extras)
-
-    The extras "value" and "advantage" of a policy become the `values` and `advantages` of its
-    episodes. A last state has the extras of its observation, and an action of zeros. Everything
-    stored or returned is a copy.
+    Rows that are ABSENT are neither counted nor stored, nor is the episode that they cut off. An
+    actor step counts when its action follows, in running episodes, too. The extras "value" and
+    "advantage" of a policy become the `values` and `advantages` of its episodes. A last state has
+    the extras of its observation, and an action of zeros.
     """
 
-    def __init__(self, num_environments: int, max_steps: int):
-        """Makes an adder for K environments, for a memory of `max_steps` steps."""
-        self._max_steps = max_steps
-        self._running = [_Running() for _ in range(num_environments)]
-
-    def observe(self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]) -> Episodes:
-        """Returns the number of actions that follow this timestep, and the episodes that end at it.
+    def __init__(self, num_environments: int, max_steps: int, send_batch: float = 0):
+        """Makes an adder for K environments.
 
         Args:
-          timestep: of K environments, as an `EnvironmentBatch` returns it.
-          extras: named arrays [K, ...], the policy's extras at its observation.
+          num_environments: K.
+          max_steps: steps that the memory holds.
+          send_batch: actor steps that are collected for a delivery.
+        """
+        super().__init__()
+        self._max_steps = max_steps
+        self._send_batch = send_batch
+        self._finished: list[Episode] = []
+        self._num_collected = 0
+        self._running = [_Running() for _ in range(num_environments)]
+
+    def observe(
+        self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]
+    ) -> Sequence[Delivery]:
+        """Collects the actions that follow this timestep, and the episodes that end at it.
 
         Raises:
           UnusableEnvironmentError: a discount is neither 1 nor, at the end of an episode, 0.
@@ -64,7 +62,6 @@ class EpisodeAdder:
                 f"--environment gave a discount of {wrong:g}: this agent's episodes have 1 at each "
                 "step, and at the last one 0, or 1 if only the time was up"
             )
-        finished = []
         for index, step_type in enumerate(timestep.step_type):
             running = self._running[index]
             if step_type in (_FIRST, ABSENT):
@@ -74,18 +71,22 @@ class EpisodeAdder:
             if step_type == _LAST:
                 no_action = np.zeros_like(running.states[-1].action)
                 running.append(int(index), timestep.observation, no_action, extras)
-                finished.append(running.episode(index, is_end[index]))
-        return Episodes(int(np.count_nonzero(_goes_on(timestep))), tuple(finished))
+                self._finished.append(running.episode(is_end[index]))
+        num_steps = int(np.count_nonzero(_goes_on(timestep)))
+        self.num_steps += num_steps
+        self._num_collected += num_steps
+        return self.flush() if self._num_collected >= self._send_batch else ()
+
+    def flush(self) -> Sequence[Delivery]:
+        """Returns the finished episodes and the number of all steps."""
+        rows = Episodes(self._num_collected, tuple(self._finished))
+        self._finished, self._num_collected = [], 0
+        return [Delivery(rows, rows.num_steps)] if rows.num_steps or rows.episodes else ()
 
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: Mapping[str, np.ndarray]
     ) -> None:
         """Stores the states of the timestep that `observe` just got, except the last ones.
-
-        Args:
-          timestep: of K environments.
-          action: [K, A] or [K], the action taken at its observation.
-          extras: named arrays [K, ...], the policy's extras at its observation.
 
         Raises:
           UnusableEnvironmentError: an episode is longer than the memory.
@@ -134,10 +135,9 @@ class _Running:
             )
         )
 
-    def episode(self, index: int, terminated: bool) -> Episode:
-        """Returns the finished episode of environment `index`."""
+    def episode(self, terminated: bool) -> Episode:
+        """Returns the finished episode."""
         return Episode(
-            index,
             tree.map_structure(lambda *leaves: np.stack(leaves), *self.states),
             np.array(self.rewards, np.float32),
             np.array(self.values, np.float32),
@@ -146,16 +146,13 @@ class _Running:
         )
 
 
-_SEND_BATCH = 64
-"""Actor steps reported at a time to a memory in another process. Not in the paper."""
-
-
 class WholeEpisodes(Data):
     """Episodes, each added when it has ended.
 
     A step counts when its action is executed, although a running episode cannot be drawn from.
     """
 
+    send_batch = 64  # not in the paper
     acts_beside = True
 
     def __init__(
@@ -180,10 +177,9 @@ class WholeEpisodes(Data):
         self._sample, self._removal = sample, removal
         self._window, self._history = window, history
 
-    def make_adder(self, num_environments: int, share: float = 1.0) -> EpisodeAdder:
-        """Builds the adder for a batch of environments."""
-        del share
-        return EpisodeAdder(num_environments, self._config.replay_capacity)
+    def make_adder(self, *, actors: range, send_batch: float = 0, **_: Any) -> EpisodeAdder:
+        """Builds the adder of some actors; the memory makes the keys."""
+        return EpisodeAdder(len(actors), self._config.replay_capacity, send_batch)
 
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> EpisodeMemory:
         """Builds the memory; see base class."""
@@ -203,10 +199,6 @@ class WholeEpisodes(Data):
         """See base class."""
         return EpisodeWire(specs, self._config.updates_per_call, self._history)
 
-    def make_writer(self, *, in_batches: bool, **_: Any) -> Writer:
-        """Builds the writer of some actors; the memory makes the keys."""
-        return _EpisodeWriter(_SEND_BATCH if in_batches else 0)
-
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns the limit by which a call is due as soon as its steps have been executed.
 
@@ -219,15 +211,3 @@ class WholeEpisodes(Data):
         return RateLimiter(
             config.min_replay_size, ratio, float(num_samples), min_items=config.batch_size
         )
-
-
-class _EpisodeWriter(Writer):
-    def count_steps(self, added: Episodes) -> int:
-        """Returns the number of actions that follow the timestep."""
-        return added.num_steps
-
-    def deliveries(self, collected: Sequence[Episodes]) -> list[Delivery]:
-        """Returns the finished episodes and the number of all steps."""
-        num_steps = sum(added.num_steps for added in collected)
-        episodes = tuple(episode for added in collected for episode in added.episodes)
-        return [Delivery(Episodes(num_steps, episodes), num_steps)]

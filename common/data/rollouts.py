@@ -1,9 +1,4 @@
-"""Data of rollouts: the steps of all actors with one version of the parameters.
-
-Adder of rollouts for a batch of environments.
-
-A store of the steps of one rollout, which are learnt from and then dropped.
-"""
+"""Rollouts: the steps of all actors with one version of the parameters, learnt from and dropped."""
 
 from collections.abc import Callable, Mapping, Sequence
 import math
@@ -15,129 +10,30 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Data, Delivery, Writer
+from common.data.data import Adder, Data, Delivery, StoredState
 from common.data.rollout_config import HELD_ROLLOUTS
 from common.replay.columns import Signature
 from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
-from common.types import AddedRollout, Batch, Nest, RolloutSteps, StoredState
+from common.types import Batch, Nest
 from common.values import multistep
 
 _FIRST = int(dm_env.StepType.FIRST)
 
 
-class RolloutAdder:
-    """Collector of the steps of K environments, which are complete once there are enough of them.
+class RolloutSteps(NamedTuple):
+    """N steps of a rollout; all but the states float32 [N].
 
-    A true end, a time limit and the end of a rollout are one case: what follows the step counts as
-    V of the next state, which is 0 after a true end. Give it to a loop that asks the policy again
-    for the timestep at which a rollout ends, so that the next one begins with newer parameters.
-
-    Call `observe` once and `act` once for each timestep, with the policy's output for it. The
-    extras "value" and "version" of the policy, both [K], are V and the version of its parameters;
-    the others are stored with the states. Everything stored or returned is a copy.
+    Attributes:
+      states: columns of [N, ...].
+      rewards: of the steps.
+      values: V of the states, from the policy that acted.
+      advantages: generalised advantage estimates.
     """
 
-    def __init__(
-        self,
-        num_environments: int,
-        num_steps: int,
-        discount: float,
-        lambda_: float,
-        unroll_length: int | None = None,
-    ):
-        """Makes an adder without steps.
-
-        Args:
-          num_environments: K.
-          num_steps: of all environments, after which a rollout is complete.
-          discount: gamma, per step.
-          lambda_: of generalised advantage estimation.
-          unroll_length: timesteps after which an estimate takes V for the rest; None: as many as
-            the rollout has.
-        """
-        self._num_steps = num_steps
-        self._discount, self._lambda = discount, lambda_
-        self._unroll_length = unroll_length
-        self._begin()
-
-    def observe(
-        self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]
-    ) -> AddedRollout | None:
-        """Adds the step that led to a timestep; returns the rollout if it is complete.
-
-        Args:
-          timestep: of K environments, as an `EnvironmentBatch` returns it.
-          extras: named arrays [K, ...], the policy's extras at its observation.
-        """
-        if not self._states:
-            return None
-        # No step led to a FIRST. Its reward makes the error of the estimate there 0.
-        is_step = timestep.step_type != _FIRST
-        self._is_step.append(is_step)
-        self._rewards.append(np.where(is_step, timestep.reward, self._values[-1]))
-        self._discounts.append(np.where(is_step, self._discount * timestep.discount, 0))
-        self._held += int(np.count_nonzero(is_step))
-        if self._held < self._num_steps:
-            return None
-        rollout = self._rollout(extras["value"])
-        self._begin()
-        return rollout
-
-    def act(
-        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: Mapping[str, np.ndarray]
-    ) -> None:
-        """Stores the states of a timestep.
-
-        Args:
-          timestep: of K environments.
-          action: [K, A], the action taken at its observation.
-          extras: named arrays [K, ...], the policy's extras at its observation.
-        """
-        stored = {name: extras[name] for name in extras if name not in ("value", "version")}
-        state = StoredState(timestep.observation, action, stored)
-        self._states.append(tree.map_structure(np.array, state))
-        self._values.append(np.array(extras["value"]))
-        self._versions.append(np.array(extras["version"]))
-
-    def _begin(self) -> None:
-        self._states: list[StoredState] = []
-        self._values: list[np.ndarray] = []
-        self._versions: list[np.ndarray] = []
-        self._rewards: list[np.ndarray] = []
-        self._discounts: list[np.ndarray] = []
-        self._is_step: list[np.ndarray] = []
-        self._held = 0
-
-    def _rollout(self, value: np.ndarray) -> AddedRollout:
-        """Returns the rollout, whose last states have these values."""
-        values = np.array([*self._values, value], np.float32)
-        rewards = np.array(self._rewards, np.float32)
-        discounts = np.array(self._discounts, np.float32)
-        length = self._unroll_length or len(rewards)
-        advantages = np.concatenate(
-            [
-                multistep.generalized_advantage(
-                    rewards[begin : begin + length],
-                    values[begin : begin + length + 1],
-                    discounts[begin : begin + length],
-                    self._lambda,
-                )
-                for begin in range(0, len(rewards), length)
-            ]
-        )
-        is_step = np.array(self._is_step)
-
-        def rows(*timesteps: np.ndarray) -> np.ndarray:
-            """Returns the steps [N, ...] among T timesteps [K, ...], in the order of time."""
-            return np.array(timesteps)[is_step][: self._num_steps]
-
-        steps = RolloutSteps(
-            tree.map_structure(rows, *self._states),
-            rows(*rewards),
-            rows(*values[:-1]),
-            rows(*advantages),
-        )
-        return AddedRollout(self._held, rows(*self._versions).astype(np.int64), steps)
+    states: StoredState
+    rewards: tf.Tensor | np.ndarray
+    values: tf.Tensor | np.ndarray
+    advantages: tf.Tensor | np.ndarray
 
 
 class Rollout(NamedTuple):
@@ -159,6 +55,108 @@ class Rollout(NamedTuple):
     def batch(self) -> Batch:
         """Returns what updates learn from."""
         return equal_batch(self.steps)
+
+
+class RolloutAdder(Adder):
+    """Collector of the steps of K environments, which are complete once there are enough of them.
+
+    A true end, a time limit and the end of a rollout are one case: what follows the step counts as
+    V of the next state, which is 0 after a true end. The policy is asked again for the timestep at
+    which a rollout ends, so that the next one begins with newer parameters.
+
+    The extras "value" and "version" of the policy, both [K], are V and the version of its
+    parameters; the others are stored with the states.
+    """
+
+    on_policy = True
+
+    def __init__(
+        self, num_steps: int, discount: float, lambda_: float, unroll_length: int | None = None
+    ):
+        """Makes an adder without steps.
+
+        Args:
+          num_steps: of all environments, after which a rollout is complete.
+          discount: gamma, per step.
+          lambda_: of generalised advantage estimation.
+          unroll_length: timesteps after which an estimate takes V for the rest; None: as many as
+            the rollout has.
+        """
+        super().__init__()
+        self._size = num_steps
+        self._discount, self._lambda = discount, lambda_
+        self._unroll_length = unroll_length
+        self._begin()
+
+    def observe(
+        self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]
+    ) -> Sequence[Delivery]:
+        """Adds the step that led to a timestep; returns the rollout if it is complete."""
+        if not self._states:
+            return ()
+        # No step led to a FIRST. Its reward makes the error of the estimate there 0.
+        is_step = timestep.step_type != _FIRST
+        self._is_step.append(is_step)
+        self._rewards.append(np.where(is_step, timestep.reward, self._values[-1]))
+        self._discounts.append(np.where(is_step, self._discount * timestep.discount, 0))
+        self._held += int(np.count_nonzero(is_step))
+        if self._held < self._size:
+            return ()
+        # A few steps may exceed the rollout. They count, since they were executed.
+        delivery = Delivery(self._rollout(extras["value"]), self._held)
+        self.num_steps += self._held
+        self._begin()
+        return [delivery]
+
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: Mapping[str, np.ndarray]
+    ) -> None:
+        """Stores the states of a timestep; see base class."""
+        stored = {name: extras[name] for name in extras if name not in ("value", "version")}
+        state = StoredState(timestep.observation, action, stored)
+        self._states.append(tree.map_structure(np.array, state))
+        self._values.append(np.array(extras["value"]))
+        self._versions.append(np.array(extras["version"]))
+
+    def _begin(self) -> None:
+        self._states: list[StoredState] = []
+        self._values: list[np.ndarray] = []
+        self._versions: list[np.ndarray] = []
+        self._rewards: list[np.ndarray] = []
+        self._discounts: list[np.ndarray] = []
+        self._is_step: list[np.ndarray] = []
+        self._held = 0
+
+    def _rollout(self, value: np.ndarray) -> Rollout:
+        """Returns the rollout, whose last states have these values."""
+        values = np.array([*self._values, value], np.float32)
+        rewards = np.array(self._rewards, np.float32)
+        discounts = np.array(self._discounts, np.float32)
+        length = self._unroll_length or len(rewards)
+        advantages = np.concatenate(
+            [
+                multistep.generalized_advantage(
+                    rewards[begin : begin + length],
+                    values[begin : begin + length + 1],
+                    discounts[begin : begin + length],
+                    self._lambda,
+                )
+                for begin in range(0, len(rewards), length)
+            ]
+        )
+        is_step = np.array(self._is_step)
+
+        def rows(*timesteps: np.ndarray) -> np.ndarray:
+            """Returns the steps [N, ...] among T timesteps [K, ...], in the order of time."""
+            return np.array(timesteps)[is_step][: self._size]
+
+        steps = RolloutSteps(
+            tree.map_structure(rows, *self._states),
+            rows(*rewards),
+            rows(*values[:-1]),
+            rows(*advantages),
+        )
+        return Rollout(rows(*self._versions).astype(np.int64), steps)
 
 
 class RolloutWire(Wire):
@@ -286,7 +284,6 @@ class Rollouts(Data):
     The columns of the store are those of the states, with the step's reward, value and advantage.
     """
 
-    on_policy = True
     in_lockstep = True
 
     def __init__(
@@ -303,11 +300,11 @@ class Rollouts(Data):
         self._horizon = horizon
         self._of_advantages = discount, lambda_, unroll_length
 
-    def make_adder(self, num_environments: int, share: float = 1.0) -> RolloutAdder:
-        """Builds the adder for a batch of environments."""
+    def make_adder(self, *, share: float = 1.0, **_: Any) -> RolloutAdder:
+        """Builds the adder of some actors; see base class."""
         # Rounded, since the share of three actors of seven is no number of binary digits.
         num_steps = math.ceil(round(share * self._horizon, 6))
-        return RolloutAdder(num_environments, num_steps, *self._of_advantages)
+        return RolloutAdder(num_steps, *self._of_advantages)
 
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> RolloutStore:
         """Builds the store, with room for actors that send twice; see base class."""
@@ -318,10 +315,6 @@ class Rollouts(Data):
         """See base class."""
         return RolloutWire(_columns(specs))
 
-    def make_writer(self, **_: Any) -> Writer:
-        """Builds the writer of some actors; see base class."""
-        return _RolloutWriter()
-
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns no limit: actors wait for the parameters that were made of their steps."""
         del num_samples, num_ahead
@@ -331,15 +324,3 @@ class Rollouts(Data):
 def _columns(states: Nest) -> RolloutSteps:
     scalar = tf.TensorSpec([])
     return RolloutSteps(states, scalar, scalar, scalar)
-
-
-class _RolloutWriter(Writer):
-    def count_steps(self, added: AddedRollout) -> int:
-        """Returns the number of steps executed."""
-        return added.num_steps
-
-    def deliveries(self, collected: Sequence[AddedRollout]) -> list[Delivery]:
-        """Returns each part of a rollout by itself."""
-        return [
-            Delivery(Rollout(added.version, added.steps), added.num_steps) for added in collected
-        ]

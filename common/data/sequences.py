@@ -1,24 +1,47 @@
-"""Data of overlapping sequences of timesteps.
+"""Overlapping sequences of timesteps, items of a `Memory` that stores each timestep once.
 
-Adder of overlapping sequences of timesteps for a batch of environments.
+Source: Reactor, section 3.4.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
+import tensorflow as tf
 import tree
 
-from common.data.data import Delivery, ItemData, Writer
-from common.replay import columns
-from common.replay.memory import UNKNOWN_PRIORITY
-from common.types import Items, StoredTimestep, Timesteps
+from common.data.data import Adder, Delivery, ItemData
+from common.replay.columns import transition_keys
+from common.replay.memory import UNKNOWN_PRIORITY, Items
+from common.types import Nest
 
 _FIRST = int(dm_env.StepType.FIRST)
+_LAST = int(dm_env.StepType.LAST)
 
 
-class SequenceAdder:
+class StoredTimestep(NamedTuple):
+    """The columns of a timestep in replay: [B, T, ...] in sequences, [S, ...] as an adder gives it.
+
+    Attributes:
+      observation: nest of [...].
+      action: [A] (or []), taken at the observation; without meaning at LAST.
+      reward: float32, the clipped reward that led to the observation; 0 at FIRST.
+      discount: float32, gamma times the environment's discount that led to the observation; 0 at
+        FIRST, so that no return crosses a reset.
+      step_type: uint8, the values of `dm_env.StepType`.
+      extras: named arrays, the policy's extras at the observation.
+    """
+
+    observation: Nest
+    action: tf.Tensor | np.ndarray
+    reward: tf.Tensor | np.ndarray
+    discount: tf.Tensor | np.ndarray
+    step_type: tf.Tensor | np.ndarray
+    extras: dict[str, Any]
+
+
+class SequenceAdder(Adder):
     """Converter of the timesteps of K environments to sequences of T timesteps.
 
     Every timestep begins a sequence, which is complete once its T-th timestep is (Reactor, section
@@ -28,67 +51,71 @@ class SequenceAdder:
     reset. A time limit (LAST with discount 1) and a lost life (discount 0 within an episode) keep
     their discounts, times gamma.
 
-    Call both methods once for each timestep, with the policy's output for its observation:
-
-        completed = adder.observe(timestep, extras)      # Timesteps, or None
-        adder.act(timestep, action, extras)
-
     `act` completes a timestep, which the next `observe` returns. The first T - 1 timesteps are held
     back until their sequence is complete, because a memory drops steps that no item views. From
-    then on each call returns one timestep and one sequence for each environment. Everything stored
-    or returned is a copy.
+    then on each call returns one timestep and one sequence for each environment, of unknown
+    priority. The timesteps of an actor are numbered 0, 1, 2, ... over the lifetime of the adder,
+    across episodes, without gaps; their keys are made of these numbers. FIRST and LAST count like
+    the others.
     """
 
     def __init__(
-        self, num_environments: int, length: int, gamma: float, reward_clip: float | None = None
+        self,
+        actors: range,
+        length: int,
+        gamma: float,
+        reward_clip: float | None = None,
+        shard: int = 0,
     ):
         """Makes an adder without timesteps.
 
         Args:
-          num_environments: K.
+          actors: index of the actor in each of the K environments.
           length: T, timesteps of a sequence.
           gamma: discount per step.
           reward_clip: bound on the magnitude of a reward; None does not clip.
+          shard: number of the shard that gets the timesteps.
         """
-        self._num_environments = num_environments
+        super().__init__()
+        self._actors = np.asarray(actors)
+        self._shard = shard
         self._length = length
         self._gamma = gamma
         self._reward_clip = np.inf if reward_clip is None else reward_clip
         self._num_given = 0  # timesteps of each environment that `observe` has returned
         self._held: list[StoredTimestep] = []  # those after them, [K, ...] each
 
-    def observe(self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]) -> Timesteps | None:
+    def observe(
+        self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
+    ) -> Sequence[Delivery]:
         """Returns the timesteps before this one that have not been returned, and their sequences.
 
-        Args:
-          timestep: of K environments, as an `EnvironmentBatch` returns it.
-          extras: not used; `act` gets them too.
-
-        Returns:
-          The timesteps in the order of time, or None while the first sequence is incomplete.
+        The timesteps are in the order of time. While the first sequence is incomplete, there are
+        none.
         """
-        del extras
+        del timestep, extras  # `act` gets them, too
         begin, end = self._num_given, self._num_given + len(self._held)
         if not self._held or end < self._length:
-            return None
-        columns = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._held)
+            return ()
+        timesteps = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._held)
         self._num_given, self._held = end, []
-        environment_index, step = self._numbers(begin, end)
-        item_environment_index, item_step = self._numbers(
-            max(0, begin - self._length + 1), end - self._length + 1
+        item_keys = self._keys(max(0, begin - self._length + 1), end - self._length + 1)
+        num_items = len(item_keys)
+        items = Items(
+            self._keys(begin, end),
+            timesteps,
+            np.full(num_items, UNKNOWN_PRIORITY, np.float32),
+            item_keys,
+            np.full(num_items, self._length, np.int32),
         )
-        return Timesteps(environment_index, step, columns, item_environment_index, item_step)
+        num_steps = int(np.count_nonzero(timesteps.step_type != _LAST))
+        self.num_steps += num_steps
+        return [Delivery(items, num_steps)]
 
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Stores the timestep that `observe` just got.
-
-        Args:
-          timestep: of K environments.
-          action: [K, A] or [K], the action taken at its observation.
-          extras: named arrays [K, ...], the policy's extras at its observation.
-        """
+        """Stores the timestep that `observe` just got; see base class."""
         is_first = timestep.step_type == _FIRST
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
         discount = self._gamma * timestep.discount.astype(np.float64)
@@ -106,14 +133,10 @@ class SequenceAdder:
             )
         )
 
-    def _numbers(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns rows of the batch and numbers of the timesteps in [begin, end), row by row."""
-        rows = np.arange(self._num_environments, dtype=np.int32)
-        steps = np.arange(begin, end, dtype=np.int64)
-        return np.tile(rows, len(steps)), np.repeat(steps, len(rows))
-
-
-_LAST = int(dm_env.StepType.LAST)
+    def _keys(self, begin: int, end: int) -> np.ndarray:
+        """Returns the keys of the timesteps in [begin, end), in the order of time."""
+        steps = np.arange(begin, end, dtype=np.int64)[:, None]
+        return transition_keys(self._shard, self._actors, self.incarnation, steps).reshape(-1)
 
 
 class Sequences(ItemData):
@@ -124,44 +147,8 @@ class Sequences(ItemData):
         super().__init__(config, *args, **kwargs)
         self.sequence_length = config.sequence_length
 
-    def make_adder(self, num_environments: int, share: float = 1.0) -> SequenceAdder:
-        """Builds the adder for a batch of environments."""
-        del share
-        config = self._config
+    def make_adder(self, *, actors: range, shard: int = 0, **_: Any) -> SequenceAdder:
+        """Builds the adder of some actors; see base class."""
         return SequenceAdder(
-            num_environments, config.sequence_length, config.discount, self._reward_clip
+            actors, self.sequence_length, self._config.discount, self._reward_clip, shard
         )
-
-    def make_writer(self, *, actors: range, shard: int, **_: Any) -> Writer:
-        """Builds the writer of some actors; see base class."""
-        return _SequenceWriter(actors, shard, self.sequence_length)
-
-
-class _SequenceWriter(Writer):
-    def __init__(self, actors: range, shard: int, sequence_length: int):
-        super().__init__()
-        self._actors = np.asarray(actors)
-        self._shard = shard
-        self._sequence_length = sequence_length
-
-    def count_steps(self, added: Timesteps) -> int:
-        """Returns the number of timesteps at which an action was taken."""
-        return int(np.count_nonzero(added.timesteps.step_type != _LAST))
-
-    def deliveries(self, collected: Sequence[Timesteps]) -> list[Delivery]:
-        """Returns the timesteps and the sequences that they complete, of unknown priority."""
-        return [Delivery(self._items(added), self.count_steps(added)) for added in collected]
-
-    def _items(self, added: Timesteps) -> Items:
-        num_items = len(added.item_step)
-        return Items(
-            self._keys(added.environment_index, added.step),
-            added.timesteps,
-            np.full(num_items, UNKNOWN_PRIORITY, np.float32),
-            self._keys(added.item_environment_index, added.item_step),
-            np.full(num_items, self._sequence_length, np.int32),
-        )
-
-    def _keys(self, environment_index: np.ndarray, step: np.ndarray) -> np.ndarray:
-        actor_of_row = self._actors[environment_index]
-        return columns.transition_keys(self._shard, actor_of_row, self.incarnation, step)

@@ -1,36 +1,72 @@
-"""Data of n-step transitions, each an item.
-
-Adder of n-step transitions for a batch of environments (Ape-X appendix F).
-"""
+"""n-step transitions, each an item of a `Memory` (Ape-X appendix F)."""
 
 from collections.abc import Sequence
 import itertools
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
+import tensorflow as tf
 import tree
 
-from common.data.data import Delivery, ItemData, Writer
+from common.data.data import Adder, Delivery, ItemData
 from common.replay import columns
-from common.types import Items, Nest, NStepTransitions, StoredTransition
+from common.replay.memory import Items
+from common.types import Nest
 
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 
 
-def concatenate(batches: Sequence[NStepTransitions]) -> NStepTransitions:
-    """Concatenates batches of the same structure, in order.
+class StoredTransition(NamedTuple):
+    """The columns of n-step transitions from S_t to S_{t+k}, k <= n.
 
-    Raises:
-      ValueError: there are no batches.
+    In the names `tm1` is where a transition begins and `t` where it ends.
+
+    Attributes:
+      observation_tm1: nest of [B, ...], S_t.
+      action_tm1: [B, A] (or [B]), A_t.
+      n_step_reward: float32 [B], R_{t:t+k}.
+      n_step_discount: float32 [B], gamma_{t:t+k}, the factor of the value of S_{t+k}.
+      observation_t: nest of [B, ...], S_{t+k}.
     """
-    if not batches:
-        raise ValueError("there are no transitions to concatenate")
-    return tree.map_structure(lambda *leaves: np.concatenate(leaves), *batches)
+
+    observation_tm1: Nest
+    action_tm1: tf.Tensor | np.ndarray
+    n_step_reward: tf.Tensor | np.ndarray
+    n_step_discount: tf.Tensor | np.ndarray
+    observation_t: Nest
 
 
-class NStepAdder:
+class PrioritizingPolicy(Protocol):
+    """A policy that gives transitions their first priorities."""
+
+    def initial_priorities(
+        self,
+        transitions: StoredTransition,
+        extras_tm1: dict[str, np.ndarray],
+        extras_t: dict[str, np.ndarray],
+    ) -> np.ndarray:
+        """Returns raw priorities [M] float32.
+
+        Args:
+          transitions: columns of [M, ...].
+          extras_tm1: named arrays [M, ...], the policy's extras where the transitions begin.
+          extras_t: named arrays [M, ...], the policy's extras where they end.
+        """
+
+
+class _Completed(NamedTuple):
+    """M completed transitions, of which step `step` of actor `actor` was the first."""
+
+    actor: np.ndarray
+    step: np.ndarray
+    transitions: StoredTransition
+    extras_tm1: dict[str, np.ndarray]
+    extras_t: dict[str, np.ndarray]
+
+
+class NStepAdder(Adder):
     """Converter of the timesteps of K environments to n-step transitions.
 
     For a transition that begins at S_t and ends k steps later (Ape-X appendix F, restored):
@@ -46,34 +82,52 @@ class NStepAdder:
     Atari game's lost life) cuts the return, and the episode goes on. Rewards are clipped before
     they are summed.
 
-    Call both methods once for each timestep, with the policy's output for its observation:
-
-        finished = adder.observe(timestep, extras)      # NStepTransitions, or None
-        adder.act(timestep, action, extras)
-
     `act` opens a transition in each environment that is not at LAST. `observe` adds the timestep's
-    reward to the open transitions and returns those that it completes, the oldest of an environment
-    first. Everything stored or returned is a copy.
+    reward to the open transitions and completes those that end, the oldest of an environment first.
+    The transitions of an actor are numbered 0, 1, 2, ... over the lifetime of the adder, across
+    episodes, without gaps. Their keys are made of these numbers: with C copies, that of copy j of
+    transition t has the step C * t + j.
 
     All environments advance together, so the transitions opened at time t are in slot t mod n of a
     ring, and a mask says which of them are open.
     """
 
     def __init__(
-        self, num_environments: int, n: int, gamma: float, reward_clip: float | None = None
+        self,
+        actors: range,
+        n: int,
+        gamma: float,
+        reward_clip: float | None = None,
+        *,
+        policy: PrioritizingPolicy,
+        shard: int = 0,
+        num_copies: int = 1,
+        send_batch: float = 0,
     ):
         """Makes an adder without open transitions.
 
         Args:
-          num_environments: K.
+          actors: index of the actor in each of the K environments.
           n: steps of a transition.
           gamma: discount per step.
           reward_clip: bound on the magnitude of a reward; None does not clip.
+          policy: gives the priorities of a whole delivery at once.
+          shard: number of the shard that gets the transitions.
+          num_copies: items for each transition.
+          send_batch: transitions that are collected for a delivery.
         """
-        self._num_environments = num_environments
+        super().__init__()
+        num_environments = len(actors)
+        self._actors = np.asarray(actors)
         self._n = n
         self._gamma = gamma
         self._reward_clip = np.inf if reward_clip is None else reward_clip
+        self._policy = policy
+        self._shard = shard
+        self._num_copies = num_copies
+        self._send_batch = send_batch
+        self._collected: list[_Completed] = []
+        self._num_collected = 0
         self._time = 0
         self._next_step = np.zeros(num_environments, np.int64)
         self._is_open = np.zeros((n, num_environments), bool)
@@ -85,17 +139,71 @@ class NStepAdder:
         self._ring_leaves: list[np.ndarray] = []
 
     def observe(
-        self, timestep: dm_env.TimeStep, extras_t: dict[str, np.ndarray]
-    ) -> NStepTransitions | None:
-        """Adds a timestep to the open transitions and returns those that it completes.
+        self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
+    ) -> Sequence[Delivery]:
+        """Adds a timestep to the open transitions; returns deliveries of `send_batch` or more."""
+        completed = self._complete(timestep, extras)
+        if completed is None:
+            return ()
+        self._collected.append(completed)
+        self._num_collected += len(completed.step)
+        self.num_steps += len(completed.step)
+        return self.flush() if self._num_collected >= self._send_batch else ()
 
-        Args:
-          timestep: of K environments, as an `EnvironmentBatch` returns it.
-          extras_t: named arrays [K, ...], the policy's extras at the timestep's observation.
+    def flush(self) -> Sequence[Delivery]:
+        """Returns the collected transitions, cut evenly into deliveries of `send_batch` or more."""
+        if not self._collected:
+            return ()
+        completed = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._collected)
+        num_steps, self._collected, self._num_collected = self._num_collected, [], 0
+        # The end of an episode completes many transitions at once.
+        number = max(1, int(num_steps // self._send_batch)) if self._send_batch else 1
+        ends = np.linspace(0, num_steps, number + 1).astype(int)
+        parts = [
+            tree.map_structure(lambda column, rows=slice(*rows): column[rows], completed)
+            for rows in itertools.pairwise(ends)
+        ]
+        return list(map(self._delivery, parts))
 
-        Returns:
-          The completed transitions, or None if there are none.
-        """
+    def act(
+        self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
+    ) -> None:
+        """Opens a transition in each environment that is not at LAST; see base class."""
+        stored = (timestep.observation, action, extras)
+        leaves = tree.flatten(stored)
+        if self._ring is None:
+            self._ring_leaves = [np.empty((self._n, *leaf.shape), leaf.dtype) for leaf in leaves]
+            self._ring = tree.unflatten_as(stored, self._ring_leaves)
+        slot = self._time % self._n
+        for ring, leaf in zip(self._ring_leaves, leaves, strict=True):
+            ring[slot] = leaf
+        opened = timestep.step_type != _LAST
+        self._is_open[slot] = opened
+        self._steps[slot] = self._next_step
+        self._next_step += opened
+        self._rewards[slot] = 0
+        self._discounts[slot] = 1
+        self._time += 1
+
+    def _delivery(self, completed: _Completed) -> Delivery:
+        """Returns C = `num_copies` items for each transition."""
+        num_steps, copies = len(completed.step), self._num_copies
+        steps = copies * completed.step[:, None] + np.arange(copies)
+        keys = columns.transition_keys(
+            self._shard, completed.actor[:, None], self.incarnation, steps
+        )
+        priorities = self._policy.initial_priorities(
+            completed.transitions, completed.extras_tm1, completed.extras_t
+        )
+        stored = completed.transitions, priorities
+        if copies > 1:
+            stored = tree.map_structure(lambda column: np.repeat(column, copies, axis=0), stored)
+        return Delivery(Items(keys.reshape(-1), *stored), num_steps)
+
+    def _complete(
+        self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
+    ) -> _Completed | None:
+        """Adds a timestep to the open transitions; returns those that it completes, if any."""
         step_type = timestep.step_type
         # A reset within an episode drops its open transitions, because they have no end.
         self._is_open &= step_type != _FIRST
@@ -121,50 +229,19 @@ class NStepAdder:
         observation_tm1, action_tm1, extras_tm1 = tree.unflatten_as(
             self._ring, [leaf[slots, environments] for leaf in self._ring_leaves]
         )
-        return NStepTransitions(
-            environment_index=environments.astype(np.int32),
+        return _Completed(
+            actor=self._actors[environments],
             step=self._steps[slots, environments],
-            observation_tm1=observation_tm1,
-            action_tm1=action_tm1,
-            n_step_reward=self._rewards[slots, environments].astype(np.float32),
-            n_step_discount=self._discounts[slots, environments].astype(np.float32),
-            observation_t=tree.map_structure(lambda leaf: leaf[environments], timestep.observation),
+            transitions=StoredTransition(
+                observation_tm1,
+                action_tm1,
+                self._rewards[slots, environments].astype(np.float32),
+                self._discounts[slots, environments].astype(np.float32),
+                tree.map_structure(lambda leaf: leaf[environments], timestep.observation),
+            ),
             extras_tm1=extras_tm1,
-            extras_t={name: leaf[environments] for name, leaf in extras_t.items()},
+            extras_t={name: leaf[environments] for name, leaf in extras.items()},
         )
-
-    def act(
-        self, timestep: dm_env.TimeStep, action: np.ndarray, extras_t: dict[str, np.ndarray]
-    ) -> None:
-        """Opens a transition in each environment that is not at LAST.
-
-        Args:
-          timestep: the timestep that `observe` just got.
-          action: [K, A] or [K], the action taken at its observation.
-          extras_t: named arrays [K, ...], the policy's extras at its observation.
-        """
-        stored = (timestep.observation, action, extras_t)
-        leaves = tree.flatten(stored)
-        if self._ring is None:
-            self._ring_leaves = [np.empty((self._n, *leaf.shape), leaf.dtype) for leaf in leaves]
-            self._ring = tree.unflatten_as(stored, self._ring_leaves)
-        slot = self._time % self._n
-        for ring, leaf in zip(self._ring_leaves, leaves, strict=True):
-            ring[slot] = leaf
-        opened = timestep.step_type != _LAST
-        self._is_open[slot] = opened
-        self._steps[slot] = self._next_step
-        self._next_step += opened
-        self._rewards[slot] = 0
-        self._discounts[slot] = 1
-        self._time += 1
-
-
-class PrioritizingPolicy(Protocol):
-    """A policy that gives transitions their first priorities."""
-
-    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
-        """Returns raw priorities [M] float32, computed from the transitions' extras."""
 
 
 class Transitions(ItemData):
@@ -176,62 +253,24 @@ class Transitions(ItemData):
         """Reads `n_step` and `send_batch` of the configuration, too; see base class."""
         super().__init__(config, *args, send_batch=config.send_batch, **kwargs)
 
-    def make_adder(self, num_environments: int, share: float = 1.0) -> NStepAdder:
-        """Builds the adder for a batch of environments."""
-        del share
-        config = self._config
-        return NStepAdder(num_environments, config.n_step, config.discount, self._reward_clip)
-
-    def make_writer(
-        self, *, policy: PrioritizingPolicy, actors: range, shard: int, in_batches: bool, **_: Any
-    ) -> Writer:
-        """Builds the writer of some actors; see base class."""
-        send_batch = self.send_batch if in_batches else 0
-        return _TransitionWriter(policy, actors, shard, self.num_copies, send_batch)
-
-
-class _TransitionWriter(Writer):
-    def __init__(
+    def make_adder(
         self,
+        *,
         policy: PrioritizingPolicy,
         actors: range,
-        shard: int,
-        num_copies: int,
-        send_batch: int,
-    ):
-        super().__init__(send_batch)
-        self._policy = policy
-        self._actors = np.asarray(actors)
-        self._shard = shard
-        self._num_copies = num_copies
-
-    def count_steps(self, added: NStepTransitions) -> int:
-        """Returns the number of transitions: each begins with another actor step."""
-        return len(added.step)
-
-    def deliveries(self, collected: Sequence[NStepTransitions]) -> list[Delivery]:
-        """Returns the items of transitions, cut evenly into deliveries of `send_batch` or more."""
-        transitions = concatenate(collected)
-        num_steps = len(transitions.step)
-        # The end of an episode completes many transitions at once.
-        number = max(1, num_steps // self._send_batch) if self._send_batch else 1
-        ends = np.linspace(0, num_steps, number + 1).astype(int)
-        parts = [
-            tree.map_structure(lambda column, rows=slice(*rows): column[rows], transitions)
-            for rows in itertools.pairwise(ends)
-        ]
-        return [Delivery(self._items(part), len(part.step)) for part in parts]
-
-    def _items(self, added: NStepTransitions) -> Items:
-        """Returns C = `num_copies` items for each transition.
-
-        The key of copy j of a transition that begins at step t has the step C * t + j.
-        """
-        copies = self._num_copies
-        steps = copies * added.step[:, None] + np.arange(copies)
-        actor_of_row = self._actors[added.environment_index][:, None]
-        step_keys = columns.transition_keys(self._shard, actor_of_row, self.incarnation, steps)
-        stored = StoredTransition.of(added), self._policy.initial_priorities(added)
-        if copies > 1:
-            stored = tree.map_structure(lambda column: np.repeat(column, copies, axis=0), stored)
-        return Items(step_keys.reshape(-1), *stored)
+        shard: int = 0,
+        send_batch: float = 0,
+        **_: Any,
+    ) -> NStepAdder:
+        """Builds the adder of some actors; see base class."""
+        config = self._config
+        return NStepAdder(
+            actors,
+            config.n_step,
+            config.discount,
+            self._reward_clip,
+            policy=policy,
+            shard=shard,
+            num_copies=self.num_copies,
+            send_batch=send_batch,
+        )

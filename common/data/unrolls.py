@@ -1,9 +1,4 @@
-"""Data of unrolls, which actors keep in replays of their own and send to the learner's queue.
-
-Adder of unrolls, which follow each other without overlap, for a batch of environments.
-
-A bounded queue of unrolls, from which a learner takes its batches.
-"""
+"""Unrolls, which actors keep in replays of their own and send to the learner's queue (AQL)."""
 
 import collections
 from collections.abc import Callable, Sequence
@@ -15,16 +10,37 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Data, Delivery, Writer
+from common.data.data import Adder, Data, Delivery
 from common.replay.columns import Signature
 from common.replay.local_replay import LocalReplay
 from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
-from common.types import Batch, Nest, Unrolls
+from common.types import Batch, Nest
 
 _FIRST = int(dm_env.StepType.FIRST)
 
 
-class UnrollAdder:
+class Unrolls(NamedTuple):
+    """An unroll of T consecutive timesteps of each of K environments.
+
+    Attributes:
+      observation: nest of [K, T, ...].
+      reward: float32 [K, T], of the step that follows the timestep; 0 after the last of an episode.
+      discount: float32 [K, T], the environment's, without gamma, of the step that follows the
+        timestep; 0 after the last of an episode.
+      is_last: bool [K, T], whether the timestep is the last of its episode.
+      extras: named arrays [K, T, ...], the policy's extras at the timestep.
+      state: nest of [K, ...], the extra "state" at the first timestep; () without.
+    """
+
+    observation: Nest
+    reward: np.ndarray
+    discount: np.ndarray
+    is_last: np.ndarray
+    extras: dict[str, np.ndarray]
+    state: Nest = ()
+
+
+class UnrollAdder(Adder):
     """Converter of the timesteps of K environments to unrolls of T timesteps (AQL algorithm 1).
 
     An unroll begins where the one before it ended, whatever happens in the environment: it may span
@@ -33,45 +49,54 @@ class UnrollAdder:
     timestep is observed. A reset has neither: they are 0 at the last timestep of an episode. Time
     limits and true ends differ in the discount of the step that led to that timestep.
 
-    Call both methods once for each timestep, with the policy's output for its observation:
-
-        unrolls = adder.observe(timestep, extras)      # Unrolls, or None
-        adder.act(timestep, action, extras)
-
-    Everything stored or returned is a copy. Unrolls have no column of actions: a policy whose
-    learner needs them gives them as extras. The extra "state" of a recurrent policy, its state
-    before a timestep, is kept of the first timestep alone.
+    Each unroll is followed by R others from the replay of its actor. They are cut into deliveries
+    that the queue takes, and the actor steps count once the last of these is taken. Unrolls have no
+    column of actions: a policy whose learner needs them gives them as extras. The extra "state" of
+    a recurrent policy, its state before a timestep, is kept of the first timestep alone.
     """
 
-    def __init__(self, num_environments: int, length: int):
+    def __init__(
+        self,
+        actors: range,
+        length: int,
+        columns: Callable[[Unrolls], Nest],
+        replay: LocalReplay,
+        num_replayed: int,
+        most_put: int,
+    ):
         """Makes an adder without timesteps.
 
         Args:
-          num_environments: K.
+          actors: index of the actor in each of the K environments.
           length: T, timesteps of an unroll.
+          columns: returns what is stored and sent of unrolls, nest of [K, T, ...].
+          replay: of these actors.
+          num_replayed: R.
+          most_put: unrolls of a delivery.
         """
-        self._num_environments = num_environments
+        super().__init__()
+        self.replay: LocalReplay = replay
+        self._actors = actors
         self._length = length
-        self._number = 0
+        self._columns = columns
+        self._num_replayed = num_replayed
+        self._most_put = most_put
         self._stored = 0  # timesteps of the present unroll
-        self._columns: Nest = None  # (observation, extras), leaves [K, T, ...]
+        self._nest: Nest = None  # (observation, extras), leaves [K, T, ...]
         self._state: Nest = ()
         self._leaves: list[np.ndarray] = []
         self._begin_unroll()
 
-    def observe(self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]) -> Unrolls | None:
-        """Adds the step that led to a timestep, and returns the unrolls that it completes.
+    def observe(
+        self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
+    ) -> Sequence[Delivery]:
+        """Adds the step that led to a timestep; returns what is sent of unrolls that it completes.
 
-        Args:
-          timestep: of K environments, as an `EnvironmentBatch` returns it.
-          extras: not used; `act` gets them too.
-
-        Returns:
-          An unroll of each environment (M = K) at every T-th timestep, otherwise None.
+        There is an unroll of each environment at every T-th timestep.
         """
         del extras
         if not self._stored:
-            return None
+            return ()
         before = self._stored - 1
         # Also where an environment resets within an episode, whose last timestep then is no LAST.
         is_last = timestep.step_type == _FIRST
@@ -79,11 +104,9 @@ class UnrollAdder:
         self._reward[:, before] = np.where(is_last, 0, timestep.reward)
         self._discount[:, before] = np.where(is_last, 0, timestep.discount)
         if self._stored < self._length:
-            return None
-        observation, extras = tree.unflatten_as(self._columns, self._leaves)
+            return ()
+        observation, extras = tree.unflatten_as(self._nest, self._leaves)
         unrolls = Unrolls(
-            environment_index=np.arange(self._num_environments, dtype=np.int32),
-            number=np.full(self._num_environments, self._number, np.int64),
             observation=observation,
             reward=self._reward,
             discount=self._discount,
@@ -91,37 +114,41 @@ class UnrollAdder:
             extras=extras,
             state=self._state,
         )
-        self._number += 1
         self._begin_unroll()
-        return unrolls
+        return self._deliveries(unrolls)
 
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Stores the timestep that `observe` just got.
-
-        Args:
-          timestep: of K environments.
-          action: not used.
-          extras: named arrays [K, ...], the policy's extras at its observation.
-        """
+        """Stores the timestep that `observe` just got; see base class."""
         del action
         if not self._stored:
             self._state = tree.map_structure(np.array, extras.get("state", ()))
         kept = {name: extra for name, extra in extras.items() if name != "state"}
-        columns = (timestep.observation, kept)
-        leaves = tree.flatten(columns)
+        nest = (timestep.observation, kept)
+        leaves = tree.flatten(nest)
         if not self._stored:
-            shape = (self._num_environments, self._length)
-            self._columns = columns
+            shape = (len(self._actors), self._length)
+            self._nest = nest
             self._leaves = [np.empty((*shape, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         for stored, leaf in zip(self._leaves, leaves, strict=True):
             stored[:, self._stored] = leaf
         self._stored += 1
 
+    def _deliveries(self, unrolls: Unrolls) -> list[Delivery]:
+        burst = self.replay.burst(self._actors, self._columns(unrolls), self._num_replayed)
+        num_steps = int(np.count_nonzero(~unrolls.is_last))  # where an action was taken
+        self.num_steps += num_steps
+        num_rows = len(tree.flatten(burst)[0])
+        slices = [slice(i, i + self._most_put) for i in range(0, num_rows, self._most_put)]
+        parts = [
+            tree.map_structure(lambda column, rows=rows: column[rows], burst) for rows in slices
+        ]
+        return list(map(Delivery, parts, [0] * (len(parts) - 1) + [num_steps]))
+
     def _begin_unroll(self) -> None:
         """Makes new arrays, since those of the last unroll belong to its receiver."""
-        shape = (self._num_environments, self._length)
+        shape = (len(self._actors), self._length)
         self._stored = 0
         self._reward = np.empty(shape, np.float32)
         self._discount = np.empty(shape, np.float32)
@@ -266,16 +293,24 @@ class ReplayedUnrolls(Data):
 
         Args:
           config: a paper's dataclass of hyperparameters.
-          columns: returns what is stored and sent of M unrolls, nest of [M, T, ...].
+          columns: returns what is stored and sent of unrolls, nest of [K, T, ...].
         """
         self._config = config
         self._columns = columns
         self.steps_per_item = config.unroll_length
 
-    def make_adder(self, num_environments: int, share: float = 1.0) -> UnrollAdder:
-        """Builds the adder for a batch of environments."""
-        del share
-        return UnrollAdder(num_environments, self._config.unroll_length)
+    def make_adder(self, *, actors: range, specs: Nest, seed: int, **_: Any) -> UnrollAdder:
+        """Builds the adder of some actors, with their replays; see base class."""
+        config = self._config
+        replay = LocalReplay(specs, config.replay_capacity, config.unroll_length, seed)
+        return UnrollAdder(
+            actors,
+            config.unroll_length,
+            self._columns,
+            replay,
+            config.replayed_unrolls,
+            self._most_put,
+        )
 
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> UnrollQueue:
         """Builds the learner's queue; see base class.
@@ -297,12 +332,6 @@ class ReplayedUnrolls(Data):
         """See base class."""
         return UnrollWire(specs)
 
-    def make_writer(self, *, actors: range, specs: Nest, seed: int, **_: Any) -> Writer:
-        """Builds the writer of some actors, with their replays; see base class."""
-        config = self._config
-        replay = LocalReplay(specs, config.replay_capacity, config.unroll_length, seed)
-        return _UnrollWriter(replay, actors, self._columns, config.replayed_unrolls, self._most_put)
-
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns no limit: the queue's capacity is one."""
         return UNLIMITED
@@ -312,41 +341,3 @@ class ReplayedUnrolls(Data):
         """Unrolls of the largest put that the queue takes while the learner lacks a batch."""
         config = self._config
         return config.queue_capacity - config.batch_size * config.updates_per_call + 1
-
-
-class _UnrollWriter(Writer):
-    def __init__(
-        self,
-        replay: LocalReplay,
-        actors: range,
-        columns: Callable[[Unrolls], Nest],
-        num_replayed: int,
-        most_put: int,
-    ):
-        super().__init__()
-        self.replay: LocalReplay = replay
-        self._actors = np.asarray(actors)
-        self._columns = columns
-        self._num_replayed = num_replayed
-        self._most_put = most_put
-
-    def count_steps(self, added: Unrolls) -> int:
-        """Returns the number of timesteps at which an action was taken."""
-        return int(np.count_nonzero(~added.is_last))
-
-    def deliveries(self, collected: Sequence[Unrolls]) -> list[Delivery]:
-        """Returns unrolls, each followed by R from its actor's replay.
-
-        The steps count once all of them are taken.
-        """
-        (added,) = collected
-        burst = self.replay.burst(
-            self._actors[added.environment_index], self._columns(added), self._num_replayed
-        )
-        num_rows = len(tree.flatten(burst)[0])
-        slices = [slice(i, i + self._most_put) for i in range(0, num_rows, self._most_put)]
-        parts = [
-            tree.map_structure(lambda column, rows=rows: column[rows], burst) for rows in slices
-        ]
-        steps = [0] * (len(parts) - 1) + [self.count_steps(added)]
-        return list(map(Delivery, parts, steps))

@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from common.data.rollouts import RolloutSteps
 from common.environments.spec import UnusableEnvironmentError
 from common.learning import learner as learner_lib
 from common.learning.learner import Learner, is_maximum
 from common.replay import store
 from common.replay.episode_memory import EpisodeMemory
 from common.replay.store import Counters
-from common.types import Batch, Metrics, Nest, RolloutSteps
+from common.types import Batch, Metrics, Nest
 
 
 class UpdateLoop:

@@ -150,9 +150,8 @@ class NotebookAgent:
         from common import environments
         from common.roles.evaluator import environment_seeds, run_episodes
 
-        batch = environments.make_batch(
-            run.environment, environment_seeds(seed, episodes), True, run.agent.num_frames
-        )
+        seeds, frames = environment_seeds(seed, episodes), run.agent.declaration.num_frames
+        batch = environments.make_batch(run.environment, seeds, evaluation=True, frames=frames)
         try:
             return run_episodes(batch, run.make_policy(batch.num_environments), episodes)
         finally:

@@ -116,7 +116,7 @@ class ProgramRun:
             logging.set_verbosity(verbosity)
         spec = EnvironmentSpec.of(environment)
         try:
-            imported(self.agent.require)(self.config, spec)
+            self.agent.require_spec(self.config, spec)
         except ValueError as error:
             raise UsageError(str(error)) from None
         engines = num_environments * getattr(environment, "engine_bytes", 0)

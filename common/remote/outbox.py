@@ -1,7 +1,4 @@
-"""Sending of what acting adds to a store in another process.
-
-A store in another process, as a store.
-"""
+"""A store in another process, as a store, and the sending of deliveries to it."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +16,7 @@ import tree
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
-from common.data.data import Delivery, Writer
+from common.data.data import Delivery
 from common.remote import inbox
 from common.remote.shards import CountersOfAll
 from common.replay import store
@@ -211,15 +208,11 @@ class Outbox:
     By default a background thread sends, while the actors go on (Ape-X algorithm 1). In lockstep
     the actors send themselves and act only once the store has taken all, so that neither side runs
     ahead of the other (AQL algorithm 1).
-
-    Attributes:
-      writer: of these actors.
     """
 
     def __init__(
         self,
         store: RemoteStore,
-        writer: Writer,
         limiter: RateLimiter,
         stop: StopRequest,
         others: Sequence[RemoteStore] = (),
@@ -230,7 +223,6 @@ class Outbox:
 
         Args:
           store: the store, or the shard of it, to which these actors add.
-          writer: of these actors.
           limiter: limits how far the actors may run ahead of the learner.
           stop: ends the waits.
           others: the store's other shards, if the limit is over all.
@@ -238,7 +230,6 @@ class Outbox:
           job: that keeps the store, for messages.
         """
         self._store = store
-        self.writer = writer
         self._limiter = limiter
         self._stop = stop
         self._total_counters = CountersOfAll(others)
@@ -266,17 +257,20 @@ class Outbox:
     def start(self) -> None:
         """Waits for the store, gets an incarnation and starts the background thread."""
         self._until_available(self._store.join, lambda: self._stop.requested)
-        self.writer.incarnation = self.incarnation
         if not self._in_lockstep:
             self._thread.start()
 
-    def add(self, added: Nest) -> None:
-        """Takes what the adder gave.
+    def add(self, deliveries: Iterable[Delivery]) -> None:
+        """Takes deliveries to be sent.
 
         Raises:
           Exception: the error that ended the background thread, such as a refused token.
         """
-        self._take(self.writer.add(added))
+        if self._in_lockstep:
+            self._waiting.extend(deliveries)
+        else:
+            for delivery in deliveries:
+                self._enqueue(delivery)
 
     def has_credit(self) -> bool:
         """Returns whether the actors may continue; if not, waits for a moment and asks again.
@@ -297,10 +291,13 @@ class Outbox:
             self._log_wait(error)
         return self._limiter.may_insert(self._counters)
 
-    def close(self) -> None:
+    def close(self, rest: Iterable[Delivery] = ()) -> None:
         """Sends what waits and ends; gives up after a few seconds without success.
 
         In lockstep, what waits is dropped: nobody will learn from it.
+
+        Args:
+          rest: the last deliveries.
 
         Raises:
           Exception: the error that ended the background thread.
@@ -309,16 +306,9 @@ class Outbox:
             self._waiting.clear()
             return
         self._begin_to_close()
-        self._take(self.writer.flush())
+        self.add(rest)
         self._enqueue(None)
         self._thread.join(max(0.0, self._deadline - time.monotonic()))
-
-    def _take(self, deliveries: Iterable[Delivery]) -> None:
-        if self._in_lockstep:
-            self._waiting.extend(deliveries)
-        else:
-            for delivery in deliveries:
-                self._enqueue(delivery)
 
     def _has_sent_all(self) -> bool:
         while self._waiting:

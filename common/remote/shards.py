@@ -16,9 +16,9 @@ import tensorflow as tf
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.replay import columns
 from common.replay import store as store_lib
-from common.replay.memory import Sample
+from common.replay.memory import Items, Sample
 from common.replay.store import Counters, Store
-from common.types import Items, Nest
+from common.types import Nest
 
 _AWAY_SECONDS = 5.0
 """Time before a shard that did not answer is asked again: each time-out takes a second."""

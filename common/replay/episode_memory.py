@@ -1,8 +1,6 @@
 """A replay memory of whole episodes: the Python interface of its ops.
 
-A memory of episodes whose draws are windows of whole episodes.
-
-Windows of whole episodes, as a memory of episodes draws them.
+`EpisodeMemory` draws single steps, `WindowMemory` windows.
 """
 
 import os
@@ -13,39 +11,30 @@ import tree
 
 from common.replay import library, memory, saving
 from common.replay.columns import check_dtype
-from common.replay.episode_wire import EpisodeSample, EpisodeWire, WindowSample
+from common.replay.episode_wire import Episodes, EpisodeSample, EpisodeWire, WindowBatch
 from common.replay.memory import Uniform
 from common.replay.store import Counters, Store
-from common.types import Batch, Episodes, Nest, WindowBatch
+from common.types import Batch, Nest
 
 
 class EpisodeWindows(NamedTuple):
     """Windows of N episodes drawn from a memory, in batches one behind the other.
 
-    L is the longest of them. All end with the last of L steps and L + 1 states; a shorter one
-    repeats its first step, and the state of that, in front.
-
     Attributes:
       keys: [N] int64, of the first steps.
-      lengths: [N] int64, steps of the windows.
-      steps: nest of [N, L + 1, ...], the states.
-      rewards: [N, L] float32, scaled.
-      bootstraps: [N] bool, whether the last state is no true end.
+      steps: the windows.
       count: int64 scalar, episodes in the memory.
     """
 
     keys: tf.Tensor
-    lengths: tf.Tensor
-    steps: Nest
-    rewards: tf.Tensor
-    bootstraps: tf.Tensor
+    steps: WindowBatch
     count: tf.Tensor
 
     @property
     def step_keys(self) -> tf.Tensor:
         """The keys of all steps, [N, L] int64; where a window repeats its first step, so it is."""
-        longest = tf.shape(self.rewards, tf.int64)[1]
-        padding = longest - self.lengths[:, tf.newaxis]
+        longest = tf.shape(self.steps.rewards, tf.int64)[1]
+        padding = longest - self.steps.lengths[:, tf.newaxis]
         return self.keys[:, tf.newaxis] + tf.maximum(tf.range(longest) - padding, 0)
 
     @property
@@ -54,10 +43,9 @@ class EpisodeWindows(NamedTuple):
         return tf.reshape(self.step_keys, [-1])
 
     def batch(self) -> Batch:
-        """Returns what updates learn from, with a `WindowBatch` as its steps."""
-        steps = WindowBatch(self.steps, self.rewards, self.lengths, self.bootstraps)
+        """Returns what updates learn from."""
         count = tf.cast(self.count, tf.float32)
-        return Batch(steps, tf.fill(tf.shape(self.keys), 1.0 / count), count)
+        return Batch(self.steps, tf.fill(tf.shape(self.keys), 1.0 / count), count)
 
 
 _REMOVALS = ("oldest", "far_policy", "divergence")
@@ -202,7 +190,7 @@ class EpisodeMemory(Store):
         self.count_steps(rows.num_steps)
         return True
 
-    def draw(self, num_items, seed=None) -> EpisodeSample | WindowSample:
+    def draw(self, num_items, seed=None) -> EpisodeSample:
         """Draws `num_items` steps in all, which the memory's number of batches divides."""
         batch_size = num_items // self._num_batches
         return self.sample(batch_size, seed, self._num_batches, self._history)
@@ -246,7 +234,7 @@ class EpisodeMemory(Store):
 
     def sample(
         self, batch_size, seed=None, num_batches: int = 1, history: int | None = None
-    ) -> EpisodeSample | WindowSample:
+    ) -> EpisodeSample:
         """Draws batches of steps, N = num_batches * batch_size in all.
 
         Args:
@@ -277,13 +265,11 @@ class EpisodeMemory(Store):
             if history is not None:
                 sample.lengths.set_shape(batch)
                 batch.append(history + 2)
-            for columns in self._halves(sample.columns):
-                self.signature.set_shapes(batch, columns)
-        if history is not None:
-            steps = self.signature.unflatten(sample.columns)
-            return WindowSample(*sample[:2], steps, sample.lengths, *sample[2:7])
-        steps, next_steps = map(self.signature.unflatten, self._halves(sample.columns))
-        return EpisodeSample(*sample[:2], steps, next_steps, *sample[2:7])
+            width = len(self.signature.names)
+            for begin in range(0, len(sample.columns), width):
+                self.signature.set_shapes(batch, sample.columns[begin : begin + width])
+        lengths = None if history is None else sample.lengths
+        return self.wire.sample(*sample[:2], sample[2:6], sample.count, sample.columns, lengths)
 
     def sample_episodes(
         self, batch_size, max_steps, seed=None, num_batches: int = 1
@@ -320,8 +306,8 @@ class EpisodeMemory(Store):
             count.set_shape([])
             rewards.set_shape([*batch, None])
             self.signature.set_shapes([*batch, None], columns)
-        steps = self.signature.unflatten(columns)
-        return EpisodeWindows(keys, lengths, steps, rewards, bootstraps, count)
+        steps = WindowBatch(self.signature.unflatten(columns), rewards, lengths, bootstraps)
+        return EpisodeWindows(keys, steps, count)
 
     def refresh(
         self,
@@ -480,10 +466,6 @@ class EpisodeMemory(Store):
             return self._no_advantages
         check_dtype("advantages", advantages, tf.float32)
         return advantages
-
-    def _halves(self, columns) -> tuple:
-        count = len(self.signature.names)
-        return columns[:count], columns[count:]
 
 
 class WindowMemory(EpisodeMemory):

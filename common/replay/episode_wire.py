@@ -1,4 +1,4 @@
-"""The form in which whole episodes, and samples of their steps, travel and are learnt from."""
+"""What a memory of episodes takes and draws, and the form in which both travel."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,10 +8,100 @@ import tensorflow as tf
 
 from common.replay.columns import Signature
 from common.replay.store import Wire
-from common.types import Batch, Episode, EpisodeBatch, Episodes, HistoryBatch, Nest
+from common.types import Batch, Nest
 
 _BYTES_BESIDE_STATE = 64
 """The most that a step's key and numbers take in a message."""
+
+
+class Episode(NamedTuple):
+    """A finished episode of T steps, as an adder gives it.
+
+    Attributes:
+      states: columns of [T + 1, ...].
+      rewards: float32 [T]; `rewards[t]` came after step t.
+      values: float32 [T + 1], the policy's values of the states; zeros if it computes none.
+      terminated: whether the last state is a true end, rather than where the time was up.
+      advantages: float32 [T], the policy's advantages of the actions; zeros if it computes none.
+    """
+
+    states: Nest
+    rewards: np.ndarray
+    values: np.ndarray
+    terminated: bool
+    advantages: np.ndarray
+
+
+class Episodes(NamedTuple):
+    """Finished episodes, and steps executed since the ones before.
+
+    Attributes:
+      num_steps: actions executed, in running episodes, too.
+      episodes: those that have ended.
+    """
+
+    num_steps: int
+    episodes: tuple[Episode, ...]
+
+
+class EpisodeBatch(NamedTuple):
+    """B steps of stored episodes.
+
+    Attributes:
+      states: columns of [B, ...] at the steps.
+      next_states: columns of [B, ...] at the states after the steps.
+      rewards: float32 [B], scaled, of the steps.
+      discounts: float32 [B], gamma, or 0 where the next state is a true end.
+      bootstraps: bool [B], whether the next state is the last of its episode and no true end.
+      q_ret: float32 [B], the stored Retrace estimates of the steps' action values.
+    """
+
+    states: Nest
+    next_states: Nest
+    rewards: tf.Tensor
+    discounts: tf.Tensor
+    bootstraps: tf.Tensor
+    q_ret: tf.Tensor
+
+
+class HistoryBatch(NamedTuple):
+    """B steps of stored episodes, with at most H states before each.
+
+    Attributes:
+      states: columns of [B, H + 2, ...], aligned at the end: the states before the steps, those of
+        the steps, and those after them. Rows in front repeat the first state of the episode.
+      lengths: int32 [B], the number of states before the step.
+      rewards: as in `EpisodeBatch`, and so are the next three.
+      discounts: float32 [B].
+      bootstraps: bool [B].
+      q_ret: float32 [B].
+    """
+
+    states: Nest
+    lengths: tf.Tensor
+    rewards: tf.Tensor
+    discounts: tf.Tensor
+    bootstraps: tf.Tensor
+    q_ret: tf.Tensor
+
+
+class WindowBatch(NamedTuple):
+    """Windows of B stored episodes, of which L steps are the longest.
+
+    All end with step L - 1 and state L. A shorter one repeats its first step, and the state of
+    that, in front.
+
+    Attributes:
+      states: columns of [B, L + 1, ...].
+      rewards: float32 [B, L], scaled, of the steps.
+      lengths: int64 [B], steps of the windows.
+      bootstraps: bool [B], whether the last state is no true end.
+    """
+
+    states: Nest
+    rewards: tf.Tensor
+    lengths: tf.Tensor
+    bootstraps: tf.Tensor
 
 
 class EpisodeSample(NamedTuple):
@@ -20,23 +110,13 @@ class EpisodeSample(NamedTuple):
     Attributes:
       keys: [N] int64.
       probabilities: [N] float64, with which each step was drawn.
-      steps: nest of [N, ...], the states of the steps.
-      next_steps: nest of [N, ...], the states after the steps.
-      rewards: [N] float32, scaled.
-      discounts: [N] float32, the memory's discount, or 0 where the next state is a true end.
-      bootstraps: [N] bool, whether the next state is where the time was up.
-      q_ret: [N] float32, the stored Retrace estimates of the steps' action values.
+      steps: the steps, with the states before each if those were drawn, too.
       count: int64 scalar, steps in the memory.
     """
 
     keys: tf.Tensor
     probabilities: tf.Tensor
-    steps: Nest
-    next_steps: Nest
-    rewards: tf.Tensor
-    discounts: tf.Tensor
-    bootstraps: tf.Tensor
-    q_ret: tf.Tensor
+    steps: EpisodeBatch | HistoryBatch
     count: tf.Tensor
 
     @property
@@ -45,52 +125,9 @@ class EpisodeSample(NamedTuple):
         return self.keys
 
     def batch(self) -> Batch:
-        """Returns what updates learn from, with an `EpisodeBatch` as its steps."""
-        return _batch(EpisodeBatch, self)
-
-
-class WindowSample(NamedTuple):
-    """N steps drawn from a memory of episodes, with at most H states before each.
-
-    Attributes:
-      keys: [N] int64.
-      probabilities: [N] float64, with which each step was drawn.
-      steps: nest of [N, H + 2, ...], see `HistoryBatch.states`.
-      lengths: [N] int32, the number of states before the step.
-      rewards: as in `EpisodeSample`, and so are the next four.
-      discounts: [N] float32.
-      bootstraps: [N] bool.
-      q_ret: [N] float32.
-      count: int64 scalar.
-    """
-
-    keys: tf.Tensor
-    probabilities: tf.Tensor
-    steps: Nest
-    lengths: tf.Tensor
-    rewards: tf.Tensor
-    discounts: tf.Tensor
-    bootstraps: tf.Tensor
-    q_ret: tf.Tensor
-    count: tf.Tensor
-
-    @property
-    def token(self) -> tf.Tensor:
-        """The keys."""
-        return self.keys
-
-    def batch(self) -> Batch:
-        """Returns what updates learn from, with `HistoryBatch` as its steps."""
-        return _batch(HistoryBatch, self)
-
-
-def _batch(
-    kind: type[EpisodeBatch] | type[HistoryBatch], sample: EpisodeSample | WindowSample
-) -> Batch:
-    """Returns a sample's batch; the six fields of its steps stand in the same order in both."""
-    probabilities, count = sample.probabilities, sample.count
-    steps = kind(*sample[2:8])
-    return Batch(steps, tf.cast(probabilities, tf.float32), tf.cast(count, tf.float32))
+        """Returns what updates learn from."""
+        probabilities = tf.cast(self.probabilities, tf.float32)
+        return Batch(self.steps, probabilities, tf.cast(self.count, tf.float32))
 
 
 class EpisodeWire(Wire):
@@ -141,7 +178,7 @@ class EpisodeWire(Wire):
         ]
 
     def rows(self, columns: Sequence) -> Episodes:
-        """Reverses `columns`; which environments the episodes came from is not told.
+        """Reverses `columns`.
 
         Raises:
           ValueError: a column has not as many rows as the episodes together.
@@ -157,7 +194,6 @@ class EpisodeWire(Wire):
                 )
         episodes = tuple(
             Episode(
-                0,
                 self.signature.unflatten([column[last - n - 1 : last] for column in states]),
                 rewards[end - n : end],
                 values[last - n - 1 : last],
@@ -168,30 +204,48 @@ class EpisodeWire(Wire):
         )
         return Episodes(int(num_steps), episodes)
 
-    def drawn_columns(self, drawn: EpisodeSample | WindowSample) -> list:
+    def drawn_columns(self, drawn: EpisodeSample) -> list:
         """Returns the fields of a sample, the states as columns."""
-        flatten = self.signature.flatten
-        if isinstance(drawn, WindowSample):
-            return [*drawn[:2], *drawn[3:], *flatten(drawn.steps)]
-        return [*drawn[:2], *drawn[4:], *flatten(drawn.steps), *flatten(drawn.next_steps)]
+        states, other, *numbers = drawn.steps
+        columns = self.signature.flatten(states)
+        columns += [other] if self.history is not None else self.signature.flatten(other)
+        return [drawn.keys, drawn.probabilities, *numbers, drawn.count, *columns]
 
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> EpisodeSample | WindowSample:
+    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> EpisodeSample:
         """Joins samples of one memory, whose size may have changed between them.
 
         A batch of the result consists of a batch of each part. These are drawn independently.
         """
-        columns = [
+        joined = [
             self._joined(column) if column[0].shape.rank else column[0] for column in zip(*parts)
         ]
-        if self.history is not None:
-            steps = self.signature.unflatten(columns[8:])
-            return WindowSample(*columns[:2], steps, *columns[2:8])
-        keys, probabilities, rewards, discounts, bootstraps, q_ret, count, *states = columns
-        half = len(states) // 2
-        steps, next_steps = map(self.signature.unflatten, (states[:half], states[half:]))
-        return EpisodeSample(
-            keys, probabilities, steps, next_steps, rewards, discounts, bootstraps, q_ret, count
-        )
+        (keys, probabilities, *numbers, count), columns = joined[:7], joined[7:]
+        if self.history is None:
+            return self.sample(keys, probabilities, numbers, count, columns)
+        *columns, lengths = columns
+        return self.sample(keys, probabilities, numbers, count, columns, lengths)
+
+    def sample(
+        self, keys, probabilities, numbers: Sequence, count, columns: Sequence, lengths=None
+    ) -> EpisodeSample:
+        """Returns a sample, given its columns.
+
+        Args:
+          keys: of the steps.
+          probabilities: of the steps.
+          numbers: fields of the steps from `rewards` to `q_ret`.
+          count: steps in the memory.
+          columns: of the states, and, without `lengths`, of the next ones.
+          lengths: of the histories.
+        """
+        unflatten = self.signature.unflatten
+        if lengths is not None:
+            return EpisodeSample(
+                keys, probabilities, HistoryBatch(unflatten(columns), lengths, *numbers), count
+            )
+        half = len(columns) // 2
+        steps = EpisodeBatch(unflatten(columns[:half]), unflatten(columns[half:]), *numbers)
+        return EpisodeSample(keys, probabilities, steps, count)
 
     def _joined(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
         batches = [tf.split(part, self.num_batches) for part in parts]

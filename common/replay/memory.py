@@ -1,6 +1,6 @@
-"""A replay memory in this process: the Python interface of the replay ops.
+"""A replay memory of steps and of items that view them: the Python interface of the replay ops.
 
-Distributions over the items of a memory: they decide which item is drawn next.
+Distributions over the items decide which one is drawn, and which one is removed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,28 @@ import tensorflow as tf
 from common.replay import library, saving
 from common.replay.columns import Signature, check_dtype
 from common.replay.store import Counters, Store, Wire
-from common.types import Batch, Items, Nest
+from common.types import Batch, Nest
+
+
+class Items(NamedTuple):
+    """Steps to be added to a replay, and the items that view them.
+
+    The order is that of the arguments of `Memory.insert`.
+
+    Attributes:
+      keys: int64 [S], keys of the steps.
+      steps: nest of [S, ...], in the structure of the replay's columns.
+      priorities: float32 [I], raw.
+      item_keys: int64 [I], key of each item's first step; None: each step is an item (I = S).
+      item_lengths: int32 [I], number of steps of each item; None: 1.
+    """
+
+    keys: np.ndarray
+    steps: Nest
+    priorities: np.ndarray
+    item_keys: np.ndarray | None = None
+    item_lengths: np.ndarray | None = None
+
 
 UNKNOWN_PRIORITY = -1.0
 """The raw priority of an item whose priority has not been computed yet."""

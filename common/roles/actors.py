@@ -1,14 +1,10 @@
-"""Acting in a process: environments, policy and writer, whoever drives them.
+"""Processes that act: actors, workers that also learn (Reactor, section 3.4), and environments.
 
-The actor's process: several of the paper's actors, whose policies run as one batch.
-
-A worker's process: it acts, keeps a store of its own and computes gradients (Reactor, 3.4).
-
-The process of environments for which the learner chooses the actions.
+`Acting` is the batch of actors in a process; `LocalActing` adds to a store of the same process.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 import contextlib
 import math
@@ -21,7 +17,7 @@ from absl import logging
 from common.acting import loop
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import UNLEARNT_SECONDS, StopRequest, report_ready
-from common.data.data import Delivery, Writer
+from common.data.data import Delivery
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.learning.bookkeeping import Bookkeeping
 from common.learning.learner import DivergedError
@@ -30,10 +26,8 @@ from common.remote.environments import EnvironmentService, RemoteBatch
 from common.remote.gradients import GradientSender
 from common.remote.outbox import Outbox, RemoteStore
 from common.remote.parameters import TARGET, ParameterClient, ParameterPuller
-from common.replay.local_replay import LocalReplay
 from common.replay.store import Counters, RateLimiter, Store
 from common.roles.run_context import CALL_SECONDS, RunContext
-from common.types import Nest
 
 _LATE_SECONDS = 30.0
 """Time that actors wait for newer parameters before they add more with the old ones, in place of
@@ -65,23 +59,56 @@ class Acting:
     Attributes:
       start: number of earlier starts of these actors. Random numbers differ between starts.
       policy: the exploring policy.
-      num_steps: actor steps whose results the adder has given so far.
+      adder: of the steps.
       timesteps: of the batch of environments.
     """
 
-    def __init__(self, context: RunContext):
-        """Makes the environments and the policy; `begin` has to follow.
+    def __init__(
+        self,
+        context: RunContext,
+        parameters: Parameters,
+        seed: int | None = None,
+        shard: int = 0,
+        send_batch: float = math.inf,
+    ):
+        """Starts an episode in each environment.
 
         Args:
           context: of the run.
+          parameters: described in acting.csv.
+          seed: of what the adder draws; None for that of the exploration.
+          shard: number of the shard that gets the steps.
+          send_batch: actor steps that the adder collects; infinity for all until `flush`.
         """
-        self._context = context
+        self._context, self._parameters = context, parameters
         agent, actors = context.agent, context.actors
         self.start = loop.record_start(context.directory, actors)
         self._environments = _make_environments(context, self.start)
         self.policy = agent.make_actor(context.spec, actors, context.num_actors, self.seed)
-        self.num_steps = self.timesteps = 0
+        self.adder = agent.data.make_adder(
+            policy=self.policy,
+            actors=actors,
+            specs=context.step_specs,
+            seed=self.seed if seed is None else seed,
+            shard=shard,
+            send_batch=send_batch,
+            share=len(actors) / context.num_actors,
+        )
+        self.timesteps = 0
         self._is_between, self._added_with, self._added_at = True, -1, -math.inf
+        log = loop.EpisodeLog(
+            context.directory,
+            actors,
+            lambda: {
+                "wall_seconds": round(parameters.wall_seconds, 2),
+                "incarnation": self.adder.incarnation,
+                "parameter_version": parameters.version,
+                "parameter_age_steps": parameters.age_steps,
+            },
+        )
+        self._loop = loop.ActingLoop(
+            self._environments, self.policy, self.adder, log.write, agent.encode
+        )
 
     @property
     def seed(self) -> int:
@@ -89,38 +116,10 @@ class Acting:
         context = self._context
         return loop.exploration_seed(context.seed, context.actors.start, self.start)
 
-    def begin(
-        self, writer: Writer, on_added: Callable[[Nest], None], parameters: Parameters
-    ) -> None:
-        """Starts an episode in each environment.
-
-        Args:
-          writer: of these actors.
-          on_added: called with what the adder gives.
-          parameters: described in acting.csv.
-        """
-        self._parameters = parameters
-
-        def count(added: Nest) -> None:
-            self.num_steps += writer.count_steps(added)
-            self._is_between = True
-            self._added_with, self._added_at = parameters.version, time.monotonic()
-            on_added(added)
-
-        log = loop.EpisodeLog(
-            self._context.directory,
-            self._context.actors,
-            lambda: {
-                "wall_seconds": round(parameters.wall_seconds, 2),
-                "incarnation": writer.incarnation,
-                "parameter_version": parameters.version,
-                "parameter_age_steps": parameters.age_steps,
-            },
-        )
-        share = len(self._context.actors) / self._context.num_actors
-        self._loop = self._context.agent.acting_loop(
-            self.policy, self._environments, count, log.write, share
-        )
+    @property
+    def num_steps(self) -> int:
+        """Actor steps of all that the adder has completed so far."""
+        return self.adder.num_steps
 
     @property
     def steps(self) -> int:
@@ -131,30 +130,33 @@ class Acting:
     def pull_is_due(self) -> bool:
         """True if the actors want newer parameters at this timestep."""
         agent = self._context.agent
-        if agent.data.on_policy:
+        if self.adder.on_policy:
             return self._is_between
         return self.timesteps % agent.actor_period == agent.data.pull_timestep
 
     @property
     def may_load(self) -> bool:
         """True if newer parameters may replace those in use now."""
-        return self._is_between or not self._context.agent.data.on_policy
+        return self._is_between or not self.adder.on_policy
 
     @property
     def awaits_parameters(self) -> bool:
         """True if the actors have added all that they should with the parameters in use."""
         return (
-            self._context.agent.data.on_policy
+            self.adder.on_policy
             and self._is_between
             and self._added_with == self._parameters.version
             and time.monotonic() - self._added_at < _LATE_SECONDS
         )
 
-    def step(self) -> None:
-        """Advances every environment by one timestep."""
-        self._is_between = False
-        self._loop.step()
+    def step(self) -> Sequence[Delivery]:
+        """Advances every environment by one timestep; returns the deliveries that are complete."""
+        deliveries = self._loop.step()
+        self._is_between = bool(deliveries)
+        if deliveries:
+            self._added_with, self._added_at = self._parameters.version, time.monotonic()
         self.timesteps += 1
+        return deliveries
 
     def close(self) -> None:
         """Frees the environments, of a run that is over."""
@@ -163,12 +165,12 @@ class Acting:
 
 def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
     """Returns the environments of this process's actors; other processes may step them."""
-    agent, layout, topology = context.agent, context.layout, context.topology
-    workers = layout.acting_role.name
+    layout, topology = context.layout, context.topology
+    workers, num_frames = layout.acting_role.name, context.agent.declaration.num_frames
     if workers == topology.job:
         return context.watch(
             lambda: loop.make_environments(
-                context.environment, context.actors, context.seed, start, agent.num_frames
+                context.environment, context.actors, context.seed, start, num_frames
             )
         )
     addresses = topology.addresses(workers)
@@ -176,7 +178,7 @@ def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
         layout.actors_of(index, len(addresses), context.num_actors)
         for index in range(len(addresses))
     ]
-    specs = loop.environment_specs(context.environment, context.seed, agent.num_frames)
+    specs = loop.environment_specs(context.environment, context.seed, num_frames)
     clients = [context.client(address) for address in addresses]
     return RemoteBatch(clients, rows, start, *specs, context.stop)
 
@@ -185,7 +187,6 @@ class LocalActing(Acting):
     """Actors in a process that also learns: they add to its store and act with its parameters.
 
     Attributes:
-      incarnation: number of this start of the actors.
       version: version of the parameters in use.
       age_steps: learner steps since these parameters.
     """
@@ -204,22 +205,14 @@ class LocalActing(Acting):
           context: of the run.
           store: gets the actors' steps.
           source: of the parameters, which the actors copy every `agent.actor_period` timesteps.
-          seed: of what the writer draws.
+          seed: of what the adder draws.
           incarnation: number of this start of the actors, where a server counts; None counts here.
         """
-        super().__init__(context)
         self._source, self._store = source, store
-        self._writer = context.agent.make_writer(self.policy, context.actors, context.spec, seed)
-        self.incarnation = self._writer.incarnation = incarnation or 1 + self.start
-        self._added: list[Nest] = []
         self._waiting: deque[Delivery] = deque()
         self.version, self._loaded_at, self._learner_steps = 0, -1, 0
-        self.begin(self._writer, self._added.append, self)
-
-    @property
-    def replay(self) -> LocalReplay | None:
-        """The store of these actors themselves, if they have one."""
-        return self._writer.replay
+        super().__init__(context, self, seed)
+        self.adder.incarnation = incarnation or 1 + self.start
 
     @property
     def age_steps(self) -> int:
@@ -239,11 +232,15 @@ class LocalActing(Acting):
             self.policy.load(self._source.parameters())
             self.version, self._loaded_at = self._source.version, self._learner_steps
 
+    def step(self) -> Sequence[Delivery]:
+        """Advances every environment by one timestep; `insert` puts what that completes."""
+        deliveries = super().step()
+        self._waiting.extend(deliveries)
+        return deliveries
+
     def insert(self) -> None:
         """Puts into the store what the steps have added, as far as it has room now."""
-        if self._added:
-            self._waiting.extend(self._writer.deliveries(self._added))
-            self._added.clear()
+        self._waiting.extend(self.adder.flush())
         while self._waiting and self._store.put(self._waiting[0].rows):
             self._waiting.popleft()
 
@@ -346,16 +343,17 @@ def run_actor(context: RunContext) -> None:
 
     After a restart, environments and exploration use other random numbers than before.
     """
-    stop = context.stop
-    acting = Acting(context)
-    policy = acting.policy
-    outbox = _make_outbox(context, acting)
-    puller = ParameterPuller(ParameterClient(context.client(context.topology.keeper_address)))
-    acting.begin(outbox.writer, outbox.add, puller)
+    topology, stop = context.topology, context.stop
+    shard = topology.service_index(context.layout.store)
+    puller = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
+    acting = Acting(context, puller, shard=shard, send_batch=context.agent.data.send_batch)
+    policy, adder = acting.policy, acting.adder
+    outbox = _make_outbox(context, shard)
     if not puller.wait(policy.load, stop) or puller.finished:
         return
     outbox.start()
-    file = context.store_file(outbox.writer.replay) if outbox.writer.replay else None
+    adder.incarnation = outbox.incarnation
+    file = context.store_file(adder.replay) if adder.replay else None
     if file is not None:
         file.load()
     while not stop.requested and not puller.finished:
@@ -369,32 +367,28 @@ def run_actor(context: RunContext) -> None:
             continue
         if acting.pull_is_due:
             puller.request()
-        acting.step()
+        outbox.add(acting.step())
         if outbox.num_accepted:
             report_ready()
         if file is not None:
             file.save_if_due()
-    outbox.close()
+    outbox.close(adder.flush())
     puller.close()
     if file is not None:
         file.close(is_over=puller.finished)
     logging.info("acted for %d steps, %d accepted", acting.steps, outbox.num_accepted)
 
 
-def _make_outbox(context: RunContext, acting: Acting) -> Outbox:
+def _make_outbox(context: RunContext, shard: int) -> Outbox:
     """Builds the sender to the store, or to the shard of it that these actors add to."""
-    agent, topology, job = context.agent, context.topology, context.layout.store
-    shard = topology.service_index(job)
-    wire = agent.wire(context.spec)
+    agent, job = context.agent, context.layout.store
+    wire = agent.data.wire(context.step_specs)
     stores = [
         RemoteStore(context.client(address, CALL_SECONDS if number == shard else 1.0), wire)
-        for number, address in enumerate(topology.service(job))
+        for number, address in enumerate(context.topology.service(job))
     ]
     return Outbox(
         stores.pop(shard),
-        agent.make_writer(
-            acting.policy, context.actors, context.spec, acting.seed, shard=shard, in_batches=True
-        ),
         agent.rate_limiter(),
         context.stop,
         others=stores if agent.samples_per_insert is not None else (),
@@ -425,7 +419,7 @@ def run_worker(context: RunContext) -> None:
         return
     seed = loop.actor_seed(context.seed, context.actors.start, sender.incarnation)
     learner = agent.make_learner(spec, seed)
-    store = agent.make_store(spec, seed)
+    store = agent.data.make_store(context.step_specs, seed)
     file = context.store_file(store)
     file.load()
     step = RemoteStep(
@@ -513,7 +507,7 @@ def run_environments(context: RunContext) -> None:
     Raises:
       PatienceError: the learner has not called for too long.
     """
-    name, num_frames = context.environment, context.agent.num_frames
+    name, num_frames = context.environment, context.agent.declaration.num_frames
 
     def make(session: int) -> WatchedBatch:
         return context.watch(

@@ -113,7 +113,7 @@ class Evaluation:
                 context.environment,
                 environment_seeds(context.seed, context.evaluation_episodes),
                 evaluation=True,
-                frames=context.agent.num_frames,
+                frames=context.agent.declaration.num_frames,
             )
         )
         self._policy = context.agent.make_evaluator(

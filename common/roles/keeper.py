@@ -138,7 +138,7 @@ def _elsewhere(context: RunContext, learner: Learner) -> _Data:
     """Returns the part for a store in other processes; several shards act as one store."""
     agent, spec = context.agent, context.spec
     shards = [
-        RemoteStore(context.client(address), agent.wire(spec))
+        RemoteStore(context.client(address), agent.data.wire(context.step_specs))
         for address in context.topology.service(context.layout.store)
     ]
     store = shards[0] if len(shards) == 1 else ShardedStore(shards)
@@ -163,10 +163,11 @@ def _elsewhere(context: RunContext, learner: Learner) -> _Data:
 def _served_here(context: RunContext, learner: Learner, server: rpc.Server) -> _Data:
     """Returns the part for a store in this process to which actors elsewhere add."""
     agent, spec = context.agent, context.spec
-    store = agent.make_store(spec, context.seed)
+    store = agent.data.make_store(context.step_specs, context.seed)
+    limiter = agent.rate_limiter()
     prefetch = agent.prefetch if agent.decodes else 0
     return _Data(
-        agent.make_trainer(learner, store, spec, context.seed, agent.rate_limiter(), prefetch),
+        agent.make_trainer(learner, store, spec, context.seed, limiter, prefetch),
         context.store_service(server, store).accepted,
         store.counters,
         lambda: context.stop.wait(_IDLE_SECONDS),
@@ -216,7 +217,7 @@ def _acted_here(context: RunContext, learner: Learner) -> _Data:
     that value an evaluator does.
     """
     agent, spec, seed = context.agent, context.spec, context.seed
-    store = agent.make_store(spec, seed)
+    store = agent.data.make_store(context.step_specs, seed)
     limiter = agent.rate_limiter(in_turns=True)
     trainer = agent.make_trainer(learner, store, spec, seed, limiter)
     actors: LocalActing
@@ -235,7 +236,7 @@ def _acted_here(context: RunContext, learner: Learner) -> _Data:
         nonlocal actors, evaluator
         bookkeeping.counters.count_unreported()
         actors = LocalActing(context, store, bookkeeping, seed)
-        _load(context, bookkeeping, actors.replay or store)
+        _load(context, bookkeeping, actors.adder.replay or store)
         if agent.data.acts_beside:
             trainer.beside = ActingBeside(
                 limiter, trainer.num_samples, agent.data.num_copies, actors, context.stop
@@ -245,7 +246,7 @@ def _acted_here(context: RunContext, learner: Learner) -> _Data:
 
     return _Data(
         trainer,
-        lambda: {actors.incarnation: actors.num_steps},
+        lambda: {actors.adder.incarnation: actors.num_steps},
         store.counters,
         act,
         begin=begin,

@@ -16,10 +16,10 @@ def run(context: RunContext) -> None:
     Raises:
       PatienceError: nothing was added or sampled for too long.
     """
-    agent, topology, job = context.agent, context.topology, context.layout.store
+    topology, job = context.topology, context.layout.store
     server = context.server()
     shard, num_shards = topology.service_index(job), len(topology.service(job))
-    store = agent.make_store(context.spec, context.seed + shard, num_shards)
+    store = context.agent.data.make_store(context.step_specs, context.seed + shard, num_shards)
     file = context.store_file(store)
     file.load()
     service = context.store_service(server, store)

@@ -20,6 +20,7 @@ from common.replay.store import Store
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
+from common.types import Nest
 
 CALL_SECONDS = 5.0
 """Timeout of a role's calls to its partners."""
@@ -68,6 +69,11 @@ class RunContext:
     saves_replay: bool
     values: Mapping[str, Any]
     stop: StopRequest
+
+    @property
+    def step_specs(self) -> Nest:
+        """Columns of the store; see `Agent.step_specs`."""
+        return self.agent.step_specs(self.spec)
 
     def client(self, address: str, timeout_seconds: float = CALL_SECONDS) -> rpc.Client:
         """Returns a client of the service at an address, with this process's credentials."""

@@ -4,10 +4,9 @@ import numpy as np
 import tensorflow as tf
 
 from common.agents.agent import Agent
-from common.data.unrolls import ReplayedUnrolls
+from common.data.unrolls import ReplayedUnrolls, Unrolls
 from common.environments.spec import EnvironmentSpec
 from common.replay import png
-from common.types import Unrolls
 from reproductions.aql import aql, d3pg, impala, networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.aql import AQLLearner, StoredUnroll
@@ -105,7 +104,7 @@ class AQL(Agent):
         return self.config.unroll_length * height, width, channels
 
     def _columns(self, unrolls: Unrolls) -> StoredUnroll | impala.StoredPolicyUnroll:
-        """Returns what is stored and sent of M unrolls."""
+        """Returns what is stored and sent of unrolls."""
         observation = unrolls.observation
         if self.config.channels:
             observation = png.encode(

@@ -26,12 +26,12 @@ from common.agents.actor_critic import (
     ActorCriticAgent,
     ActorCriticLearner,
 )
-from common.data.transitions import Transitions
+from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
 from common.networks import control, packing
 from common.replay import memory
-from common.types import Batch, NStepTransitions, StoredTransition
+from common.types import Batch
 from common.values import categorical, gaussian_mixture, policy_gradients
 from common.values.value_learning import importance_weights
 from reproductions.d4pg.config import AGENT, D4PGConfig
@@ -66,7 +66,7 @@ class CriticKind(Protocol):
         """Returns raw priorities [B], not negative, from distances: tensors or arrays."""
 
     def initial_distance(
-        self, transitions: NStepTransitions, taken: np.ndarray, bootstrap: np.ndarray
+        self, transitions: StoredTransition, taken: np.ndarray, bootstrap: np.ndarray
     ) -> np.ndarray:
         """Returns d(Y, Z), [M], from the outputs of an actor's critic.
 
@@ -329,7 +329,12 @@ class D4PGActor(ActorCriticActor):
         )
         self._kind = make_critic_kind(config, critic_seed)
 
-    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
+    def initial_priorities(
+        self,
+        transitions: StoredTransition,
+        extras_tm1: dict[str, np.ndarray],
+        extras_t: dict[str, np.ndarray],
+    ) -> np.ndarray:
         """Returns priorities from d(R_N + gamma_N Z_w(x_{i+N}, pi(x_{i+N})), Z_w(x_i, a_i)).
 
         See equations 15 and 16. Z_w and pi are the actor's copies of the online networks as they
@@ -339,7 +344,7 @@ class D4PGActor(ActorCriticActor):
           [M] float32, not negative.
         """
         distance = self._kind.initial_distance(
-            transitions, transitions.extras_tm1["taken"], transitions.extras_t["bootstrap"]
+            transitions, extras_tm1["taken"], extras_t["bootstrap"]
         )
         return self._kind.priorities(distance).astype(np.float32)
 

@@ -19,14 +19,14 @@ import tree
 
 from common.acting.policy import Policy
 from common.agents.agent import Agent
-from common.data.sequences import Sequences
+from common.data.sequences import Sequences, StoredTimestep
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Gradients, Learner
 from common.networks import packing
 from common.networks.recurrent import LSTMState
 from common.replay import memory, png
-from common.types import Batch, Nest, StoredTimestep
+from common.types import Batch, Nest
 from common.values import categorical, multistep, policy_gradients, value_learning
 from reproductions.reactor import networks as networks_lib
 from reproductions.reactor.config import AGENT, ReactorConfig

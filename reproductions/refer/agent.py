@@ -3,14 +3,13 @@
 import tensorflow as tf
 
 from common.agents.agent import Agent
-from common.data.data import gaussian_state_specs
+from common.data.data import StoredState, gaussian_state_specs
 from common.data.episodes import WholeEpisodes
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.updates import FusedUpdates, StoreRules
 from common.replay import memory as memory_lib
 from common.replay.episode_memory import EpisodeMemory
-from common.types import StoredState
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.actor import ReferPolicy
 from reproductions.refer.config import AGENT, ReferConfig

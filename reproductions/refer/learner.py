@@ -14,7 +14,8 @@ import tensorflow as tf
 from common.learning import learner
 from common.learning.learner import Gradients, Learner
 from common.networks.standardizer import Standardizer
-from common.types import Batch, EpisodeBatch, HistoryBatch, Metrics, WindowBatch
+from common.replay.episode_wire import EpisodeBatch, HistoryBatch, WindowBatch
+from common.types import Batch, Metrics
 from common.values import gaussian, policy_gradients, value_learning
 from reproductions.refer import acer, advantages, ddpg, naf, networks, rules, vracer
 from reproductions.refer.config import ReferConfig

@@ -18,7 +18,7 @@ from common.networks import standardizer
 from common.networks.control import Layer, SoftsignMLP
 from common.networks.recurrent import LSTMNetwork, Window
 from common.networks.standardizer import Standardizer
-from common.types import EpisodeBatch, HistoryBatch
+from common.replay.episode_wire import EpisodeBatch, HistoryBatch
 from common.values import closed_form
 from reproductions.refer import advantages
 from reproductions.refer.config import ReferConfig

@@ -136,7 +136,7 @@ def test_the_loop_works_a_full_memory():
     agent = bench().program.make_agent(replay_capacity=4000, min_replay_size=1)
     batch = replay_cases.random_steps(agent.step_specs(replay_cases.HUMANOID), 1000)
     filled = replay_cases.FilledMemory(
-        agent.make_store(replay_cases.HUMANOID, seed=0), 4000, [batch]
+        agent.data.make_store(agent.step_specs(replay_cases.HUMANOID), seed=0), 4000, [batch]
     )
     for loop in replay_cases.both_loops(filled, batch).values():
         loop()

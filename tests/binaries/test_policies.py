@@ -21,9 +21,8 @@ def test_a_policy_plays_as_well_as_its_run_says(name):
     directory = RunDirectory(POLICIES / name)
     run = trained.load(directory.path, imported(agent_of(directory.path).agent_class), "best")
     best = read_rows(directory.evaluator_csv)["episode_return_mean"].max()
-    batch = environments.make_batch(
-        run.environment, environment_seeds(1, 4), evaluation=True, frames=run.agent.num_frames
-    )
+    seeds, frames = environment_seeds(1, 4), run.agent.declaration.num_frames
+    batch = environments.make_batch(run.environment, seeds, evaluation=True, frames=frames)
     returns = run_episodes(batch, run.make_policy(4), 4)
     assert returns.mean() > 0.9 * best > 0
 

@@ -1,5 +1,6 @@
 """Actors, memory and learner in one process, in turns: enough for a task of seconds."""
 
+from agent_loops import make_loop, put
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
@@ -17,19 +18,14 @@ class OneProcessRun:
     def __init__(self, agent, environments):
         self._agent, self._spec = agent, EnvironmentSpec.of(environments)
         self.learner = agent.make_learner(self._spec, seed=1)
-        self.memory = agent.make_store(self._spec, seed=1)
+        self.memory = agent.data.make_store(agent.step_specs(self._spec), seed=1)
         self._limiter = agent.rate_limiter()
         self._trainer = agent.make_trainer(self.learner, self.memory, self._spec, 0, self._limiter)
         self._pack = tf.function(lambda: packing.pack(self.learner.actor_variables))
         actors = range(environments.num_environments)
         self._actor = agent.make_actor(self._spec, actors, len(actors), seed=2)
         self._actor.load(self._pack().numpy())
-        self._writer = agent.make_writer(self._actor, actors, self._spec, seed=3)
-        self.acting = agent.acting_loop(self._actor, environments, self._add, lambda *_: None)
-
-    def _add(self, added):
-        for delivery in self._writer.add(added):
-            self.memory.put(delivery.rows)
+        _, self.acting = make_loop(agent, self._actor, environments, seed=3)
 
     def evaluator(self, count):
         """The policy of this moment, for so many environments."""
@@ -42,7 +38,7 @@ class OneProcessRun:
         calls = 0
         while calls < num_calls:
             if self._limiter.may_insert(self.memory.counters()):
-                self.acting.step()
+                put(self.memory, self.acting.step())
             if self._trainer.step() is not None:
                 calls += 1
                 self._actor.load(self._pack().numpy())

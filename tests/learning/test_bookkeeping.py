@@ -16,13 +16,13 @@ from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.remote import parameters
 from common.remote.inbox import StoreService
 from common.remote.outbox import RemoteStore
+from common.replay.memory import Items
 from common.replay.saving import StoreFile
 from common.replay.store import Counters
 from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows, last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
-from common.types import Items
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
@@ -55,12 +55,12 @@ class Run:
 
     def replay(self):
         """A new replay, which the learner polls from now on."""
-        self.memory = self.agent.make_store(SPEC, seed=0)
+        self.memory = self.agent.data.make_store(self.agent.step_specs(SPEC), seed=0)
         server = self.server()
         service = StoreService(server, self.memory)
         server.start()
         client = rpc.Client(server.address, "a token")
-        self.remote = RemoteStore(client, self.agent.wire(SPEC))
+        self.remote = RemoteStore(client, self.agent.data.wire(self.agent.step_specs(SPEC)))
         self.accepted = service.accepted
         return service
 
@@ -76,7 +76,7 @@ class Run:
     def start(self, checkpoint_seconds=1000.0, num_copies=1, poll_seconds=1.0, quiet_seconds=4.0):
         """The bookkeeping of another start of the learner."""
         self.learner = learner = self._learners.pop()
-        self.memory = self.agent.make_store(SPEC, seed=0)
+        self.memory = self.agent.data.make_store(self.agent.step_specs(SPEC), seed=0)
         limiter = self.agent.rate_limiter()
         trainer = self.agent.make_trainer(learner, self.memory, SPEC, 0, limiter)
         service = parameters.ParameterService(

@@ -10,13 +10,14 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint as checkpoint_lib
 from common.learning import learner as learner_lib
 from common.learning.checkpoint import CheckpointError, Checkpoints, newest
 from common.learning.updates import UpdateLoop
 from common.replay.memory import Sample
-from common.types import Batch, StoredTransition
+from common.types import Batch
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG

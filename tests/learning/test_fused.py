@@ -12,9 +12,9 @@ from common.learning.trainer import Trainer
 from common.learning.updates import FusedUpdates, StoreRules, UpdateLoop
 from common.replay import store
 from common.replay.episode_memory import EpisodeMemory
+from common.replay.episode_wire import Episode, Episodes
 from common.replay.memory import Uniform
 from common.replay.store import Counters, RateLimiter
-from common.types import Episode, Episodes
 
 BATCH, UPDATES = 4, 3
 CALL = BATCH * UPDATES
@@ -71,7 +71,7 @@ def filled(num_episodes=10, capacity=100, memory_seed=1, num_steps=EPISODE_STEPS
     for i in range(num_episodes):
         states = np.zeros([num_steps + 1, 1], np.float32)
         rewards = (num_steps * i + np.arange(num_steps)).astype(np.float32)
-        episode = Episode(0, states, rewards, states[:, 0], False, states[1:, 0])
+        episode = Episode(states, rewards, states[:, 0], False, states[1:, 0])
         memory.put(Episodes(num_steps, (episode,)))
     return memory
 
@@ -99,9 +99,9 @@ def test_a_call_draws_updates_and_writes_back_in_one_graph():
     run = Run(filled())
     rewards = run.calls(1)
     sample = filled().draw(CALL, store.derive_seed(5, 0))
-    np.testing.assert_array_equal(rewards, sample.rewards)
+    np.testing.assert_array_equal(rewards, sample.steps.rewards)
     stored = run.memory.stored(sample.keys)
-    np.testing.assert_array_equal(stored.values, sample.rewards)
+    np.testing.assert_array_equal(stored.values, sample.steps.rewards)
     np.testing.assert_array_equal(stored.rhos, np.full(CALL, 2))
     np.testing.assert_array_equal(stored.divergences, np.full(CALL, 0.5))
     keys, last = np.unique(sample.keys.numpy()[::-1], return_index=True)
@@ -155,7 +155,7 @@ def test_a_call_waits_for_a_batch_of_finished_episodes():
     for size, is_enough in ((BATCH - 1, False), (1, True)):
         states = np.zeros([size + 1, 1], np.float32)
         rewards = np.ones(size, np.float32)
-        episode = Episode(0, states, rewards, states[:, 0], False, states[1:, 0])
+        episode = Episode(states, rewards, states[:, 0], False, states[1:, 0])
         run.memory.put(Episodes(0, (episode,)))
         assert (run.trainer.step() is not None) == is_enough
     assert run.rules.prepared == [(0, True, 0)]

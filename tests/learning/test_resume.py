@@ -17,7 +17,7 @@ from common.remote.inbox import StoreService
 from common.remote.outbox import RemoteStore
 from common.remote.shards import ShardedStore
 from common.replay.columns import transition_keys
-from common.types import Items
+from common.replay.memory import Items
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
@@ -82,7 +82,10 @@ class Place:
     @contextlib.contextmanager
     def memory(self):
         """Gives filled memories, and what a learner sees of them; they outlive each learner."""
-        memories = [self.agent.make_store(SPEC, 0) for _ in range(max(1, self.services))]
+        memories = [
+            self.agent.data.make_store(self.agent.step_specs(SPEC), 0)
+            for _ in range(max(1, self.services))
+        ]
         generator = np.random.default_rng(3)
         steps = self.agent.step_specs(SPEC)._make(
             (
@@ -113,7 +116,9 @@ class Place:
         server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
         StoreService(server, memory)
         server.start()
-        yield RemoteStore(rpc.Client(server.address, TOKEN), self.agent.wire(SPEC))
+        yield RemoteStore(
+            rpc.Client(server.address, TOKEN), self.agent.data.wire(self.agent.step_specs(SPEC))
+        )
         server.close()
 
     def learners(self, count):

@@ -17,9 +17,8 @@ from common.learning.updates import UpdateLoop
 from common.remote.inbox import StoreService
 from common.remote.outbox import RemoteStore
 from common.replay import memory as memory_lib
-from common.replay.memory import Memory
+from common.replay.memory import Items, Memory
 from common.replay.store import UNLIMITED, Counters, RateLimiter
-from common.types import Items
 
 BATCH, UPDATES = 4, 3
 CALL = BATCH * UPDATES

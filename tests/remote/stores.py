@@ -14,8 +14,8 @@ from common.remote.inbox import StoreService
 from common.remote.outbox import RemoteStore
 from common.replay.columns import Bytes
 from common.replay.episode_memory import EpisodeMemory
-from common.replay.memory import Fifo, Memory, Proportional, Uniform
-from common.types import Episode, Episodes, Items
+from common.replay.episode_wire import Episode, Episodes
+from common.replay.memory import Fifo, Items, Memory, Proportional, Uniform
 
 TOKEN = "a token of the tests"
 T = 3
@@ -238,17 +238,18 @@ class WholeEpisodes(Kind):
             states = columns_of(10 * mark + np.arange(T + 1), width, True)
             rewards = np.full(T, mark, np.float32)
             values = np.zeros(T + 1, np.float32)
-            return Episode(0, states, rewards, values, mark % 2 == 1, 1 + rewards)
+            return Episode(states, rewards, values, mark % 2 == 1, 1 + rewards)
 
         return Episodes(T * len(marks), tuple(map(episode, marks)))
 
     def marks(self, drawn):
-        marks = marks_of(drawn.steps)
-        np.testing.assert_array_equal(marks_of(drawn.next_steps), marks + 1)
-        np.testing.assert_array_equal(drawn.rewards, marks // 10)
+        steps = drawn.steps
+        marks = marks_of(steps.states)
+        np.testing.assert_array_equal(marks_of(steps.next_states), marks + 1)
+        np.testing.assert_array_equal(steps.rewards, marks // 10)
         is_last, is_end = marks % 10 == T - 1, marks // 10 % 2 == 1
-        np.testing.assert_array_equal(drawn.bootstraps, is_last & ~is_end)
-        np.testing.assert_array_equal(np.asarray(drawn.discounts) == 0, is_last & is_end)
+        np.testing.assert_array_equal(steps.bootstraps, is_last & ~is_end)
+        np.testing.assert_array_equal(np.asarray(steps.discounts) == 0, is_last & is_end)
         np.testing.assert_allclose(drawn.probabilities, 1 / int(drawn.count))
         return (marks // 10).tolist()
 
@@ -256,9 +257,9 @@ class WholeEpisodes(Kind):
         """Writes for the last steps of three episodes that timed out, and for one that is gone."""
         drawn = behind.draw(40, 1)
         keys, first = np.unique(drawn.keys, return_index=True)
-        chosen = first[drawn.bootstraps.numpy()[first]][:3]
+        chosen = first[drawn.steps.bootstraps.numpy()[first]][:3]
         keys = np.array([*drawn.keys.numpy()[chosen], 2**40])
-        rewards = drawn.rewards.numpy()[chosen]
+        rewards = drawn.steps.rewards.numpy()[chosen]
         np.testing.assert_array_equal(behind.stored(keys[:3]).advantages, 1 + rewards)
         outputs = [np.arange(1, 5, dtype=np.float32) * scale for scale in (1, 2, 3, 4, 5, 6)]
         assert store.write_back(keys, (*outputs, np.float32(4))) == 1
@@ -278,7 +279,7 @@ class EpisodeHistories(WholeEpisodes):
         return EpisodeMemory(specs, T * capacity, 0.9, Uniform(), **arguments)
 
     def marks(self, drawn):
-        windows, lengths = marks_of(drawn.steps), np.asarray(drawn.lengths)
+        windows, lengths = marks_of(drawn.steps.states), np.asarray(drawn.steps.lengths)
         marks = windows[:, -2]
         np.testing.assert_array_equal(lengths, np.minimum(marks % 10, 2))
         np.testing.assert_array_equal(windows[:, -1], marks + 1)

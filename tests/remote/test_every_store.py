@@ -14,9 +14,8 @@ from common.cluster.errors import MessageTooLargeError, ServiceUnavailableError,
 from common.remote import inbox
 from common.remote.outbox import RemoteStore
 from common.replay.columns import Bytes
-from common.replay.memory import ItemWire, Memory, Uniform
+from common.replay.memory import Items, ItemWire, Memory, Uniform
 from common.replay.store import Counters, Store
-from common.types import Items
 
 REFUSED = (ValueError, tf.errors.InvalidArgumentError)
 WIDE = 150_000

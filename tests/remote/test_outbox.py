@@ -12,52 +12,48 @@ import tensorflow as tf
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError, WrongTokenError
 from common.cluster.processes import Patience, PatienceError, StopRequest
-from common.data import transitions
-from common.data.data import Delivery, Writer
+from common.data.data import Delivery
+from common.data.transitions import StoredTransition
 from common.remote import outbox as outbox_lib
 from common.remote.outbox import Outbox, RemoteStore
 from common.replay import columns, footprint
-from common.replay.memory import Fifo, Uniform
+from common.replay.memory import Fifo, Items, Memory, Uniform
 from common.replay.store import UNLIMITED, Counters, RateLimiter
-from common.types import NStepTransitions, StoredTransition
 
 SEND_BATCH = 10
 SPECS = StoredTransition(tf.TensorSpec([3]), *[tf.TensorSpec([])] * 3, tf.TensorSpec([3]))
 UNROLLS = BY_NAME["unrolls"]
 
 
-def data(num_copies=1):
-    config = types.SimpleNamespace(send_batch=SEND_BATCH, replay_capacity=1000)
-    return transitions.Transitions(config, Uniform(), Fifo(), num_copies=num_copies)
+def memory():
+    return Memory(SPECS, 1000, {"sample": Uniform(), "remove": Fifo()}, "remove")
 
 
 @pytest.fixture
 def replay():
-    served = Served(data().make_store(SPECS, seed=0))
+    served = Served(memory())
     yield served
     served.close()
 
 
-def start(replay, limiter=UNLIMITED, stop=None, shard=0, num_copies=1, others=(), token=TOKEN):
-    """Starts the outbox of actors 4 and 5."""
-    policy = types.SimpleNamespace(initial_priorities=lambda added: np.ones(len(added.step), "f"))
-    writer = data(num_copies).make_writer(
-        policy=policy, actors=range(4, 6), shard=shard, in_batches=True
-    )
+def start(replay, limiter=UNLIMITED, stop=None, others=(), token=TOKEN):
+    """Starts an outbox."""
     store = RemoteStore(rpc.Client(replay.address, token, 0.5), replay.store.wire)
-    outbox = Outbox(store, writer, limiter, stop or StopRequest(), others)
+    outbox = Outbox(store, limiter, stop or StopRequest(), others)
     outbox.start()
     return outbox
 
 
-def steps(first, count):
-    """Returns `count` transitions of actor 4."""
-    ones = np.ones([count, 3], np.float32)
-    return NStepTransitions(
-        np.zeros(count, np.int32),
-        np.arange(first, first + count),
-        *(ones, ones[:, 0], ones[:, 0], ones[:, 0], ones, {}, {}),
+def steps(outbox, first, count, copies=1, reward=1.0):
+    """Returns a delivery of `count` transitions of actor 4."""
+    numbers = np.arange(copies * first, copies * (first + count))
+    ones = np.ones([len(numbers), 3], np.float32)
+    rows = Items(
+        columns.transition_keys(2, 4, outbox.incarnation, numbers),
+        StoredTransition(ones, ones[:, 0], reward * ones[:, 0], ones[:, 0], ones),
+        ones[:, 0],
     )
+    return [Delivery(rows, count)]
 
 
 def until(condition, seconds=30.0):
@@ -70,13 +66,11 @@ def until(condition, seconds=30.0):
 # In the background.
 
 
-def test_everything_collected_in_batches_arrives(replay):
+def test_everything_arrives_and_is_counted(replay):
     outbox = start(replay)
-    outbox.add(steps(0, 4))
-    time.sleep(0.05)
-    assert replay.store.counters().inserted == 0  # not enough yet
-    outbox.add(steps(4, 31))  # an episode's end gives many at once
-    outbox.close()
+    outbox.add([])
+    outbox.add([*steps(outbox, 0, 4), *steps(outbox, 4, 28)])
+    outbox.close(steps(outbox, 32, 3))
     assert replay.store.counters() == Counters(35, 35) and outbox.num_accepted == 35
     assert replay.accepted() == {outbox.incarnation: 35}
 
@@ -85,10 +79,9 @@ def test_what_is_left_is_sent_at_the_end_also_when_asked_to_stop(replay):
     stop = StopRequest()
     outbox = start(replay, stop=stop)
     for batch in range(12):
-        outbox.add(steps(batch * SEND_BATCH, SEND_BATCH))
+        outbox.add(steps(outbox, batch * SEND_BATCH, SEND_BATCH))
     stop.request()
-    outbox.add(steps(12 * SEND_BATCH, SEND_BATCH - 3))  # the step that was under way
-    outbox.close()
+    outbox.close(steps(outbox, 12 * SEND_BATCH, SEND_BATCH - 3))  # what is collected
     assert replay.store.counters().inserted == outbox.num_accepted == 13 * SEND_BATCH - 3
 
 
@@ -96,13 +89,13 @@ def test_what_is_left_is_sent_at_the_end_also_when_asked_to_stop(replay):
 def test_a_new_replay_learns_of_all_that_the_former_one_accepted(replay, more):
     """Also from actors that have nothing more to send."""
     outbox = start(replay)
-    outbox.add(steps(0, 25))
+    outbox.add(steps(outbox, 0, 25))
     until(lambda: outbox.num_accepted == 25)
     incarnation = outbox.incarnation
     replay.close()
     if more:
-        outbox.add(steps(25, more))
-    again = replay.restart(data().make_store(SPECS, seed=0))
+        outbox.add(steps(outbox, 25, more))
+    again = replay.restart(memory())
     outbox.close()
     assert outbox.incarnation == incarnation
     assert again.accepted() == {incarnation: 25 + more}
@@ -115,7 +108,7 @@ def test_close_gives_up_on_a_replay_that_is_gone(replay, monkeypatch):
     outbox = start(replay)
     replay.close()
     for batch in range(5):  # one in the thread's hands, four in its queue: full
-        outbox.add(steps(batch * SEND_BATCH, SEND_BATCH))
+        outbox.add(steps(outbox, batch * SEND_BATCH, SEND_BATCH))
     begin = time.monotonic()
     outbox.close()
     assert 0.5 <= time.monotonic() - begin < 3.0
@@ -133,17 +126,17 @@ def test_actors_wait_for_a_replay_that_starts_later_but_not_for_ever(replay, mon
 
 def test_an_error_of_the_thread_reaches_the_actors(replay):
     outbox = start(replay)
-    outbox.add(steps(0, SEND_BATCH)._replace(n_step_reward=np.full(SEND_BATCH, np.nan, "f")))
-    for call in (outbox.has_credit, lambda: outbox.add(steps(0, SEND_BATCH)), outbox.close):
+    outbox.add(steps(outbox, 0, SEND_BATCH, reward=np.nan))
+    for call in (outbox.has_credit, lambda: outbox.add(steps(outbox, 0, SEND_BATCH)), outbox.close):
         with pytest.raises(tf.errors.InvalidArgumentError, match="column n_step_reward"):
             until(lambda: not call())
     with pytest.raises(WrongTokenError):
         start(replay, token="another token")
 
 
-def test_each_transition_is_added_as_often_as_the_agent_says(replay):
-    outbox = start(replay, shard=2, num_copies=3)
-    outbox.add(steps(0, 14))
+def test_a_step_with_several_items_counts_once(replay):
+    outbox = start(replay)
+    outbox.add(steps(outbox, 0, 14, copies=3))
     outbox.close()
     number = outbox.incarnation % footprint.MAX_INCARNATIONS
     expected = columns.make_keys(2, 4, number, np.arange(3 * 14))
@@ -161,7 +154,7 @@ def test_the_ratio_is_kept_over_all_shards(replay):
     other.counters = counters
     outbox = start(replay, RateLimiter(10, 4.0, 80.0), others=[other])
     assert outbox.has_credit()  # nothing is known yet
-    outbox.add(steps(0, 40))
+    outbox.add(steps(outbox, 0, 40))
     # 4 * (40 - 10) - 0 samples are to be paid, more than two sends of 10 transitions.
     until(lambda: not outbox.has_credit())
     replay.store.draw(20)
@@ -170,7 +163,7 @@ def test_the_ratio_is_kept_over_all_shards(replay):
     other.sampled = 20
     assert outbox.has_credit()
     other.inserted = 1
-    outbox.add(steps(40, 10))
+    outbox.add(steps(outbox, 40, 10))
     until(lambda: not outbox.has_credit())
     assert outbox.num_accepted == 50 and other.asked > 3
     outbox.close()
@@ -179,23 +172,12 @@ def test_the_ratio_is_kept_over_all_shards(replay):
 # In lockstep.
 
 
-class Twice(Writer):
-    """Delivers each unroll, and once more with a mark 100 higher."""
-
-    def __init__(self, max_rows):
-        super().__init__()
-        self._max_rows = max_rows
-
-    def count_steps(self, added):
-        return len(added)
-
-    def deliveries(self, collected):
-        (added,) = collected
-        marks = [mark + more for mark in added for more in (0, 100)]
-        parts = [marks[i : i + self._max_rows] for i in range(0, len(marks), self._max_rows)]
-        return [
-            Delivery(UNROLLS.rows(part), len(added) if part is parts[-1] else 0) for part in parts
-        ]
+def twice(*marks, max_rows=3):
+    """Returns deliveries of each unroll, and of another one with a mark 100 higher."""
+    marks = [mark + more for mark in marks for more in (0, 100)]
+    parts = [marks[i : i + max_rows] for i in range(0, len(marks), max_rows)]
+    steps = [0] * (len(parts) - 1) + [len(marks) // 2]
+    return [Delivery(UNROLLS.rows(part), count) for part, count in zip(parts, steps)]
 
 
 @pytest.fixture
@@ -205,10 +187,10 @@ def learner():
     served.close()
 
 
-def in_lockstep(learner, max_rows=3, stop=None, store=None):
+def in_lockstep(learner, stop=None, store=None):
     store = store or RemoteStore(learner.client(1.0), learner.store.wire)
     stop = stop or StopRequest()
-    outbox = Outbox(store, Twice(max_rows), UNLIMITED, stop, in_lockstep=True, job="learner")
+    outbox = Outbox(store, UNLIMITED, stop, in_lockstep=True, job="learner")
     outbox.start()
     return outbox
 
@@ -219,8 +201,8 @@ def taken(learner, count):
 
 def test_acts_no_further_until_the_queue_has_taken_the_whole_burst(learner):
     outbox = in_lockstep(learner)
-    assert outbox.writer.incarnation == outbox.incarnation > 0 and outbox.has_credit()
-    outbox.add([1, 2, 3])  # six unrolls, in two deliveries
+    assert outbox.incarnation > 0 and outbox.has_credit()
+    outbox.add(twice(1, 2, 3))  # six unrolls, in two deliveries
     assert learner.store.counters().inserted == outbox.num_accepted == 0
     assert not outbox.has_credit() and not outbox.has_credit()
     assert learner.store.counters().items == 3 and learner.accepted() == {outbox.incarnation: 0}
@@ -228,7 +210,7 @@ def test_acts_no_further_until_the_queue_has_taken_the_whole_burst(learner):
     assert outbox.has_credit() and outbox.num_accepted == 3
     assert learner.accepted() == {outbox.incarnation: 3}
     assert taken(learner, 4) == [2, 102, 3, 103]
-    outbox.add([4])
+    outbox.add(twice(4))
     assert outbox.has_credit() and outbox.num_accepted == 4
     assert taken(learner, 2) == [4, 104]
 
@@ -250,10 +232,10 @@ class LosesAnswers(RemoteStore):
 
 def test_a_delivery_whose_answer_is_lost_counts_once(learner, monkeypatch):
     monkeypatch.setattr(outbox_lib, "_GONE_SECONDS", 0.0)
-    outbox = in_lockstep(learner, 1, store=LosesAnswers(learner.client(), learner.store.wire))
+    outbox = in_lockstep(learner, store=LosesAnswers(learner.client(), learner.store.wire))
     found = []
     for mark in range(10):
-        outbox.add([mark])
+        outbox.add(twice(mark, max_rows=1))
         while not outbox.has_credit():
             found += taken(learner, 1) or []
     while (rest := taken(learner, 1)) is not None:
@@ -264,10 +246,10 @@ def test_a_delivery_whose_answer_is_lost_counts_once(learner, monkeypatch):
 
 def test_a_burst_waits_for_a_learner_that_restarts(learner):
     outbox = in_lockstep(learner)
-    outbox.add([1])
+    outbox.add(twice(1))
     assert outbox.has_credit()
     learner.close()
-    outbox.add([2])
+    outbox.add(twice(2))
     assert not outbox.has_credit()
     again = learner.restart(UNROLLS.make(capacity=4))
     until(outbox.has_credit)
@@ -278,11 +260,12 @@ def test_a_burst_waits_for_a_learner_that_restarts(learner):
 
 def test_many_actors_share_a_queue_that_is_smaller_than_their_bursts(learner):
     num_actors, num_bursts, batch = 3, 10, 2
-    outboxes = [in_lockstep(learner, 3) for _ in range(num_actors)]  # capacity - batch + 1
+    outboxes = [in_lockstep(learner) for _ in range(num_actors)]
 
     def act(index):
         for burst in range(num_bursts):
-            outboxes[index].add([1000 * index + burst] * 4)
+            marks = [1000 * index + burst] * 4
+            outboxes[index].add(twice(*marks, max_rows=3))  # capacity - batch + 1
             until(outboxes[index].has_credit)
 
     threads = [threading.Thread(target=act, args=[index]) for index in range(num_actors)]
@@ -303,7 +286,7 @@ def test_many_actors_share_a_queue_that_is_smaller_than_their_bursts(learner):
 def test_a_stop_ends_the_waits_and_drops_the_burst(learner):
     stop = StopRequest()
     outbox = in_lockstep(learner, stop=stop)
-    outbox.add([1, 2, 3])
+    outbox.add(twice(1, 2, 3))
     assert not outbox.has_credit()  # half of it
     learner.close()
     stop.request()
@@ -316,6 +299,6 @@ def test_patience_with_a_learner_that_is_gone_ends(learner, monkeypatch):
     monkeypatch.setattr(Patience, "default_seconds", 0.0)
     outbox = in_lockstep(learner)
     learner.close()
-    outbox.add([1])
+    outbox.add(twice(1))
     with pytest.raises(PatienceError, match="no answer from the learner"):
         outbox.has_credit()

@@ -167,30 +167,30 @@ class Counting(Policy):
 
 
 def test_the_loop_neither_counts_nor_stores_what_is_lost(workers):
-    batch, added, returns = remote(workers), [], []
-    loop = ActingLoop(
-        batch,
-        Counting(),
-        EpisodeAdder(3, 100),
-        added.append,
-        lambda *episode: returns.append(episode),
-    )
+    batch, counted, episodes, returns = remote(workers), [], [], []
+    adder = EpisodeAdder(3, 100)
+    loop = ActingLoop(batch, Counting(), adder, lambda *episode: returns.append(episode))
+
+    def step():
+        before, deliveries = adder.num_steps, loop.step()
+        counted.append(adder.num_steps - before)
+        for rows, _ in deliveries:
+            episodes.extend(rows.episodes)
+
     for _ in range(2):
-        loop.step()
+        step()
     address = workers[0].server.address
     workers[0].close()
     for _ in range(6):
-        loop.step()
+        step()
     workers[0] = Worker(range(2), address)
     deadline = time.monotonic() + SECONDS
     while not any(index < 2 for index, *_ in returns):
         assert time.monotonic() < deadline
-        loop.step()
-    episodes = [episode for one in added for episode in one.episodes]
+        step()
     assert episodes and all(len(episode.rewards) == LENGTH for episode in episodes)
     assert all(length == LENGTH and total == LENGTH for _, total, length in returns)
     # Rows 0 and 1 took two steps, and a third action was on its way. Then they were absent.
-    counted = [one.num_steps for one in added]
     assert counted[:3] == [3, 3, 3] and set(counted[3:8]) <= {0, 1}
     # Actions of lost steps, and those of the timesteps at which the last episodes ended.
     assert sum(counted) - loop.steps == 2

@@ -12,9 +12,8 @@ from common.cluster.errors import ServiceUnavailableError, WrongTokenError
 from common.remote import shards as shards_lib
 from common.remote.shards import CountersOfAll, ShardedStore
 from common.replay import columns
-from common.replay.memory import Fifo, Memory, Proportional, Uniform
+from common.replay.memory import Fifo, Items, Memory, Proportional, Uniform
 from common.replay.store import Counters
-from common.types import Items
 
 EXPONENT = 0.6
 ITEMS = (5, 30, 12)  # in each shard

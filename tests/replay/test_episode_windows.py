@@ -41,29 +41,30 @@ class Twin:
 
     def check(self, windows, size, max_steps, num_batches=1):
         """Compares every element with the arrays."""
-        keys, lengths = windows.keys.numpy(), windows.lengths.numpy()
+        keys, drawn = windows.keys.numpy(), windows.steps
+        lengths = drawn.lengths.numpy()
         firsts = [self.episode_of(key) for key in keys.tolist()]
         for batch in np.reshape(firsts, [num_batches, size]):
             assert len(set(batch.tolist())) == size
         longest = lengths.max()
-        assert windows.rewards.shape == (size * num_batches, longest)
+        assert drawn.rewards.shape == (size * num_batches, longest)
         for i, first in enumerate(firsts):
             observation, text, rewards, terminated = self.episodes[first]
             begin, length = keys[i] - first, lengths[i]
             assert length == min(max_steps, len(rewards)) and begin + length <= len(rewards)
             for row in range(longest + 1):
                 step = begin + max(0, row - (longest - length))
-                assert windows.steps["observation"][i, row].numpy().tolist() == (
+                assert drawn.states["observation"][i, row].numpy().tolist() == (
                     observation[step].tolist()
                 )
-                assert windows.steps["text"][i, row].numpy() == text[step]
+                assert drawn.states["text"][i, row].numpy() == text[step]
                 if row < longest:
                     np.testing.assert_allclose(
-                        windows.rewards[i, row], rewards[step] / self.scale, rtol=1e-5
+                        drawn.rewards[i, row], rewards[step] / self.scale, rtol=1e-5
                     )
                     assert windows.step_keys[i, row] == first + step
             is_true_end = terminated and begin + length == len(rewards)
-            assert bool(windows.bootstraps[i]) != is_true_end
+            assert bool(drawn.bootstraps[i]) != is_true_end
         assert windows.count == len(self.episodes)
 
 
@@ -135,9 +136,9 @@ def test_in_a_graph_the_shapes_are_known_but_the_length():
     @tf.function
     def call(seed):
         windows = twin.memory.sample_episodes(3, 4, seed, num_batches=2)
-        assert windows.steps["observation"].shape.as_list() == [6, None, 2]
-        assert windows.rewards.shape.as_list() == [6, None]
-        assert windows.keys.shape == windows.bootstraps.shape == [6]
+        assert windows.steps.states["observation"].shape.as_list() == [6, None, 2]
+        assert windows.steps.rewards.shape.as_list() == [6, None]
+        assert windows.keys.shape == windows.steps.bootstraps.shape == [6]
         return windows
 
     twin.check(call(tf.constant(4, tf.int64)), 3, 4, 2)
@@ -170,7 +171,7 @@ def test_a_memory_of_windows_draws_them():
     batch = windows.batch()
     assert batch.size == len(SIZES)
     np.testing.assert_allclose(batch.probabilities, np.full(6, 1 / len(SIZES)))
-    np.testing.assert_array_equal(batch.steps.lengths, windows.lengths)
+    assert batch.steps is windows.steps
 
 
 def test_a_loaded_memory_draws_what_the_saved_one_would(tmp_path):

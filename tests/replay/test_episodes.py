@@ -64,8 +64,8 @@ def test_a_time_limit_bootstraps_and_a_true_end_does_not():
     ended = add(memory, 2, [1, 2], [10, 20, 40], terminated=True)
     assert q_ret(memory, [cut, cut + 1]) == [1 + 0.5 * 22, 2 + 0.5 * 40]
     assert q_ret(memory, [ended, ended + 1]) == [1 + 0.5 * 2, 2]
-    sample = memory.sample(4)
-    rows = dict(zip(sample.keys.numpy().tolist(), zip(sample.discounts.numpy(), sample.bootstraps)))
+    keys, _, steps, _ = memory.sample(4)
+    rows = dict(zip(keys.numpy().tolist(), zip(steps.discounts.numpy(), steps.bootstraps)))
     assert rows == {0: (0.5, False), 1: (0.5, True), 2: (0.5, False), 3: (0.0, False)}
     # The refreshed value of the last state counts where the time was up, only.
     refresh(memory, [cut + 1, ended + 1], values=20, next_values=80)
@@ -139,7 +139,7 @@ def test_a_new_reward_scale_passes_steps_that_early_stops_would_leave():
     refresh(memory, [90], values=3, rhos=0)  # cuts the episode: Q of step 89 is 1 + 3
     memory.set_reward_scale(2.0, recompute=False)
     assert q_ret(memory, [0]) == [93]
-    np.testing.assert_allclose(memory.sample(1).rewards, 0.5)
+    np.testing.assert_allclose(memory.sample(1).steps.rewards, 0.5)
     refresh(memory, [50])
     np.testing.assert_allclose(q_ret(memory, [0, 50, 51]), [0.5 * 51 + 42, 0.5 + 42, 42])
     memory.check()
@@ -176,8 +176,8 @@ def test_uniform_draws(size):
         frequencies = np.bincount(column, minlength=6) / len(column)
         assert_frequencies(frequencies, np.full(6, 1 / 6), len(column))
     assert np.all(sample.probabilities == 1 / 6)
-    np.testing.assert_array_equal(sample.steps, sample.keys)
-    np.testing.assert_array_equal(sample.next_steps, sample.keys + 1)
+    np.testing.assert_array_equal(sample.steps.states, sample.keys)
+    np.testing.assert_array_equal(sample.steps.next_states, sample.keys + 1)
 
 
 def rank_memory(exponent=1.0, period=1):
@@ -254,7 +254,8 @@ def test_a_seed_repeats_a_draw():
 
 def windows_of(sample):
     """By the key of each step, its window of states."""
-    windows = zip(sample.lengths.numpy().tolist(), sample.steps.numpy().tolist())
+    steps = sample.steps
+    windows = zip(steps.lengths.numpy().tolist(), steps.states.numpy().tolist())
     return dict(zip(sample.keys.numpy().tolist(), windows))
 
 
@@ -279,16 +280,19 @@ def test_a_history_is_of_the_steps_own_episode_and_aligned_at_the_end():
 @pytest.mark.parametrize("history", [0, 1, 16])
 def test_a_draw_with_a_history_is_the_draw_without_it(history):
     memory, _ = rank_memory()
-    one = memory.sample(3, seed=7, num_batches=2)
-    other = memory.sample(3, seed=7, num_batches=2, history=history)
-    assert other.steps.shape == [6, history + 2] and other.lengths.shape == [6]
-    np.testing.assert_array_equal(other.steps[:, -2], one.steps)
-    np.testing.assert_array_equal(other.steps[:, -1], one.next_steps)
-    for name in set(one._fields) - {"steps", "next_steps"}:
-        np.testing.assert_array_equal(getattr(other, name), getattr(one, name))
-    batch = other.batch()
-    assert batch.steps.states is other.steps and batch.steps.lengths is other.lengths
-    assert batch.steps.q_ret is other.q_ret and batch.steps.rewards is other.rewards
+    without = memory.sample(3, seed=7, num_batches=2)
+    sample = memory.sample(3, seed=7, num_batches=2, history=history)
+    steps = sample.steps
+    assert steps.states.shape == [6, history + 2] and steps.lengths.shape == [6]
+    np.testing.assert_array_equal(steps.states[:, -2], without.steps.states)
+    np.testing.assert_array_equal(steps.states[:, -1], without.steps.next_states)
+    for name in ("rewards", "discounts", "bootstraps", "q_ret"):
+        np.testing.assert_array_equal(getattr(steps, name), getattr(without.steps, name))
+    for name in ("keys", "probabilities", "count"):
+        np.testing.assert_array_equal(getattr(sample, name), getattr(without, name))
+    batch = sample.batch()
+    assert batch.steps is steps and batch.size == sample.count
+    np.testing.assert_allclose(batch.probabilities, sample.probabilities, rtol=1e-6)
 
 
 def test_histories_of_strings():
@@ -296,7 +300,7 @@ def test_histories_of_strings():
     memory.add({"text": np.array([b"a", b"", b"ccc"], object)}, np.ones(2, np.float32),
                np.zeros(3, np.float32), True)  # fmt: skip
     sample = memory.sample(2, history=1)
-    texts = dict(zip(sample.keys.numpy().tolist(), sample.steps["text"].numpy().tolist()))
+    texts = dict(zip(sample.keys.numpy().tolist(), sample.steps.states["text"].numpy().tolist()))
     assert texts == {0: [b"a", b"a", b""], 1: [b"a", b"", b"ccc"]}
 
 
@@ -372,11 +376,12 @@ def test_in_a_graph():
     def call(seed):
         key = memory.add(steps, tf.ones([3]), tf.zeros([4]), True)
         sample = memory.sample(2, seed, num_batches=2)
-        assert sample.next_steps["observation"].shape == [4, 2, 3]
-        assert sample.q_ret.shape == sample.keys.shape == [4]
-        windows = memory.sample(2, seed, num_batches=2, history=5)
-        assert windows.steps["observation"].shape == [4, 7, 2, 3] and windows.lengths.shape == [4]
-        missing = memory.refresh(sample.keys, *[sample.q_ret] * 5, tf.constant(4.0), num_batches=2)
+        q_ret = sample.steps.q_ret
+        assert sample.steps.next_states["observation"].shape == [4, 2, 3]
+        assert q_ret.shape == sample.keys.shape == [4]
+        drawn = memory.sample(2, seed, num_batches=2, history=5).steps
+        assert drawn.states["observation"].shape == [4, 7, 2, 3] and drawn.lengths.shape == [4]
+        missing = memory.refresh(sample.keys, *[q_ret] * 5, tf.constant(4.0), num_batches=2)
         memory.count_steps(3)
         memory.set_reward_scale(memory.reward_scale(), recompute=True)
         return key, missing, memory.count_far_policy(4.0), memory.observation_moments()
@@ -403,13 +408,13 @@ def test_many_threads_see_whole_rows_and_consistent_counters():
         memory.add(states, np.ones(size, np.float32), np.zeros(size + 1, np.float32), False)
 
     def learner(number):
-        windows = memory.sample(30, num_batches=2, history=3).steps.numpy()
+        windows = memory.sample(30, num_batches=2, history=3).steps.states.numpy()
         np.testing.assert_array_equal(windows, np.repeat(windows[..., :1], width, -1))
         assert set(np.unique(np.diff(windows[..., 0]))) <= {0, 1}
         sample = memory.sample(30, num_batches=2)
-        steps, next_steps = sample.steps.numpy(), sample.next_steps.numpy()
+        steps = sample.steps.states.numpy()
         np.testing.assert_array_equal(steps, np.repeat(steps[:, :1], width, 1))
-        np.testing.assert_array_equal(next_steps, steps + 1)
+        np.testing.assert_array_equal(sample.steps.next_states, steps + 1)
         keys = sample.keys.numpy()
         refresh(memory, keys, rhos=keys % 7, errors=keys % 11, divergences=1, num_batches=2)
 

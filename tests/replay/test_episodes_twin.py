@@ -228,14 +228,14 @@ class Pair:
         ends = np.array([t == e.size - 1 for e, t in steps])
         terminated = np.array([e.terminated for e in episodes])
         np.testing.assert_allclose(
-            sample.rewards, [self.twin.scaled(e.rewards[t]) for e, t in steps], rtol=1e-5
+            sample.steps.rewards, [self.twin.scaled(e.rewards[t]) for e, t in steps], rtol=1e-5
         )
         np.testing.assert_array_equal(
-            sample.discounts, np.where(ends & terminated, 0, np.float32(DISCOUNT))
+            sample.steps.discounts, np.where(ends & terminated, 0, np.float32(DISCOUNT))
         )
-        np.testing.assert_array_equal(sample.bootstraps, ends & ~terminated)
-        self.assert_close(sample.q_ret, [e.q_ret[t] for e, t in steps])
-        for nest, offset in ((sample.steps, 0), (sample.next_steps, 1)):
+        np.testing.assert_array_equal(sample.steps.bootstraps, ends & ~terminated)
+        self.assert_close(sample.steps.q_ret, [e.q_ret[t] for e, t in steps])
+        for nest, offset in ((sample.steps.states, 0), (sample.steps.next_states, 1)):
             for name, column in nest.items():
                 expected = [e.rows[name][t + offset] for e, t in steps]
                 assert column.numpy().tolist() == np.array(expected).tolist()

@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from common.replay import local_replay, saving
 from common.replay.local_replay import LocalReplay
-from common.replay.memory import Fifo, Memory, Proportional
+from common.replay.memory import Fifo, Items, Memory, Proportional
 from common.replay.saving import ReplayFileError, StoreFile
-from common.types import Items
 
 
 def make_memory(capacity=100):

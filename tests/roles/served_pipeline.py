@@ -50,36 +50,36 @@ def run() -> dict[str, str]:
     spec = EnvironmentSpec.of(environments)
     actor = agent.make_actor(spec, _ACTORS, len(_ACTORS), seed)
     learner = agent.make_learner(spec, _SEED)
-    store = agent.make_store(spec, _SEED)
+    data, specs = agent.data, agent.step_specs(spec)
+    store = data.make_store(specs, _SEED)
     server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", _TOKEN)
     StoreService(server, store)
     snapshots = ParameterService(server, learner.num_parameters)
     server.start()
 
-    remotes = [RemoteStore(rpc.Client(server.address, _TOKEN), agent.wire(spec)) for _ in range(2)]
+    remotes = [RemoteStore(rpc.Client(server.address, _TOKEN), data.wire(specs)) for _ in range(2)]
     limiter = agent.rate_limiter()
     trainer = agent.make_trainer(learner, remotes[0], spec, _SEED, limiter, agent.prefetch)
     parameters = ParameterClient(rpc.Client(server.address, _TOKEN))
-    collected, sent, episodes, metrics = 0, 0, [], []
-    writer = agent.make_writer(actor, _ACTORS, spec, _SEED, in_batches=True)
-    outbox = Outbox(remotes[1], writer, limiter, StopRequest())
-
-    def add(transitions):
-        nonlocal collected, sent
-        collected += len(transitions.step)
-        if collected >= _FIELDS["send_batch"]:
-            collected, sent = 0, sent + collected
-        outbox.add(transitions)
-
-    loop = agent.acting_loop(
-        actor, environments, add, lambda *episode: episodes.append(repr(episode).encode())
-    )
+    sent, episodes, metrics = 0, [], []
+    outbox = Outbox(remotes[1], limiter, StopRequest())
     outbox.start()
+    adder = data.make_adder(
+        policy=actor, actors=_ACTORS, specs=specs, seed=_SEED, send_batch=data.send_batch
+    )
+    adder.incarnation = outbox.incarnation
+    loop = loop_lib.ActingLoop(
+        *(environments, actor, adder),
+        lambda *episode: episodes.append(repr(episode).encode()),
+        agent.encode,
+    )
     for timestep in range(_TIMESTEPS):
         if timestep % agent.actor_period == 0:
             snapshots.publish(packing.to_numpy(learner.actor_variables), int(learner.steps), 0, 0.0)
             actor.load(parameters.read().flat)
-        loop.step()
+        deliveries = loop.step()
+        outbox.add(deliveries)
+        sent += sum(delivery.steps for delivery in deliveries)
         while outbox.num_accepted < sent:
             time.sleep(0.001)
         while (means := trainer.step()) is not None:

@@ -59,7 +59,7 @@ def make(path, queue_capacity=8, incarnation=None):
         num_actors=len(ACTORS),
         seed=5,
     )
-    source, store = Source(), agent.make_store(SPEC, 0)
+    source, store = Source(), agent.data.make_store(agent.step_specs(SPEC), 0)
     return LocalActing(context, store, source, 3, incarnation), store, source
 
 
@@ -110,7 +110,7 @@ def test_nothing_is_lost_or_added_twice_while_a_store_is_full(tmp_path):
         assert actors.num_steps == len(ACTORS) * LENGTH * EPISODE_STEPS
         assert store.counters().inserted == len(ACTORS) * COPIES * TIMESTEPS
     np.testing.assert_array_equal(*found)
-    assert actors.replay.counters().inserted == len(ACTORS) * TIMESTEPS
+    assert actors.adder.replay.counters().inserted == len(ACTORS) * TIMESTEPS
 
 
 def test_parameters_are_copied_once_a_period(tmp_path):
@@ -133,10 +133,10 @@ def test_parameters_are_copied_once_a_period(tmp_path):
 
 def test_each_start_of_the_actors_has_another_number_and_other_random_numbers(tmp_path):
     first, second = (make(tmp_path)[0] for _ in range(2))
-    assert (first.start, first.incarnation) == (0, 1)
-    assert (second.start, second.incarnation) == (1, 2)
+    assert (first.start, first.adder.incarnation) == (0, 1)
+    assert (second.start, second.adder.incarnation) == (1, 2)
     assert first.seed != second.seed
-    assert make(tmp_path, incarnation=777)[0].incarnation == 777  # a parameter server counts
+    assert make(tmp_path, incarnation=777)[0].adder.incarnation == 777  # a parameter server counts
 
 
 def make_d4pg(path):
@@ -160,7 +160,7 @@ def make_d4pg(path):
     parameters = np.random.default_rng(0).normal(scale=0.1, size=num_parameters)
     source = Source()
     source.parameters = lambda: (parameters * (1 + source.steps)).astype(np.float32)
-    store = agent.make_store(spec, 0)
+    store = agent.data.make_store(agent.step_specs(spec), 0)
     return LocalActing(context, store, source, 3), store, source
 
 

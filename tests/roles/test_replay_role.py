@@ -15,9 +15,9 @@ from common.environments.spec import EnvironmentSpec
 from common.program.layouts import DISTRIBUTED
 from common.remote.outbox import RemoteStore
 from common.remote.shards import ShardedStore
+from common.replay.memory import Items
 from common.reporting.run_directory import RunDirectory
 from common.roles import replay
-from common.types import Items
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
@@ -46,7 +46,7 @@ class Running:
         client = rpc.Client(topology.own_address, TOKEN)
         client.wait_until_available(30)
         self._specs = agent.step_specs(SPEC)
-        self.store = RemoteStore(client, agent.wire(SPEC))
+        self.store = RemoteStore(client, agent.data.wire(agent.step_specs(SPEC)))
 
     def insert(self, begin):
         """Adds ten transitions."""

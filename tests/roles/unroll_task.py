@@ -89,7 +89,7 @@ class Mean(Learner):
 
 
 def columns(unrolls):
-    """Returns what is stored and sent of M unrolls."""
+    """Returns what is stored and sent of unrolls."""
     return Columns(unrolls.observation, unrolls.extras["action"], unrolls.reward, unrolls.is_last)
 
 
@@ -105,9 +105,6 @@ class UnrollAgent(Agent):
         super().__init__(config, setting)
         self.updates_per_call = config.updates_per_call
         self.data = ReplayedUnrolls(config, columns)
-
-    def require(self, spec):
-        pass
 
     def step_specs(self, spec):
         t = self.config.unroll_length

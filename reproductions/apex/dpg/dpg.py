@@ -18,12 +18,12 @@ from common.agents.actor_critic import (
     ActorCriticAgent,
     ActorCriticLearner,
 )
-from common.data.transitions import Transitions
+from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
 from common.networks import control, packing
 from common.replay import memory
-from common.types import Batch, NStepTransitions, StoredTransition
+from common.types import Batch
 from common.values import policy_gradients, value_learning
 from reproductions.apex.dpg.config import AGENT, DPGConfig
 
@@ -142,7 +142,12 @@ class DPGActor(ActorCriticActor):
         )
         self._priority_floor = config.priority_floor
 
-    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
+    def initial_priorities(
+        self,
+        transitions: StoredTransition,
+        extras_tm1: dict[str, np.ndarray],
+        extras_t: dict[str, np.ndarray],
+    ) -> np.ndarray:
         """Returns |R + gamma_{t:t+n} q(S_{t+n}, pi(S_{t+n})) - q(S_t, A_t)| + floor (eqs 13, 19).
 
         q and pi are the actor's copies of the online networks as they were when it observed each
@@ -151,8 +156,8 @@ class DPGActor(ActorCriticActor):
         Returns:
           [M] float32.
         """
-        bootstrap = transitions.n_step_discount * transitions.extras_t["bootstrap"]
-        errors = transitions.n_step_reward + bootstrap - transitions.extras_tm1["taken"]
+        bootstrap = transitions.n_step_discount * extras_t["bootstrap"]
+        errors = transitions.n_step_reward + bootstrap - extras_tm1["taken"]
         return (np.abs(errors) + self._priority_floor).astype(np.float32)
 
 

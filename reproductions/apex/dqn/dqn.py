@@ -16,14 +16,14 @@ import tensorflow as tf
 from common.acting import policy
 from common.acting.policy import Policy
 from common.agents.agent import Agent
-from common.data.transitions import Transitions
+from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Gradients, Learner
 from common.networks import packing
 from common.networks.images import SIZES, DuelingNetwork, make_torso
 from common.replay import memory, png
-from common.types import Batch, Nest, NStepTransitions, StoredTransition
+from common.types import Batch, Nest
 from common.values import value_learning
 from reproductions.apex.dqn.config import AGENT, DQNConfig
 
@@ -191,13 +191,18 @@ class DQNActor(Policy):
         taken = np.take_along_axis(q, action[:, np.newaxis], axis=1)[:, 0]
         return action, state, {"q_taken": taken, "q_max": q.max(axis=1)}
 
-    def initial_priorities(self, transitions: NStepTransitions) -> np.ndarray:
+    def initial_priorities(
+        self,
+        transitions: StoredTransition,
+        extras_tm1: dict[str, np.ndarray],
+        extras_t: dict[str, np.ndarray],
+    ) -> np.ndarray:
         """Returns |R + gamma max_a q(S_{t+n}, a) - q(S_t, A_t)| + floor, [M] float32 (eq 13).
 
         q is the actor's copy as it was when it observed each state.
         """
-        bootstrap = transitions.n_step_discount * transitions.extras_t["q_max"]
-        delta = transitions.n_step_reward + bootstrap - transitions.extras_tm1["q_taken"]
+        bootstrap = transitions.n_step_discount * extras_t["q_max"]
+        delta = transitions.n_step_reward + bootstrap - extras_tm1["q_taken"]
         return np.abs(delta) + np.float32(self._priority_floor)
 
 

@@ -15,10 +15,11 @@ from common.agents.proximal import (
     ProximalNetworks,
     ProximalSteps,
 )
+from common.data.rollouts import RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.networks import control
 from common.networks.standardizer import EPSILON, RunningMoments
-from common.types import Metrics, RolloutSteps
+from common.types import Metrics
 from common.values import policy_gradients
 from reproductions.d4pg.ppo.config import AGENT, D4PGPPOConfig
 

@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from common.agents.proximal import METRICS as SHARED_METRICS
 from common.agents.proximal import ProximalAgent, ProximalLearner, ProximalNetworks
+from common.data.rollouts import RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.networks.control import SoftsignMLP
 from common.networks.standardizer import RunningMoments
-from common.types import Metrics, Nest, RolloutSteps
+from common.types import Metrics, Nest
 from common.values import policy_gradients
 from reproductions.refer import rules
 from reproductions.refer.ppo.config import AGENT, ReferPPOConfig

@@ -3,9 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.types import Batch, NStepTransitions, StoredTransition
+from common.types import Batch
 from reproductions.apex.dpg.config import DPGConfig
 from reproductions.apex.dpg.dpg import ApexDPG
 
@@ -45,21 +46,17 @@ def test_initial_priorities_are_the_learners():
     first, last = observations(0, size), observations(1, size)
     action, _, extras_tm1 = actor(first)
     _, _, extras_t = actor(last)
-    transitions = NStepTransitions(
-        environment_index=np.zeros(size, np.int32),
-        step=np.arange(size),
+    transitions = StoredTransition(
         observation_tm1=first,
         action_tm1=action,
         n_step_reward=np.linspace(-1, 1, size, dtype=np.float32),
         n_step_discount=np.where(np.arange(size) % 5 == 0, 0, 0.95).astype(np.float32),
         observation_t=last,
-        extras_tm1=extras_tm1,
-        extras_t=extras_t,
     )
     actor.load(np.zeros(packing.pack(learner.actor_variables).shape, np.float32))  # later ones
-    priorities = actor.initial_priorities(transitions)
+    priorities = actor.initial_priorities(transitions, extras_tm1, extras_t)
     assert priorities.dtype == np.float32 and priorities.shape == (size,)
-    steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
+    steps = tf.nest.map_structure(tf.constant, transitions)
     expected, _ = learner.update(Batch(steps, tf.fill([size], 1 / size), tf.constant(50.0)))
     np.testing.assert_allclose(priorities, expected, atol=1e-4)
     assert np.ptp(priorities) > 0.5
@@ -67,18 +64,14 @@ def test_initial_priorities_are_the_learners():
 
 def test_an_error_of_zero_has_a_priority():
     agent = make_agent(priority_floor=1e-3)
-    zeros = {name: np.zeros(2, np.float32) for name in ("n_step_reward", "n_step_discount")}
-    transitions = NStepTransitions(
-        environment_index=None,
-        step=None,
-        observation_tm1=None,
-        action_tm1=None,
-        observation_t=None,
-        extras_tm1={"taken": np.array([0, 2], np.float32)},
-        extras_t={"bootstrap": np.ones(2, np.float32)},
-        **zeros,
+    zeros = np.zeros(2, np.float32)
+    priorities = make_actor(agent, make_learner(agent)).initial_priorities(
+        StoredTransition(
+            None, None, n_step_reward=zeros, n_step_discount=zeros, observation_t=None
+        ),
+        {"taken": np.array([0, 2], np.float32)},
+        {"bootstrap": np.ones(2, np.float32)},
     )
-    priorities = make_actor(agent, make_learner(agent)).initial_priorities(transitions)
     np.testing.assert_allclose(priorities, [1e-3, 2.001])
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
-from common.types import StoredTransition
 from common.values import value_learning
 from reproductions.apex.dpg.config import DPGConfig
 from reproductions.apex.dpg.dpg import ApexDPG
@@ -40,7 +40,7 @@ def make_steps(size=4):
 
 
 def make_filled_memory(agent):
-    memory = agent.make_store(SPEC, seed=1)
+    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
     memory.insert(np.arange(4), make_steps(), PRIORITIES)
     return memory
 
@@ -104,10 +104,10 @@ def test_what_the_programs_ask_it_for():
     agent = ApexDPG.of_run({"setting": "dpg_n3", "config": {"n_step": 3, "policy_sizes": [30, 20]}})
     assert (agent.declaration.paper, agent.setting, agent.config.n_step) == ("apex", "dpg_n3", 3)
     assert (agent.trim_period, agent.data.num_copies) == (100, 1)
-    assert agent.data.make_adder(1)._reward_clip == np.inf
-    assert (agent.samples_per_insert, agent.num_frames) == (None, None)
+    assert agent.data.make_adder(policy=None, actors=range(1))._reward_clip == np.inf
+    assert (agent.samples_per_insert, agent.declaration.num_frames) == (None, None)
     assert ApexDPG(DPGConfig()).setting == "dpg"
     with pytest.raises(ValueError, match="discrete actions"):
-        agent.require(SPEC._replace(is_discrete=True))
+        agent.declaration.require_spec(agent.config, SPEC._replace(is_discrete=True))
     with pytest.raises(ValueError, match="no hyperparameter n_stp"):
         ApexDPG.of_run({"setting": "dpg", "config": {"n_stp": 1}})

@@ -16,8 +16,9 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
-from common.types import Batch, StoredTransition
+from common.types import Batch
 from reproductions.apex.dpg import dpg
 from reproductions.apex.dpg.config import DPGConfig
 from reproductions.apex.dpg.dpg import ApexDPG

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning.trainer import UndecodableReplayError
 from common.networks import packing
-from common.types import NStepTransitions, StoredTransition
 from reproductions.apex.dqn.config import DQNConfig
 from reproductions.apex.dqn.dqn import ApexDQN
 
@@ -32,22 +32,18 @@ def make_transitions(agent, size=4, seed=0):
     def normal():
         return generator.normal(size=size).astype(np.float32)
 
-    return NStepTransitions(
-        environment_index=np.zeros(size, np.int32),
-        step=np.arange(size),
+    return StoredTransition(
         observation_tm1=agent.encode(images(size, seed)),
         action_tm1=generator.integers(0, A, size).astype(np.int32),
         n_step_reward=normal(),
         n_step_discount=normal(),
         observation_t=agent.encode(images(size, seed + 1)),
-        extras_tm1={"q_taken": normal(), "q_max": normal()},
-        extras_t={"q_taken": normal(), "q_max": normal()},
     )
 
 
 def make_filled_memory(agent):
-    memory = agent.make_store(SPEC, seed=1)
-    memory.insert(np.arange(4), StoredTransition.of(make_transitions(agent)), PRIORITIES)
+    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
+    memory.insert(np.arange(4), make_transitions(agent), PRIORITIES)
     return memory
 
 
@@ -76,9 +72,9 @@ def test_noise_fits_into_the_columns():
 @pytest.mark.parametrize("damage", [lambda file: file[:-1], lambda file: b"no image"])
 def test_an_image_that_is_none_is_refused_at_insert(damage):
     agent = make_agent()
-    steps = StoredTransition.of(make_transitions(agent))
+    steps = make_transitions(agent)
     steps.observation_t[3] = damage(steps.observation_t[3])
-    memory = agent.make_store(SPEC, seed=1)
+    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="observation_t"):
         memory.insert(np.arange(4), steps, PRIORITIES)
     assert memory.statistics().items == 0
@@ -86,7 +82,8 @@ def test_an_image_that_is_none_is_refused_at_insert(damage):
 
 def test_an_image_that_is_damaged_inside_ends_the_learner_in_one_line():
     agent = make_agent()
-    memory, steps = agent.make_store(SPEC, seed=1), StoredTransition.of(make_transitions(agent))
+    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
+    steps = make_transitions(agent)
     file = bytearray(steps.observation_t[3])
     file[len(file) // 2] ^= 255
     steps.observation_t[3] = bytes(file)
@@ -101,15 +98,15 @@ def test_small_images_are_stored_as_they_are():
     spec = EnvironmentSpec(1000, A, image_shape=(10, 10, 10), is_discrete=True)
     agent = make_agent(torso="minatar")
     image = np.random.default_rng(0).integers(0, 256, (4, 10, 10, 10), dtype=np.uint8)
-    steps = StoredTransition.of(make_transitions(agent))
+    steps = make_transitions(agent)
     steps = steps._replace(observation_tm1=agent.encode(image), observation_t=image[::-1])
-    memory = agent.make_store(spec, seed=1)
+    memory = agent.data.make_store(agent.step_specs(spec), seed=1)
     memory.insert(np.arange(4), steps, PRIORITIES)
     assert not agent.decodes
     _, found = memory.read(np.arange(4))
     np.testing.assert_array_equal(found.observation_tm1, image)
     np.testing.assert_array_equal(found.observation_t, image[::-1])
-    agent.require(spec)
+    agent.declaration.require_spec(agent.config, spec)
     learner = agent.make_learner(spec, seed=0)
     trainer = agent.make_trainer(learner, memory, spec, 0, agent.rate_limiter())
     assert trainer.step() is not None
@@ -131,7 +128,7 @@ def test_probabilities_are_of_the_paper():
 def test_the_capacity_is_soft_and_the_oldest_go_every_period():
     agent = make_agent(removal_period=2)
     memory = make_filled_memory(agent)
-    memory.insert(np.arange(4, 8), StoredTransition.of(make_transitions(agent)), PRIORITIES)
+    memory.insert(np.arange(4, 8), make_transitions(agent), PRIORITIES)
     learner = agent.make_learner(SPEC, seed=0)
     trainer = make_trainer(agent, memory, learner)
     for size in (8, 4):
@@ -196,15 +193,16 @@ def test_initial_priorities_are_by_the_values_of_the_time_each_state_was_seen():
     transitions = make_transitions(agent)._replace(
         n_step_reward=np.array([1.0, 0.5, 0.0, -2.0], np.float32),
         n_step_discount=np.array([0.5, 0.0, 1.0, 0.5], np.float32),
-        extras_tm1={"q_taken": np.array([0.0, 0.5, 3.0, 0.0], np.float32)},
-        extras_t={"q_max": np.array([4.0, 9.0, 1.0, 2.0], np.float32)},
     )
-    priorities = actor.initial_priorities(transitions)
+    extras_tm1 = {"q_taken": np.array([0.0, 0.5, 3.0, 0.0], np.float32)}
+    extras_t = {"q_max": np.array([4.0, 9.0, 1.0, 2.0], np.float32)}
+    priorities = actor.initial_priorities(transitions, extras_tm1, extras_t)
     assert priorities.dtype == np.float32
     np.testing.assert_allclose(priorities, [3 + 1e-6, 1e-6, 2 + 1e-6, 1 + 1e-6], rtol=1e-6)
     # New parameters change nothing in what is buffered.
     actor.load(np.ones_like(packing.pack(actor._network.trainable_variables)))
-    np.testing.assert_array_equal(actor.initial_priorities(transitions), priorities)
+    again = actor.initial_priorities(transitions, extras_tm1, extras_t)
+    np.testing.assert_array_equal(again, priorities)
 
 
 def test_the_evaluator_has_an_epsilon_of_its_own_and_repeats_itself():
@@ -220,10 +218,12 @@ def test_the_evaluator_has_an_epsilon_of_its_own_and_repeats_itself():
 def test_rewards_are_clipped_before_they_are_summed():
     """3 steps of rewards 5, -0.5, -7 are 1 - 0.5 gamma - gamma^2."""
     agent = make_agent()
-    adder = agent.data.make_adder(1)
+    actor = agent.make_actor(SPEC, range(1), 1, seed=0)
+    adder = agent.data.make_adder(policy=actor, actors=range(1))
     assert (agent.config.n_step, agent.config.reward_clip) == (3, 1.0)
-    assert make_agent(reward_clip=0.0).data.make_adder(1)._reward_clip == np.inf
-    finished = None
+    unclipped = make_agent(reward_clip=0.0).data.make_adder(policy=actor, actors=range(1))
+    assert unclipped._reward_clip == np.inf
+    extras = {"q_taken": np.zeros(1, np.float32), "q_max": np.zeros(1, np.float32)}
     for step, reward in enumerate((0.0, 5.0, -0.5, -7.0)):
         timestep = dm_env.TimeStep(
             np.array([0 if step == 0 else 1], np.int32),
@@ -231,24 +231,25 @@ def test_rewards_are_clipped_before_they_are_summed():
             np.ones(1, np.float32),
             np.zeros((1, 2), np.float32),
         )
-        finished = adder.observe(timestep, {})
-        adder.act(timestep, np.zeros(1, np.int32), {})
-    np.testing.assert_allclose(finished.n_step_reward, [1 - 0.5 * 0.99 - 0.99**2], rtol=1e-6)
-    np.testing.assert_allclose(finished.n_step_discount, [0.970299], rtol=1e-6)
+        deliveries = adder.observe(timestep, extras)
+        adder.act(timestep, np.zeros(1, np.int32), extras)
+    ((items, _),) = deliveries
+    np.testing.assert_allclose(items.steps.n_step_reward, [1 - 0.5 * 0.99 - 0.99**2], rtol=1e-6)
+    np.testing.assert_allclose(items.steps.n_step_discount, [0.970299], rtol=1e-6)
 
 
 def test_what_the_programs_ask_it_for():
     config = {"n_step": 5, "num_copies": 8, "epsilons": [0.4, 0.1]}
     agent = ApexDQN.of_run({"setting": "dqn_n5", "config": config})
     assert (agent.declaration.paper, agent.setting, agent.config.n_step) == ("apex", "dqn_n5", 5)
-    assert (agent.data.num_copies, agent.num_frames) == (8, 4)
+    assert (agent.data.num_copies, agent.declaration.num_frames) == (8, 4)
     assert (agent.trim_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
     assert (agent.samples_per_insert, agent.jit_compile) == (None, False)
     assert make_agent().setting == "dqn" and make_agent().decodes
     one_process = make_agent(single_process=True, samples_per_insert=4.0)
     assert one_process.updates_per_call == 16
-    agent.require(SPEC)
+    agent.declaration.require_spec(agent.config, SPEC)
     with pytest.raises(ValueError, match="--environment has flat .* needs discrete actions"):
-        agent.require(EnvironmentSpec(3, 2))
+        agent.declaration.require_spec(agent.config, EnvironmentSpec(3, 2))
     with pytest.raises(ValueError, match="no hyperparameter n_stp"):
         ApexDQN.of_run({"setting": "dqn", "config": {"n_stp": 1}})

@@ -9,10 +9,11 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner as learner_lib
 from common.networks import packing
-from common.types import Batch, StoredTransition
+from common.types import Batch
 from reproductions.apex.dqn import dqn
 from reproductions.apex.dqn.config import DQNConfig
 from reproductions.apex.dqn.dqn import ApexDQN

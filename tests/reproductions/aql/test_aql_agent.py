@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from agent_loops import make_loop, put
 import numpy as np
 import pytest
 
@@ -40,30 +41,26 @@ def test_acts_stores_and_learns_on_the_control_suite(name):
     agent.jit_compile = False  # compiled updates are tested with the learners
     environments = registry.make_batch("control:cartpole:swingup", range(ACTORS))
     spec = EnvironmentSpec.of(environments)
-    agent.require(spec)
-    learner, queue = agent.make_learner(spec, seed=1), agent.make_store(spec, seed=1)
+    agent.declaration.require_spec(agent.config, spec)
+    learner, specs = agent.make_learner(spec, seed=1), agent.step_specs(spec)
+    queue = agent.data.make_store(specs, seed=1)
     assert isinstance(learner, Learner)
     trainer = agent.make_trainer(learner, queue, spec, 0, agent.rate_limiter(in_turns=True))
     actor = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2)
     actor.load(packing.to_numpy(learner.actor_variables))
     before, added = packing.to_numpy(learner.actor_variables), []
 
-    writer = agent.make_writer(actor, range(ACTORS), spec, seed=1)
-
-    def add(unrolls):
-        for delivery in writer.add(unrolls):
-            added.append(delivery.rows)
-            assert queue.put(delivery.rows)
-
-    loop = agent.acting_loop(actor, environments, add, lambda *episode: None)
+    _, loop = make_loop(agent, actor, environments, seed=1)
     while (metrics := trainer.step()) is None:
-        loop.step()
+        deliveries = loop.step()
+        added += [delivery.rows for delivery in deliveries]
+        put(queue, deliveries)
     assert set(metrics) == set(agent.metrics)
     assert all(np.isfinite(value) for value in metrics.values())
     assert int(learner.steps) == 1
     changed = packing.to_numpy(learner.actor_variables)
     assert np.all(np.isfinite(changed)) and np.any(changed != before)
-    rows, specs = added[0], agent.step_specs(spec)
+    rows = added[0]
     assert rows.state == specs.state == ()
     for field, column, wanted in zip(rows._fields[:-1], rows, specs):
         assert column.shape == (int(agent.config.samples_per_insert) * ACTORS, *wanted.shape), field
@@ -75,7 +72,7 @@ def test_what_is_stored_is_what_the_policy_found():
     agent = make_agent(epsilon=1.0, high_epsilon=1.0, replayed_unrolls=0)
     environments = registry.make_batch("control:cartpole:swingup", range(ACTORS))
     spec = EnvironmentSpec.of(environments)
-    policy, found, added = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2), [], []
+    policy, found = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2), []
 
     class Recorded:
         initial_state, with_reward = policy.initial_state, policy.with_reward
@@ -86,10 +83,8 @@ def test_what_is_stored_is_what_the_policy_found():
             found.append((observation.copy(), extras["action_index"], extras["best_index"]))
             return action, state, extras
 
-    loop = agent.acting_loop(Recorded(), environments, added.append, lambda *episode: None)
-    for _ in range(T + 1):
-        loop.step()
-    ((stored, _),) = agent.make_writer(policy, range(ACTORS), spec, seed=1).add(added[0])
+    _, loop = make_loop(agent, Recorded(), environments, seed=1)
+    *_, ((stored, _),) = (loop.step() for _ in range(T + 1))
     for column, name in zip(zip(*found), ("observation", "action_index", "best_index")):
         np.testing.assert_array_equal(getattr(stored, name), np.stack(column[:T], axis=1))
     assert np.any(stored.action_index != stored.best_index)
@@ -161,15 +156,15 @@ IMAGES = EnvironmentSpec(
 )
 def test_an_environment_that_does_not_suit_is_refused_in_one_line(name, spec, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
-        AQL(SETTINGS.configuration(name), name).require(spec)
+        AQL.declaration.require_spec(SETTINGS.configuration(name), spec)
 
 
 def test_what_suits_is_not_refused():
     for name in SETTINGS.names:
         if not name.endswith("_actions"):  # of images: see test_aql_images.py
-            AQL(SETTINGS.configuration(name), name).require(CONTROL)
+            AQL.declaration.require_spec(SETTINGS.configuration(name), CONTROL)
     for spec in (INTEGERS, DISCRETE):
         for name in ("aql", "aql_independent", "uniform_q", "exact_q"):
-            AQL(SETTINGS.configuration(name), name).require(spec)
+            AQL.declaration.require_spec(SETTINGS.configuration(name), spec)
     most = EnvironmentSpec(observation_size=1, action_size=1, action_choices=(100, 100))
-    AQL(SETTINGS.configuration("exact_q"), "exact_q").require(most)
+    AQL.declaration.require_spec(SETTINGS.configuration("exact_q"), most)

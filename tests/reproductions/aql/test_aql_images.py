@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from agent_loops import make_loop, put
 import dm_env
 import numpy as np
 import pytest
@@ -103,14 +104,9 @@ def acted(agent, learner, num_steps):
         return act(features)
 
     policy.act = recorded
-    writer = agent.make_writer(policy, range(K), SPEC, seed=1)
-
-    def add(unrolls):
-        rows.extend(delivery.rows for delivery in writer.add(unrolls))
-
-    loop = agent.acting_loop(policy, environments(), add, lambda *episode: None)
+    _, loop = make_loop(agent, policy, environments(), seed=1)
     for _ in range(num_steps):
-        loop.step()
+        rows += [delivery.rows for delivery in loop.step()]
     return rows, np.stack(found, axis=1)
 
 
@@ -128,7 +124,7 @@ def batch_of(agent, rows):
 def test_an_unroll_in_one_call_is_step_by_step_from_the_stored_state(name):
     """Over five unrolls, whose episodes of eight timesteps end within them."""
     agent = make_agent(name, replayed_unrolls=0)
-    agent.require(SPEC)
+    agent.declaration.require_spec(agent.config, SPEC)
     learner = agent.make_learner(SPEC, seed=1)
     randomize(learner.actor_variables)
     rows, features = acted(agent, learner, 5 * T + 1)
@@ -189,11 +185,12 @@ def test_the_proposals_loss_moves_its_head_alone():
 def test_acts_stores_and_learns(name):
     """Through the queue, with the replay's unrolls as PNG files."""
     agent = make_agent(name)
-    learner, queue = agent.make_learner(SPEC, seed=1), agent.make_store(SPEC, seed=1)
+    learner = agent.make_learner(SPEC, seed=1)
+    queue = agent.data.make_store(agent.step_specs(SPEC), seed=1)
     rows, _ = acted(agent, learner, 4 * T + 1)
     stored = joined(rows)
     times = 1 if "impala" in name else 3
-    signature = agent.wire(SPEC).signature
+    signature = agent.data.wire(agent.step_specs(SPEC)).signature
     columns = signature.flatten(stored)
     for column, name, wanted in zip(columns, signature.names, signature.shapes, strict=True):
         assert column.shape == (4 * K * times, *wanted), name
@@ -212,7 +209,8 @@ def test_acts_stores_and_learns(name):
 
 def test_a_damaged_image_costs_its_unroll_and_not_the_run():
     agent = make_agent(replayed_unrolls=0, batch_size=K)
-    learner, queue = agent.make_learner(SPEC, seed=1), agent.make_store(SPEC, seed=1)
+    learner = agent.make_learner(SPEC, seed=1)
+    queue = agent.data.make_store(agent.step_specs(SPEC), seed=1)
     good, bad, *_ = acted(agent, learner, 2 * T + 1)[0]
     file = bad.observation[0]
     middle = len(file) // 2
@@ -285,21 +283,16 @@ def test_what_was_seen_before_decides():
         learning_rate=3e-3,
         epsilon=0.2,
     )
-    learner, queue = agent.make_learner(SPEC, seed=1), agent.make_store(SPEC, seed=1)
+    learner = agent.make_learner(SPEC, seed=1)
+    queue = agent.data.make_store(agent.step_specs(SPEC), seed=1)
     trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
     actor = agent.make_actor(SPEC, range(2, 2 + rows), 12, seed=2)
-    writer = agent.make_writer(actor, range(rows), SPEC, seed=1)
-
-    def add(unrolls):
-        for delivery in writer.add(unrolls):
-            assert queue.put(delivery.rows)
+    batch = BatchedEnvironment([Cue(seed) for seed in range(rows)])
+    _, loop = make_loop(agent, actor, batch, seed=1)
+    while int(learner.steps) < 300:
+        put(queue, loop.step())
         while trainer.step() is not None:
             actor.load(packing.to_numpy(learner.actor_variables))
-
-    batch = BatchedEnvironment([Cue(seed) for seed in range(rows)])
-    loop = agent.acting_loop(actor, batch, add, lambda *episode: None)
-    while int(learner.steps) < 300:
-        loop.step()
     evaluator = agent.make_evaluator(SPEC, rows)
     evaluator.load(packing.to_numpy(learner.actor_variables))
     assert run_episodes(batch, evaluator, 5 * rows).mean() > 0.9
@@ -330,9 +323,11 @@ PONG = EnvironmentSpec(84 * 84 * 4, 6, (84, 84, 4), is_discrete=True)
     ],
 )
 def test_what_does_not_suit_is_refused_in_one_line(name, changed, spec, message):
+    agent = make_agent(name, **({"channels": ()} if name == "aql" else {}) | changed)
     with pytest.raises(ValueError, match=f"^--environment {message}$"):
-        make_agent(name, **({"channels": ()} if name == "aql" else {}) | changed).require(spec)
+        agent.declaration.require_spec(agent.config, spec)
 
 
 def test_atari_suits_with_its_own_actions():
-    make_agent("aql_11_actions", action_set="own").require(PONG)
+    agent = make_agent("aql_11_actions", action_set="own")
+    agent.declaration.require_spec(agent.config, PONG)

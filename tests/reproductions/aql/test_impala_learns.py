@@ -1,5 +1,6 @@
 """Tests of IMPALA's whole path, from environments to updates, on problems with known answers."""
 
+from agent_loops import make_loop, put
 import dm_env
 from dm_env import specs
 import numpy as np
@@ -121,14 +122,9 @@ class Run:
         self.learner = agent.make_learner(spec, seed=0)
         self.policy = agent.make_actor(spec, actors, self.num_actors, seed=0)
         self.returns = []
-        self._queue = agent.make_store(spec, seed=0)
-        writer = agent.make_writer(self.policy, actors, spec, seed=0)
-
-        def put(unrolls):
-            assert all(self._queue.put(delivery.rows) for delivery in writer.add(unrolls))
-
-        self._loop = agent.acting_loop(
-            self.policy, environments, put, lambda row, total, length: self.returns.append(total)
+        self._queue = agent.data.make_store(agent.step_specs(spec), seed=0)
+        _, self._loop = make_loop(
+            agent, self.policy, environments, lambda row, total, length: self.returns.append(total)
         )
         self._update = tf.function(self._update_with)
         self.pull()
@@ -138,7 +134,7 @@ class Run:
 
     def draw(self) -> Batch:
         while (drawn := self._queue.draw(self.num_actors)) is None:
-            self._loop.step()
+            put(self._queue, self._loop.step())
         return drawn.batch()
 
     def update(self, freezes_policy=False):

@@ -12,11 +12,11 @@ import tree
 
 from common import environments
 from common.acting.loop import ActingLoop
-from common.data import transitions as transitions_lib
+from common.data.transitions import NStepAdder
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.types import Batch, StoredTransition
+from common.types import Batch
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG, D4PGActor
@@ -45,16 +45,14 @@ def make_evaluator(config):
     return D4PG(config).make_evaluator(EnvironmentSpec(3, 2), 1)
 
 
-def act(loop_steps, actor, config, environment=None):
-    """Returns all transitions of `loop_steps` timesteps."""
-    found = []
-    adder = transitions_lib.NStepAdder(K, config.n_step, config.discount)
-    loop = ActingLoop(
-        environment or make_batch_environment(), actor, adder, found.append, lambda *_: None
-    )
+def act(loop_steps, actor, config):
+    """Returns the transitions of `loop_steps` timesteps, as constants, and their priorities."""
+    adder = NStepAdder(range(K), config.n_step, config.discount, policy=actor, send_batch=np.inf)
+    loop = ActingLoop(make_batch_environment(), actor, adder, lambda *_: None)
     for _ in range(loop_steps):
         loop.step()
-    return transitions_lib.concatenate(found)
+    ((items, _),) = adder.flush()
+    return tf.nest.map_structure(tf.constant, items.steps), items.priorities
 
 
 @pytest.mark.parametrize("length", [1, 5])
@@ -70,11 +68,9 @@ def test_initial_priorities_are_the_learners(length, critic):
     actor = D4PGActor(config, spec, seed=2)
     actor.load(packing.to_numpy(learner.actor_variables))
 
-    transitions = act(40, actor, config)
-    priorities = actor.initial_priorities(transitions)
+    steps, priorities = act(40, actor, config)
     assert priorities.dtype == np.float32
     assert priorities.shape == ((40 - length) * K,)
-    steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
     size = len(priorities)
     uniform = Batch(steps, tf.fill([size], 1.0 / size), tf.constant(float(size)))
     expected, _ = learner.update(uniform)
@@ -89,13 +85,12 @@ def test_initial_priorities_of_a_mixture_are_the_learners_up_to_its_samples():
     randomize(learner.networks.variables, seed=1)
     actor = D4PGActor(config, spec, seed=2)
     actor.load(packing.to_numpy(learner.actor_variables))
-    transitions = act(20, actor, config)
-    steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
+    steps, priorities = act(20, actor, config)
     kind = d4pg.make_critic_kind(config)
     target = d4pg.backup(steps, learner.networks, kind, tf.constant([0, 0]))
     outputs = learner.networks.critic(steps.observation_tm1, steps.action_tm1)
     expected = np.abs(kind.distance(target, outputs))
-    np.testing.assert_allclose(actor.initial_priorities(transitions), expected, atol=0.06)
+    np.testing.assert_allclose(priorities, expected, atol=0.06)
     assert np.ptp(expected) > 0.2
 
 
@@ -108,20 +103,18 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
     randomize(old.networks.variables, seed=1)
     randomize(new.networks.variables, seed=2)
     actor = D4PGActor(config, spec, seed=3)
-    found = []
-    adder = transitions_lib.NStepAdder(K, 1, config.discount)
-    loop = ActingLoop(environment, actor, adder, found.append, lambda *_: None)
+    adder = NStepAdder(range(K), 1, config.discount, policy=actor)
+    loop = ActingLoop(environment, actor, adder, lambda *_: None)
     actor.load(packing.to_numpy(old.actor_variables))
     loop.step()
     actor.load(packing.to_numpy(new.actor_variables))
-    loop.step()
-    (transitions,) = found
+    ((items, _),) = loop.step()
 
-    steps = tf.nest.map_structure(tf.constant, StoredTransition.of(transitions))
+    steps = tf.nest.map_structure(tf.constant, items.steps)
     kind = d4pg.make_critic_kind(config)
     target = d4pg.backup(steps, new.networks, kind, tf.constant([0, 0]))
     expected = kind.distance(target, old.networks.critic(steps.observation_tm1, steps.action_tm1))
-    np.testing.assert_allclose(actor.initial_priorities(transitions), expected, atol=1e-4)
+    np.testing.assert_allclose(items.priorities, expected, atol=1e-4)
 
 
 def test_noise_is_gaussian_of_the_configured_std():

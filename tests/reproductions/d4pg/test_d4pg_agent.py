@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.types import StoredTransition
 from common.values.value_learning import importance_weights
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
@@ -43,7 +43,7 @@ def make_steps(size=4):
 
 
 def make_filled_memory(agent):
-    memory = agent.make_store(SPEC, seed=1)
+    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
     memory.insert(np.arange(4), make_steps(), PRIORITIES)
     return memory
 
@@ -92,7 +92,7 @@ def test_removal_by_priority_prefers_the_smallest():
     agent = D4PG(make_config(removal="priority"))
     gone = np.zeros(4)
     for seed in range(300):
-        memory = agent.make_store(SPEC, seed)
+        memory = agent.data.make_store(agent.step_specs(SPEC), seed)
         memory.insert(np.arange(4), make_steps(), PRIORITIES)
         step = tf.nest.map_structure(lambda c: c[:1], make_steps())
         memory.insert(np.array([9]), step, PRIORITIES[:1])
@@ -140,6 +140,6 @@ def test_what_the_programs_ask_it_for():
     assert (agent.trim_period, agent.samples_per_insert) == (None, 64.0)
     assert D4PG(D4PGConfig()).setting == "d4pg_prioritized_n5"
     with pytest.raises(ValueError, match="discrete actions"):
-        agent.require(SPEC._replace(is_discrete=True))
+        agent.declaration.require_spec(agent.config, SPEC._replace(is_discrete=True))
     with pytest.raises(KeyError, match="setting"):
         D4PG.of_run({"config": config})

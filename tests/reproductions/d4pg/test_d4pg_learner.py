@@ -16,10 +16,11 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning.updates import UpdateLoop
 from common.networks import packing
-from common.types import Batch, StoredTransition
+from common.types import Batch
 from common.values import categorical, gaussian_mixture
 from common.values.value_learning import importance_weights
 from reproductions.d4pg import d4pg

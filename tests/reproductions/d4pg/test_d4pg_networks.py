@@ -97,8 +97,8 @@ def test_both_gradients_reach_the_layers_of_the_terrain():
 
 def test_sizes_without_terrain_are_refused_in_one_line():
     agent = D4PG(D4PGConfig(terrain_sizes=(50,)))
-    agent.require(PLANAR)
+    agent.declaration.require_spec(agent.config, PLANAR)
     with pytest.raises(ValueError, match="^--config.terrain_sizes is .50,., but --envi") as raised:
-        agent.require(EnvironmentSpec(5, 1))
+        agent.declaration.require_spec(agent.config, EnvironmentSpec(5, 1))
     assert "\n" not in str(raised.value) and "parkour:planar" in str(raised.value)
-    D4PG(D4PGConfig()).require(EnvironmentSpec(5, 1))
+    agent.declaration.require_spec(D4PGConfig(), EnvironmentSpec(5, 1))

@@ -6,9 +6,11 @@ from point_task import THRESHOLD, make_environments, mean_return
 import pytest
 import tensorflow as tf
 
+from common.data.data import StoredState
+from common.data.rollouts import RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.types import Batch, RolloutSteps, StoredState
+from common.types import Batch
 from common.values import gaussian
 from reproductions.d4pg.ppo.config import D4PGPPOConfig
 from reproductions.d4pg.ppo.ppo import D4PGPPO

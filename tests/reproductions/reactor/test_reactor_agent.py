@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from agent_loops import make_loop
 import numpy as np
 from one_process import OneProcessRun
 import pytest
@@ -175,16 +176,11 @@ def test_a_memorys_distributions_are_the_settings():
 
 def test_items_are_of_unknown_priority():
     agent = make_agent()
-    adder = agent.data.make_adder(1)
     policy = agent.make_actor(SPEC, range(1), 1, seed=0)
-    environment, state = make_environments(count=1), policy.initial_state(1)
-    timestep, added = environment.reset(), None
-    while added is None:
-        action, state, extras = policy(timestep.observation, state)
-        added = adder.observe(timestep, extras)
-        adder.act(timestep, action, extras)
-        timestep = environment.step(action)
-    ((items, _),) = agent.make_writer(policy, range(7, 8), SPEC, 0).add(added)
+    _, loop = make_loop(agent, policy, make_environments(count=1))
+    while not (deliveries := loop.step()):
+        pass
+    ((items, _),) = deliveries
     assert items.priorities.tolist() == [UNKNOWN_PRIORITY]
     assert items.item_lengths.tolist() == [T] and items.item_keys.tolist() == [items.keys[0]]
     assert len(items.keys) == T
@@ -192,19 +188,21 @@ def test_items_are_of_unknown_priority():
 
 def test_what_the_programs_ask_it_for():
     agent = Reactor.of_run({"setting": "reactor_nd", "config": {"distributional": False}})
-    found = agent.declaration.paper, agent.setting, agent.num_frames
+    found = agent.declaration.paper, agent.setting, agent.declaration.num_frames
     assert found == ("reactor", "reactor_nd", 1)
     assert (agent.data.sequence_length, agent.batch_size) == (33, 4)
     assert (agent.samples_per_insert, agent.actor_period) == (0.8, 1)
-    adder = agent.data.make_adder(1)
+    adder = agent.data.make_adder(actors=range(1))
     assert (adder._length, adder._reward_clip, adder._gamma) == (33, 1.0, 0.99)
     assert (agent.target_period, agent.jit_compile, agent.decodes) == (1000, False, False)
-    assert make_agent(reward_clip=0.0).data.make_adder(1)._reward_clip == np.inf
-    agent.require(SPEC)
+    assert make_agent(reward_clip=0.0).data.make_adder(actors=range(1))._reward_clip == np.inf
+    agent.declaration.require_spec(agent.config, SPEC)
     with pytest.raises(ValueError, match="--environment has flat .* needs discrete"):
-        agent.require(EnvironmentSpec(3, 2))
+        agent.declaration.require_spec(agent.config, EnvironmentSpec(3, 2))
     with pytest.raises(ValueError, match="2 continuous actions, but .* discrete"):
-        agent.require(EnvironmentSpec(1296, 2, image_shape=(36, 36, 1)))
+        agent.declaration.require_spec(
+            agent.config, EnvironmentSpec(1296, 2, image_shape=(36, 36, 1))
+        )
     with pytest.raises(ValueError, match="no hyperparameter sequence_lenght"):
         Reactor.of_run({"setting": "reactor", "config": {"sequence_lenght": 1}})
 

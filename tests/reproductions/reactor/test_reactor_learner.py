@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.data.sequences import StoredTimestep
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.types import Batch, StoredTimestep
+from common.types import Batch
 from reproductions.reactor import reactor
 from reproductions.reactor.config import SETTINGS
 from reproductions.reactor.networks import ReactorOutputs, ReactorState

@@ -3,7 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from common.types import Batch, EpisodeBatch, HistoryBatch, StoredState
+from common.data.data import StoredState
+from common.replay.episode_wire import EpisodeBatch, HistoryBatch
+from common.types import Batch
 
 D, A, B = 3, 2, 6  # sizes of observations and actions, batch
 SIZE = 40  # steps in the memory

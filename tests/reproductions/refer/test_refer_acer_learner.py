@@ -8,8 +8,10 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.data.data import StoredState
 from common.learning.updates import UpdateLoop
-from common.types import Batch, StoredState, WindowBatch
+from common.replay.episode_wire import WindowBatch
+from common.types import Batch
 from reproductions.refer import learner as learner_lib
 from reproductions.refer.config import SETTINGS
 

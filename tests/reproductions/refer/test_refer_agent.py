@@ -1,5 +1,6 @@
 """Tests of ReF-ER's agent: what it stores, draws, writes back and scales."""
 
+from agent_loops import make_loop, put
 import numpy as np
 import pytest
 
@@ -9,8 +10,9 @@ from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import DivergedError
 from common.networks import packing
+from common.replay.episode_wire import EpisodeBatch
 from common.replay.memory import RankBased, Uniform
-from common.types import Batch, EpisodeBatch
+from common.types import Batch
 from reproductions.refer.agent import Refer
 from reproductions.refer.config import SETTINGS
 
@@ -34,22 +36,21 @@ class Run:
         batch = BatchedEnvironment([environments.make(environment, 0)])
         self.spec = EnvironmentSpec.of(batch)
         self.learner = self.agent.make_learner(self.spec, seed=1)
-        self.memory = self.agent.make_store(self.spec, seed=1)
+        self.memory = self.agent.data.make_store(self.agent.step_specs(self.spec), seed=1)
         self.trainer = self.make_trainer()
         self.actor = self.agent.make_actor(self.spec, range(1), 1, seed=2)
         self.pull()
-        self.writer = self.agent.make_writer(self.actor, range(1), self.spec, seed=2)
         self.added = []
-        self.acting = self.agent.acting_loop(self.actor, batch, self._add, lambda *_: None)
+        _, self.acting = make_loop(self.agent, self.actor, batch)
 
     def make_trainer(self):
         limiter = self.agent.rate_limiter(in_turns=True)
         return self.agent.make_trainer(self.learner, self.memory, self.spec, 0, limiter)
 
-    def _add(self, added):
-        self.added += added.episodes
-        for delivery in self.writer.add(added):
-            self.memory.put(delivery.rows)
+    def act(self):
+        deliveries = self.acting.step()
+        self.added += [episode for rows, _ in deliveries for episode in rows.episodes]
+        put(self.memory, deliveries)
 
     def pull(self):
         self.actor.load(packing.to_numpy(self.learner.actor_variables))
@@ -61,7 +62,7 @@ class Run:
             found = self.trainer.step()
             if found is None:
                 self.pull()
-                self.acting.step()
+                self.act()
             metrics = found or metrics
         return {name: float(value) for name, value in metrics.items()}
 
@@ -121,11 +122,11 @@ def test_within_their_history_recurrent_steps_are_on_policy():
     run.pull()
     begin, key = len(run.added), run.memory.statistics().steps
     while len(run.added) < begin + 3:
-        run.acting.step()
+        run.act()
     sample = run.memory.sample(run.memory.statistics().steps, history=5)
     outputs = run.learner.gradients(sample.batch()).outputs
     first = key + sum(len(episode.rewards) for episode in run.added[begin:-2])
-    within = (sample.keys >= first) & (sample.lengths < 5)
+    within = (sample.keys >= first) & (sample.steps.lengths < 5)
     assert np.count_nonzero(within) >= 10
     np.testing.assert_allclose(outputs.rhos[within], 1, rtol=1e-3)
     np.testing.assert_allclose(
@@ -152,7 +153,7 @@ def test_an_update_that_is_not_finite_is_one_line_and_changes_no_step_of_the_mem
     )
     with pytest.raises(DivergedError, match=r"^learning has diverged: \w+ is nan; "):
         while run.trainer.step() is None:
-            run.acting.step()  # with the parameters of before
+            run.act()  # with the parameters of before
     assert run.memory.statistics().updated == before > 0
 
 
@@ -224,7 +225,7 @@ def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations(kind):
     run.pull()
     begin = len(run.added)
     while len(run.added) < begin + 3:
-        run.acting.step()
+        run.act()
     episode = run.added[-1]
     states = episode.states
     count = len(episode.rewards)
@@ -251,7 +252,9 @@ def test_acer_draws_windows_and_writes_back_every_step_of_them():
     outputs = run.learner.gradients(windows.batch()).outputs
     run.agent.write_back(run.learner, run.memory, windows.token, outputs)
     rows = np.reshape(windows.token, [16, 7])
-    assert all(np.unique(row).size == size for row, size in zip(rows, windows.lengths.numpy()))
+    assert all(
+        np.unique(row).size == size for row, size in zip(rows, windows.steps.lengths.numpy())
+    )
     stored = run.memory.stored(windows.token)
     last = {key: i for i, key in enumerate(windows.token.numpy().tolist())}
     for name in ("values", "rhos", "divergences", "errors"):
@@ -259,14 +262,14 @@ def test_acer_draws_windows_and_writes_back_every_step_of_them():
         np.testing.assert_array_equal(getattr(stored, name), wanted)
     assert np.any(stored.rhos != 1)  # the observations' scale has changed
     # Their windows are within the episodes that acted.
-    assert windows.lengths.numpy().min() < 7 or len(run.added) > 16
+    assert windows.steps.lengths.numpy().min() < 7 or len(run.added) > 16
 
 
 def test_acer_acts_until_there_are_as_many_episodes_as_a_batch():
     run = Run("acer_lr1e-05", min_replay_size=20, batch_size=16)
     while run.memory.statistics().episodes < 16:
         assert run.trainer.step() is None
-        run.acting.step()
+        run.act()
     assert run.acting.steps > 20 and run.trainer.step() is not None
 
 

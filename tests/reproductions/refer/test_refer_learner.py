@@ -9,9 +9,10 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
+from common.data.data import StoredState
 from common.learning.updates import UpdateLoop
 from common.networks.recurrent import Window
-from common.types import Batch, StoredState
+from common.types import Batch
 from common.values import closed_form
 from reproductions.refer import advantages, ddpg, naf, vracer
 from reproductions.refer import learner as learner_lib

@@ -6,9 +6,11 @@ from point_task import THRESHOLD, make_environments, mean_return
 import pytest
 import tensorflow as tf
 
+from common.data.data import StoredState
+from common.data.rollouts import RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.types import Batch, RolloutSteps, StoredState
+from common.types import Batch
 from reproductions.refer.ppo.config import ReferPPOConfig
 from reproductions.refer.ppo.ppo import ReferPPO
 

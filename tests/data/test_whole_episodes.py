@@ -1,7 +1,8 @@
-"""Tests of common.data.episodes, by an agent of no paper whose updates are not fused."""
+"""Tests of common.data.episodes: the adder alone, then with an agent that does not fuse updates."""
 
 import types
 
+from agent_loops import make_loop, put
 import dm_env
 from dm_env import specs
 import numpy as np
@@ -10,18 +11,113 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents.agent import Agent
-from common.data.episodes import WholeEpisodes
+from common.data.data import StoredState
+from common.data.episodes import EpisodeAdder, WholeEpisodes
 from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients, Learner
 from common.replay import store
+from common.replay.episode_wire import Episodes
 from common.replay.memory import Uniform
 from common.replay.store import RateLimiter
-from common.types import Episode, Episodes, StoredState
 
+FIRST, MID, LAST = 0, 1, 2
 EPISODE_STEPS = 6
 SEED = 3
+
+
+def play(adder, script, values=True):
+    """Returns the rows that `observe` gives for each timestep of `script`, which are `Episodes`.
+
+    The arrays are overwritten in place after each timestep. Environment k has the observation
+    100 k + t, the action -(100 k + t), the value 1000 + 100 k + t, the advantage 2000 + 100 k + t
+    and the reward 10 t + k.
+    """
+    script = np.array(script)
+    k = script.shape[1]
+    given, observation = [], np.zeros((k, 1), np.float32)
+    for t, step_types in enumerate(script):
+        observation[:, 0] = 100 * np.arange(k) + t
+        extras = {"mean": 2 * observation}
+        if values:
+            extras["value"] = 1000 + observation[:, 0]
+            extras["advantage"] = 2000 + observation[:, 0]
+        discounts = np.where(step_types == 3, 0, 1).astype(np.float32)
+        timestep = dm_env.TimeStep(
+            np.minimum(step_types, LAST).astype(np.int32),
+            (10.0 * t + np.arange(k)).astype(np.float32),
+            discounts,
+            observation,
+        )
+        action = -observation
+        deliveries = adder.observe(timestep, extras)
+        given.append(deliveries[0].rows if deliveries else Episodes(0, ()))
+        assert sum(steps for _, steps in deliveries) == given[-1].num_steps
+        adder.act(timestep, action, extras)
+        for array in (action, *extras.values()):
+            array[:] = np.nan
+    assert adder.num_steps == sum(rows.num_steps for rows in given) and not adder.flush()
+    return given
+
+
+END = 3  # LAST with discount 0
+
+
+def test_episodes_of_two_environments():
+    given = play(
+        EpisodeAdder(2, 100),
+        [[FIRST, FIRST], [MID, END], [MID, FIRST], [LAST, MID], [FIRST, MID], [MID, LAST]],
+    )
+    assert [len(one.episodes) for one in given] == [0, 1, 0, 1, 0, 1]
+    assert [one.num_steps for one in given] == [2, 1, 2, 1, 2, 1]  # a LAST row has no action
+    (a,), (b,), (c,) = (one.episodes for one in given if one.episodes)
+    assert [one.terminated for one in (a, b, c)] == [True, False, False]
+    np.testing.assert_array_equal(a.states.observation[:, 0], [100, 101])
+    np.testing.assert_array_equal(b.states.observation[:, 0], [0, 1, 2, 3])
+    np.testing.assert_array_equal(b.states.action[:, 0], [0, -1, -2, 0])
+    np.testing.assert_array_equal(b.states.extras["mean"][:, 0], [0, 2, 4, 6])
+    np.testing.assert_array_equal(b.values, [1000, 1001, 1002, 1003])
+    np.testing.assert_array_equal(b.advantages, [2000, 2001, 2002])
+    np.testing.assert_array_equal(b.rewards, [10, 20, 30])
+    np.testing.assert_array_equal(c.rewards, [31, 41, 51])
+    np.testing.assert_array_equal(c.states.observation[:, 0], [102, 103, 104, 105])
+    assert set(b.states.extras) == {"mean"}
+    for leaf in (b.rewards, b.values, b.advantages, b.states.action):
+        assert leaf.dtype == np.float32
+
+
+def test_a_step_counts_when_its_action_is_executed():
+    given = play(EpisodeAdder(1, 100), [[FIRST], [MID], [LAST], [FIRST], [END]])
+    assert np.cumsum([one.num_steps for one in given]).tolist() == [1, 2, 2, 3, 3]
+
+
+def test_an_episode_that_restarts_without_last_is_dropped():
+    given = play(EpisodeAdder(1, 100), [[FIRST], [MID], [FIRST], [END]])
+    (episode,) = given[-1].episodes
+    np.testing.assert_array_equal(episode.states.observation[:, 0], [2, 3])
+    np.testing.assert_array_equal(episode.rewards, [30])
+
+
+def test_without_values_and_advantages_they_are_zeros():
+    (episode,) = play(EpisodeAdder(1, 100), [[FIRST], [MID], [END]], values=False)[-1].episodes
+    np.testing.assert_array_equal(episode.values, np.zeros(3))
+    np.testing.assert_array_equal(episode.advantages, np.zeros(2))
+
+
+@pytest.mark.parametrize("step_type, discount", [(MID, 0.0), (MID, 0.9), (LAST, 0.5)])
+def test_a_discount_that_episodes_do_not_have_is_refused(step_type, discount):
+    adder, observation = EpisodeAdder(2, 100), np.zeros((2, 1), np.float32)
+    ones = np.ones(2, np.float32)
+    first = dm_env.TimeStep(np.int32([FIRST, FIRST]), 0 * ones, ones, observation)
+    adder.observe(first, {})
+    adder.act(first, observation, {})
+    discounts = np.float32([1.0, discount])
+    with pytest.raises(UnusableEnvironmentError, match=f"a discount of {discount:g}: "):
+        adder.observe(dm_env.TimeStep(np.int32([MID, step_type]), ones, discounts, observation), {})
+
+
+# With an agent.
 
 
 class Counting(dm_env.Environment):
@@ -131,43 +227,41 @@ class Run:
         environments = BatchedEnvironment([Counting(0), Counting(1)])
         self.spec = EnvironmentSpec.of(environments)
         self.learner = agent.make_learner(self.spec, seed=1)
-        self.memory = agent.make_store(self.spec, seed=1)
+        self.memory = agent.data.make_store(agent.step_specs(self.spec), seed=1)
         limiter = agent.rate_limiter(in_turns=True)
         self.trainer = agent.make_trainer(self.learner, self.memory, self.spec, SEED, limiter)
-        self.writer = agent.make_writer(Actor(), range(2), self.spec, seed=2)
-        self.acting = agent.acting_loop(Actor(), environments, self._add, lambda *_: None)
+        self.adder, self._loop = make_loop(agent, Actor(), environments)
 
-    def _add(self, added):
-        (delivery,) = self.writer.add(added)
-        assert delivery.steps == self.writer.count_steps(added)
-        assert self.memory.put(delivery.rows)
+    def act(self):
+        before, deliveries = self.adder.num_steps, self._loop.step()
+        assert sum(steps for _, steps in deliveries) == self.adder.num_steps - before
+        put(self.memory, deliveries)
 
     def train(self, num_calls):
         """Acts until so many calls of updates were made; returns the metrics of the last."""
         for _ in range(num_calls):
             while (metrics := self.trainer.step()) is None:
-                self.acting.step()
+                self.act()
         return metrics
 
 
-def episode(size):
-    states = StoredState(np.zeros((size + 1, 1)), np.zeros((size + 1, 1)), {})
-    return Episode(0, states, np.zeros(size), np.zeros(size + 1), False, np.zeros(size))
-
-
 def test_a_store_elsewhere_hears_of_many_steps_at_a_time():
-    agent, spec = make_agent(), EnvironmentSpec(1, 1)
-    writer = agent.make_writer(Actor(), range(2), spec, 0, in_batches=True)
-    short, long, longer = episode(3), episode(5), episode(7)
-    assert not list(writer.add(Episodes(40, (short, long))))
-    assert not list(writer.add(Episodes(23, ())))
-    (delivery,) = writer.add(Episodes(2, (longer,)))
-    assert delivery == (Episodes(65, (short, long, longer)), 65)
-    assert not list(writer.flush())
-    assert not list(writer.add(Episodes(1, ())))
-    assert list(writer.flush()) == [(Episodes(1, ()), 1)]
-    here = agent.make_writer(Actor(), range(2), spec, 0)
-    assert list(here.add(Episodes(2, ()))) == [(Episodes(2, ()), 2)]
+    agent = make_agent()
+    assert agent.data.send_batch == 64
+    for send_batch, sizes in ((64, [64, 36]), (0, [2] * 50)):
+        run = Run()
+        adder, loop = make_loop(
+            agent, Actor(), BatchedEnvironment([Counting(0), Counting(1)]), send_batch=send_batch
+        )
+        deliveries = []
+        while adder.num_steps < 100:
+            deliveries += loop.step()
+        deliveries += adder.flush()
+        assert [steps for _, steps in deliveries if steps] == sizes and not adder.flush()
+        assert all(rows.num_steps == steps for rows, steps in deliveries)
+        assert sum(len(rows.episodes) for rows, _ in deliveries) == 2 * (100 // 2 // EPISODE_STEPS)
+        put(run.memory, deliveries)
+        assert run.memory.counters().inserted == 100
 
 
 @pytest.mark.parametrize("in_turns", [False, True])
@@ -179,7 +273,8 @@ def test_a_call_is_due_as_soon_as_its_steps_are_executed(in_turns):
 
 @pytest.mark.parametrize("num_shards, capacity", [(1, 100), (3, 34)])
 def test_the_shards_of_a_memory_hold_its_capacity_together(num_shards, capacity):
-    memory = make_agent().make_store(EnvironmentSpec(1, 1), seed=0, num_shards=num_shards)
+    agent = make_agent()
+    memory = agent.data.make_store(agent.step_specs(EnvironmentSpec(1, 1)), 0, num_shards)
     assert memory.capacity == capacity
 
 
@@ -189,16 +284,16 @@ def test_actors_go_on_until_there_is_a_batch_of_finished_steps():
     limiter = run.agent.rate_limiter()
     while run.memory.counters().items < 4:
         assert limiter.may_insert(run.memory.counters()) and run.trainer.step() is None
-        run.acting.step()
+        run.act()
     assert not limiter.may_insert(run.memory.counters()) and run.trainer.step() is not None
 
 
 def test_steps_of_running_episodes_count_but_cannot_be_drawn():
     run = Run()
     for executed in range(2, 2 * EPISODE_STEPS + 1, 2):
-        run.acting.step()
+        run.act()
         assert run.memory.counters() == (0, executed, 0, 0, 0, 0)
-    run.acting.step()  # both episodes end
+    run.act()  # both episodes end
     assert run.memory.counters() == (12, 12, 0, 0, 0, 0)
     stored = run.memory.stored(np.arange(6))
     np.testing.assert_array_equal(stored.values, 10 + np.arange(6))
@@ -211,11 +306,11 @@ def test_a_call_draws_updates_and_writes_back(num_updates):
     run, again = (Run(updates_per_call=num_updates) for _ in range(2))
     run.train(1)
     while again.memory.counters().inserted < run.memory.counters().inserted:
-        again.acting.step()
+        again.act()
     drawn = again.memory.draw(4 * num_updates, store.derive_seed(SEED, 0))
-    np.testing.assert_array_equal(run.learner.seen, drawn.rewards)
+    np.testing.assert_array_equal(run.learner.seen, drawn.steps.rewards)
     stored = run.memory.stored(drawn.keys)
-    np.testing.assert_array_equal(stored.values, drawn.rewards)
+    np.testing.assert_array_equal(stored.values, drawn.steps.rewards)
     np.testing.assert_array_equal(stored.rhos, np.full(4 * num_updates, 2))
     np.testing.assert_array_equal(stored.divergences, np.full(4 * num_updates, 0.5))
     np.testing.assert_array_equal(stored.errors, np.ones(4 * num_updates))

@@ -1,7 +1,28 @@
+"""Tests of common.acting.policy."""
+
 import numpy as np
 import pytest
 
-from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, truncated_normal
+from common import environments
+from common.acting.policy import (
+    EpsilonGreedy,
+    GaussianNoise,
+    ObservationRecorder,
+    OrnsteinUhlenbeckNoise,
+    Policy,
+    Proposals,
+    ProposingPolicy,
+    epsilon_ladder,
+    require_proposals,
+    truncated_normal,
+)
+from common.environments.batch import BatchedEnvironment
+from common.roles.evaluator import run_episodes
+
+OWN = "python:reproductions.d4pg.own_environment:make"
+
+
+# Noise.
 
 
 def test_the_noise_is_standard_normal_times_sigma():
@@ -113,3 +134,115 @@ def test_ou_noise_keeps_what_it_is_given():
 def test_a_bad_theta_is_refused(theta):
     with pytest.raises(ValueError, match="theta"):
         OrnsteinUhlenbeckNoise(0.3, theta, seed=0)
+
+
+# Epsilon-greedy.
+
+
+def test_ladder_of_eight():
+    """Ape-X section 4.1: epsilon 0.4, alpha 7."""
+    expected = [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.001638, 0.000655]
+    np.testing.assert_allclose(epsilon_ladder(0.4, 7.0, 8), expected, atol=5e-7)
+
+
+def test_ladder_of_the_papers_360():
+    ladder = epsilon_ladder(0.4, 7.0, 360)
+    assert ladder[0] == 0.4 and np.all(np.diff(ladder) < 0)
+    np.testing.assert_allclose(ladder[-1], 6.5536e-4)
+
+
+def test_one_actor_has_the_largest_epsilon():
+    assert epsilon_ladder(0.4, 7.0, 1).tolist() == [0.4]
+
+
+def test_a_ladder_of_nobody_is_refused():
+    with pytest.raises(ValueError, match="num_actors must be at least 1, got 0"):
+        epsilon_ladder(0.4, 7.0, 0)
+
+
+def test_epsilon_of_zero_is_greedy():
+    q = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
+    actions = EpsilonGreedy([0.0] * 50, seed=0)(q)
+    assert actions.dtype == np.int32
+    np.testing.assert_array_equal(actions, q.argmax(axis=1))
+
+
+def test_each_row_explores_by_its_own_epsilon():
+    """A random action may be the greedy one, so epsilon 1 takes it once in four times."""
+    q = np.tile(np.array([0, 1, 0, 0], np.float32), (3, 1))
+    explore = EpsilonGreedy([1.0, 0.4, 0.0], seed=1)
+    actions = np.stack([explore(q) for _ in range(4_000)])
+    np.testing.assert_allclose((actions != 1).mean(axis=0), [0.75, 0.3, 0.0], atol=0.03)
+    shares = np.bincount(actions[:, 0], minlength=4) / 4_000
+    np.testing.assert_allclose(shares, 0.25, atol=0.03)
+
+
+def test_the_seed_gives_the_actions():
+    q = np.zeros((20, 18), np.float32)
+    first, again, other = (EpsilonGreedy([1.0] * 20, seed)(q) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
+
+
+@pytest.mark.parametrize("epsilons", [[0.1, 1.1], [-0.1], [np.nan]])
+def test_no_probability_is_refused(epsilons):
+    with pytest.raises(ValueError, match=r"epsilons must be in \[0, 1\]"):
+        EpsilonGreedy(epsilons, seed=0)
+
+
+# Policies that propose, and what is recorded of an episode.
+
+
+class Pushing(Policy):
+    """Pushes to the right, and knows what it was called with."""
+
+    def load(self, flat):
+        self.parameters = flat
+
+    def initial_state(self, num_environments):
+        return np.zeros(num_environments)
+
+    def __call__(self, observation, state):
+        action = np.full((len(observation), 1), 0.5, np.float32)
+        return action, state + 1, {"extra": observation[:, 0]}
+
+
+class Proposing(Pushing, ProposingPolicy):
+    def require_proposals(self):
+        raise ValueError("none today")
+
+    def propose(self, observation):
+        return Proposals(np.zeros(3), (np.full(5, 0.2),), np.array([4]))
+
+
+def test_a_recorder_acts_as_its_policy_and_keeps_the_first_environments_observations():
+    policy = Pushing()
+    recorder = ObservationRecorder(policy)
+    recorder.load(np.ones(2))
+    assert policy.parameters.tolist() == [1, 1]
+
+    def batch():
+        return BatchedEnvironment([environments.make(OWN, seed) for seed in (1, 2)])
+
+    assert np.array_equal(run_episodes(batch(), recorder, 2), run_episodes(batch(), policy, 2))
+    plain = environments.make(OWN, 1)
+    expected = [plain.reset()] + [plain.step(np.full(1, 0.5, np.float32)) for _ in range(99)]
+    assert len(recorder.observations) == 100
+    for recorded, timestep in zip(recorder.observations, expected):
+        np.testing.assert_array_equal(recorded, timestep.observation)
+
+
+def test_what_is_kept_is_a_copy():
+    recorder = ObservationRecorder(Pushing())
+    observation = np.zeros((1, 2), np.float32)
+    recorder(observation, recorder.initial_state(1))
+    observation += 1
+    assert recorder.observations[0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "policy, words", [(Pushing(), "samples no actions"), (Proposing(), "none today")]
+)
+def test_a_policy_without_proposals_is_refused(policy, words):
+    with pytest.raises(ValueError, match=words):
+        require_proposals(policy)

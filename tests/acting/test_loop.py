@@ -1,12 +1,19 @@
+"""Tests of common.acting.loop, and of the evaluator's loop."""
+
 import dm_env
 from dm_env import specs
 import numpy as np
 import pytest
 
+from common.acting import loop as loop_lib
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy, reset_rows
-from common.data.transitions import NStepAdder, concatenate
+from common.data.transitions import NStepAdder
 from common.environments.batch import BatchedEnvironment
+from common.replay import columns
+from common.reporting import csv_rows
+from common.reporting.csv_rows import read_rows
+from common.reporting.run_directory import RunDirectory
 from common.roles.evaluator import environment_seeds, num_environments, run_episodes
 
 
@@ -86,8 +93,8 @@ def test_a_policy_sees_the_reward_that_led_to_its_observation(evaluates):
     if evaluates:
         np.testing.assert_array_equal(run_episodes(environment, RewardSeeing(), 4), [3, 3, 4, 10])
     else:
-        _, got, _ = run_loop(9, environment, RewardSeeing())
-        assert got.extras_tm1["twice"].max() == 2 * 2 * 4
+        _, _, extras, _ = run_loop(9, environment, RewardSeeing())
+        assert extras.tm1["twice"].max() == 2 * 2 * 4
 
 
 class Feedforward(Policy):
@@ -101,31 +108,35 @@ class Feedforward(Policy):
         return np.zeros((len(observation), 1), np.float32), (), {"twice": 2 * observation[:, 1]}
 
 
+class Extras:
+    """Keeps the extras of transitions in the place of priorities."""
+
+    def initial_priorities(self, transitions, extras_tm1, extras_t):
+        self.tm1, self.t = extras_tm1, extras_t
+        return np.ones(len(transitions.n_step_reward), np.float32)
+
+
 def run_loop(steps, environment, policy, encode=None, reward_clip=None):
-    """Returns the loop, its transitions and its episodes after so many steps."""
-    transitions, episodes = [], []
-    loop = ActingLoop(
-        environment,
-        policy,
-        NStepAdder(2, 2, 0.5, reward_clip),
-        transitions.append,
-        lambda *episode: episodes.append(episode),
-        encode,
-    )
+    """Returns the loop, its items, their extras and the episodes after so many steps."""
+    episodes, extras = [], Extras()
+    adder = NStepAdder(range(2), 2, 0.5, reward_clip, policy=extras, send_batch=np.inf)
+    loop = ActingLoop(environment, policy, adder, lambda *episode: episodes.append(episode), encode)
     for _ in range(steps):
-        loop.step()
-    return loop, concatenate(transitions), episodes
+        assert not loop.step()
+    ((items, _),) = adder.flush()
+    return loop, items, extras, episodes
 
 
 def test_the_loop_hands_out_all_transitions_and_episodes():
     environment = BatchedEnvironment([Ladder([3], rung=1.0), Ladder([2, 5], rung=2.0)])
-    loop, got, episodes = run_loop(9, environment, Feedforward())
+    loop, items, extras, episodes = run_loop(9, environment, Feedforward())
+    got = items.steps
     # Environment 0: 3 steps, reset, 3 steps, reset, 1 step. Environment 1: 2, reset, 5, reset.
     assert loop.steps == 7 + 7
     assert sorted(episodes) == [(0, 3.0, 3), (0, 3.0, 3), (1, 4.0, 2), (1, 10.0, 5)]
 
-    first = got.environment_index == 0
-    np.testing.assert_array_equal(got.step[first], [0, 1, 2, 3, 4, 5])
+    first = items.keys < columns.make_keys(0, 1, 0, 0)
+    np.testing.assert_array_equal(items.keys[first], columns.make_keys(0, 0, 0, np.arange(6)))
     np.testing.assert_array_equal(
         got.observation_tm1[first], [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     )
@@ -135,15 +146,16 @@ def test_the_loop_hands_out_all_transitions_and_episodes():
     np.testing.assert_array_equal(got.n_step_reward[first], [1.5, 1.5, 1] * 2)
     np.testing.assert_array_equal(got.n_step_discount[first], [0.25, 0, 0] * 2)
     # The extras of the last state are the policy's on the true last observation.
-    np.testing.assert_array_equal(got.extras_t["twice"], 2 * got.observation_t[:, 1])
-    np.testing.assert_array_equal(got.extras_tm1["twice"], 2 * got.observation_tm1[:, 1])
+    np.testing.assert_array_equal(extras.t["twice"], 2 * got.observation_t[:, 1])
+    np.testing.assert_array_equal(extras.tm1["twice"], 2 * got.observation_tm1[:, 1])
 
 
 def test_the_recurrent_state_starts_again_with_each_episode():
     environment = BatchedEnvironment([Ladder([3]), Ladder([2, 5])])
-    _, got, _ = run_loop(12, environment, CountingPolicy())
+    _, items, extras, _ = run_loop(12, environment, CountingPolicy())
+    got = items.steps
     np.testing.assert_array_equal(got.action_tm1[:, 0], 100 + got.observation_tm1[:, 1])
-    np.testing.assert_array_equal(got.extras_t["count"], 100 + got.observation_t[:, 1])
+    np.testing.assert_array_equal(extras.t["count"], 100 + got.observation_t[:, 1])
 
 
 def test_the_policy_sees_what_is_encoded_once_a_timestep_for_the_transitions():
@@ -156,13 +168,14 @@ def test_the_policy_sees_what_is_encoded_once_a_timestep_for_the_transitions():
         texts[:] = [row.tobytes() for row in observation]
         return texts
 
-    _, got, episodes = run_loop(9, environment, Feedforward(), encode, reward_clip=1.0)
+    _, items, extras, episodes = run_loop(9, environment, Feedforward(), encode, reward_clip=1.0)
+    got = items.steps
     assert len(encoded) == 9
     assert (1, 10.0, 2) in episodes  # returns are not clipped
     assert np.all(got.n_step_reward <= 1.5)
-    for texts, extras in ((got.observation_tm1, got.extras_tm1), (got.observation_t, got.extras_t)):
+    for texts, found in ((got.observation_tm1, extras.tm1), (got.observation_t, extras.t)):
         seen = np.array([np.frombuffer(text, np.float32) for text in texts])
-        np.testing.assert_array_equal(extras["twice"], 2 * seen[:, 1])
+        np.testing.assert_array_equal(found["twice"], 2 * seen[:, 1])
 
 
 def test_reset_rows_replaces_only_those_rows():
@@ -211,3 +224,78 @@ def test_an_evaluation_has_at_most_ten_environments(episodes, environments):
 def test_no_episodes_are_refused():
     with pytest.raises(ValueError, match="num_episodes"):
         run_episodes(BatchedEnvironment([Ladder([2])]), Feedforward(), 0)
+
+
+# Seeds, starts and CSV records.
+
+
+def test_seeds_differ_between_runs_actors_and_starts():
+    seeds = [
+        of(seed, actor, start)
+        for of in (loop_lib.actor_seed, loop_lib.exploration_seed)
+        for seed in range(3)
+        for actor in range(40)
+        for start in range(5)
+    ]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+def test_the_seed_of_the_first_start_is_of_run_and_actor_alone():
+    for seed, actor in ((0, 0), (3, 0), (0, 7), (2**31 - 1, 359)):
+        expected = np.random.SeedSequence([seed, actor]).generate_state(1)[0]
+        assert loop_lib.actor_seed(seed, actor, 0) == expected
+
+
+def test_an_environment_of_another_start_begins_otherwise():
+    def first_observations(start):
+        actors = range(2, 4)
+        environments = loop_lib.make_environments(
+            "control:cartpole:swingup", actors, 5, start, None
+        )
+        return environments.reset().observation
+
+    again, other = first_observations(0), first_observations(1)
+    np.testing.assert_array_equal(again, first_observations(0))
+    for row in range(2):
+        assert np.any(again[row] != other[row])
+
+
+def test_a_start_counts_from_its_beginning(tmp_path):
+    run = RunDirectory(tmp_path)
+    starts = [
+        loop_lib.record_start(run, actors)
+        for actors in (range(0, 3), range(3, 5), range(0, 3), range(0, 3), range(5, 7), range(3, 5))
+    ]
+    assert starts == [0, 0, 1, 2, 0, 1]
+    # With other processes: at least those of the actor that had most.
+    assert loop_lib.record_start(run, range(2, 4)) >= 3
+
+
+def test_a_torn_row_does_not_matter(tmp_path):
+    run = RunDirectory(tmp_path)
+    loop_lib.record_start(run, range(1))
+    run.lives_csv.write_text(run.lives_csv.read_text() + "2")
+    assert loop_lib.record_start(run, range(1)) == 1
+    assert run.lives_csv.read_text().splitlines() == ["first_actor,last_actor", "0,0", "0,0"]
+
+
+def test_a_row_for_each_episode(tmp_path):
+    run = RunDirectory(tmp_path)
+    status = {
+        "wall_seconds": 2.5,
+        "incarnation": 9,
+        "parameter_version": 3,
+        "parameter_age_steps": 16,
+    }
+    log = loop_lib.EpisodeLog(run, range(4, 6), lambda: status)
+    log.write(1, 7.5, 10)
+    log.write(0, 1.0, 4)
+    log.write(1, 8.5, 20)
+    rows = read_rows(run.acting_csv)
+    assert tuple(rows.columns) == csv_rows.ACTING
+    assert rows["actor"].tolist() == [5, 4, 5]
+    assert rows["actor_steps"].tolist() == [10, 4, 30]
+    assert rows["episode_return"].tolist() == [7.5, 1.0, 8.5]
+    assert rows["episode_length"].tolist() == [10, 4, 20]
+    assert set(rows["incarnation"]) == {9}

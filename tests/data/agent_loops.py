@@ -1,0 +1,28 @@
+"""The acting loop of an agent, as its role makes it."""
+
+from common.acting.loop import ActingLoop
+from common.environments.spec import EnvironmentSpec
+
+
+def make_loop(agent, policy, environments, on_episode=lambda *_: None, actors=None, **options):
+    """Returns the adder of the actors in some environments, and the loop that fills it.
+
+    Args:
+      agent: as a program in `binaries` makes it.
+      policy: of the actors.
+      environments: a batch, an actor for each.
+      on_episode: see `ActingLoop`.
+      actors: indices; default: from 0 on.
+      options: of `Data.make_adder`; the default seed is 0.
+    """
+    specs = agent.step_specs(EnvironmentSpec.of(environments))
+    actors = actors or range(environments.num_environments)
+    arguments = {"policy": policy, "actors": actors, "specs": specs, "seed": 0} | options
+    adder = agent.data.make_adder(**arguments)
+    return adder, ActingLoop(environments, policy, adder, on_episode, agent.encode)
+
+
+def put(store, deliveries):
+    """Puts deliveries into a store that has room for them."""
+    for delivery in deliveries:
+        assert store.put(delivery.rows) is not False
