@@ -1,6 +1,7 @@
 """Agents with a deterministic policy and a critic: the common part of DDPG, D4PG and Ape-X DPG.
 
-The losses are in each paper's `learner.py`.
+Networks, learner, actor and evaluator of flat observations and continuous actions. The losses are
+each paper's.
 """
 
 from collections.abc import Callable, Sequence

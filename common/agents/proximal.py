@@ -1,7 +1,7 @@
-"""The parts that PPO has in common in several papers (Schulman et al. 2017).
+"""Agents that learn by PPO (Schulman et al. 2017): the common part of several papers' baselines.
 
-A Gaussian policy whose variances all states share, and a value network of its own, each with its
-optimiser. What differs is the paper's: networks, scales, objective and learning rates.
+The policy is Gaussian, with variances that all states share. It and the value each have a network
+and an optimiser. Networks, scales, objective and learning rates are each paper's.
 """
 
 import abc

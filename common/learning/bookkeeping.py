@@ -1,8 +1,7 @@
-"""Bookkeeping of a run beside its updates: counters, CSV rows, checkpoints and snapshots.
+"""A run's bookkeeping: counters, the learner's log, checkpoints and published snapshots.
 
-The learner's log: learner.csv and TensorBoard events.
-
-Wall-clock time and actor steps of a run, across restarts of its learner, replay and actors.
+Wall-clock time and actor steps continue across restarts of learner, replay and actors. The log is
+learner.csv and TensorBoard's events.
 """
 
 from collections.abc import Callable, Mapping, Sequence

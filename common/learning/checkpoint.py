@@ -1,6 +1,7 @@
-"""Checkpoints of named state that is saved and restored as a whole.
+"""Checkpoints of named state, saved and restored as a whole, and the files of policies.
 
-Files of a policy: the parameters of a run's best evaluation, and layers for any program.
+A policy is kept as the parameters of a run's best evaluation, and exported as layers for any
+program.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

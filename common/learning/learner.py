@@ -1,10 +1,7 @@
-"""Base class of a paper's learner, as the loops around it call it.
+"""Base class of a paper's learner, and the parts of which learners are made.
 
-Updates of target networks.
-
-Optimisers and the creation of their variables.
-
-Metrics of updates: their reduction over several ones, and the check that they are finite.
+The parts are updates of target networks, optimisers, and the metrics of updates: their reduction
+over several updates, and the check that they are finite.
 """
 
 import abc

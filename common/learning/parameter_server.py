@@ -1,6 +1,7 @@
-"""Updates of a parameter server: it applies the gradients that workers send (Reactor, 3.4).
+"""Learning with a parameter server (Reactor, section 3.4), on both sides.
 
-A worker's learner step: its gradients are computed here and applied by a parameter server.
+A worker computes the gradients of a learner step with the server's newest parameters; the server
+applies them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

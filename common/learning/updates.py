@@ -1,8 +1,7 @@
-"""Several learner updates in one graph call.
+"""Calls of the learner's updates: several in one graph, so that only the first costs a launch.
 
-Updates in one graph with their draw and their write-back.
-
-Updates of several epochs on a rollout (PPO, Schulman et al. 2017, algorithm 1).
+The batches come from a store (`UpdateLoop`), are drawn and written back in the same graph
+(`FusedUpdates`), or are those of several epochs on a rollout (`RolloutUpdates`).
 """
 
 import abc

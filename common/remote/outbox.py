@@ -1,7 +1,4 @@
-"""Sending of what acting adds to a store in another process.
-
-A store in another process, as a store.
-"""
+"""A store in another process: its client, and the outbox of what acting adds to it."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

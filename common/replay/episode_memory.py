@@ -1,8 +1,6 @@
-"""A replay memory of whole episodes: the Python interface of its ops.
+"""Replay memories of whole episodes, whose draws are single steps or windows of episodes.
 
-A memory of episodes whose draws are windows of whole episodes.
-
-Windows of whole episodes, as a memory of episodes draws them.
+This is the Python interface of their ops, with the types of what is drawn.
 """
 
 import os

@@ -1,6 +1,6 @@
 """A replay memory in this process: the Python interface of the replay ops.
 
-Distributions over the items of a memory: they decide which item is drawn next.
+Distributions over the items of a memory decide which item is drawn or removed next.
 """
 
 from collections.abc import Mapping, Sequence

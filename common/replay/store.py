@@ -1,8 +1,7 @@
 """The interface of all stores: what actors put into and a learner draws from, wherever it is.
 
-The credit counter that relates inserts to samples.
-
-Seeds of draws: a different one for each learner step and each part of a message.
+With it come the limiter of the ratio of samples to inserts, which is a credit counter, and the
+seeds of draws: a different seed for each learner step and each part of a message.
 """
 
 import abc

@@ -1,9 +1,8 @@
-"""CSV files: appended to by several processes at once, one whole row at a time, and read.
+"""CSV files of a run: their columns, appending by several processes at once, and reading.
 
-Each append opens the file, locks it, writes the row in one call and closes it again. The file is
-then up to date after every row, and stays whole whatever kills its writers.
-
-The columns of a run's CSV files; results/README.md explains each, with its unit.
+Each append opens the file, locks it, writes a whole row in one call and closes the file again. The
+file is then up to date after every row, and stays whole whatever kills its writers.
+results/README.md explains each column, with its unit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

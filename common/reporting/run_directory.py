@@ -1,6 +1,6 @@
 """The directory of one run: its files, its config and the record of its starts.
 
-Differences between two configurations.
+A start whose config differs from that of the starts before it is told the differences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,10 +1,8 @@
-"""Acting in a process: environments, policy and writer, whoever drives them.
+"""Roles that act: actors, workers and environments, and what they share with an acting keeper.
 
-The actor's process: several of the paper's actors, whose policies run as one batch.
-
-A worker's process: it acts, keeps a store of its own and computes gradients (Reactor, 3.4).
-
-The process of environments for which the learner chooses the actions.
+An actor's process holds several of the paper's actors, whose policies run as one batch. A worker
+acts, keeps a store of its own and computes gradients (Reactor, section 3.4). A process of
+environments takes the actions that the learner chooses.
 """
 
 from collections import deque
