@@ -14,8 +14,8 @@ from common.data.data import Data, Writer
 from common.environments.batch import EnvironmentBatch
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
-from common.learning.trainer import Trainer, Updates
-from common.learning.updates import FusedUpdates, RolloutUpdates, UpdateLoop
+from common.learning.trainer import Trainer
+from common.learning.updates import UpdateLoop, Updates
 from common.replay.store import RateLimiter, Store, Wire
 from common.types import Nest
 
@@ -189,9 +189,7 @@ class Agent(abc.ABC):
         num_samples = self.batch_size * self.updates_per_call
         return self.data.rate_limiter(num_samples, None if in_turns else self.prefetch)
 
-    def updates(
-        self, learner: Learner, store: Store, seed: int
-    ) -> UpdateLoop | FusedUpdates | RolloutUpdates:
+    def updates(self, learner: Any, store: Any, seed: int) -> Updates:
         """Builds the updates of a call that this process makes.
 
         Args:

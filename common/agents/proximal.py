@@ -15,10 +15,10 @@ import tensorflow as tf
 from common.acting.policy import Policy, truncated_normal
 from common.agents.agent import Agent
 from common.data.data import gaussian_state_specs
-from common.data.rollouts import Rollouts, RolloutStore
+from common.data.rollouts import Rollouts
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner as learner_lib
-from common.learning.learner import Gradients, Learner
+from common.learning.learner import Gradients
 from common.learning.updates import RolloutLearner, RolloutUpdates
 from common.networks import numpy_twins, standardizer
 from common.networks.standardizer import EPSILON, Standardizer
@@ -336,13 +336,12 @@ class ProximalAgent(Agent):
         sizes = spec.observation_size, spec.action_size
         return GaussianPolicy(self.make_networks(spec), *sizes)
 
-    def updates(self, learner: Learner, store: Store, seed: int) -> RolloutUpdates:
+    def updates(self, learner: ProximalLearner, store: Store, seed: int) -> RolloutUpdates:
         """Builds the updates on a rollout, for which the store takes steps of their version."""
-        config = self.config
-        assert isinstance(learner, ProximalLearner)
-        if isinstance(store, RolloutStore):
-            store.follow(lambda: int(learner.version))
-        num_updates = self.updates_per_call
-        return RolloutUpdates(
-            learner, config.horizon, config.batch_size, num_updates, seed, self.jit_compile
+        store.follow(lambda: int(learner.version))
+        horizon, batch_size, num_updates = (
+            self.config.horizon,
+            self.batch_size,
+            self.updates_per_call,
         )
+        return RolloutUpdates(learner, horizon, batch_size, num_updates, seed, self.jit_compile)

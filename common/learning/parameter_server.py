@@ -14,11 +14,12 @@ from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import StopRequest
 from common.learning import learner as learner_lib
 from common.learning.learner import Learner
+from common.learning.updates import Updates
 from common.networks import packing
 from common.remote.gradients import GradientQueue, GradientSender
 from common.remote.inbox import Inbox
 from common.remote.parameters import ParameterClient, Snapshot
-from common.replay.store import Counters
+from common.replay.store import Counters, Drawn
 from common.types import Batch, Metrics, Nest
 
 METRICS = ("staleness", "staleness_max", "num_workers", "num_refused")
@@ -172,15 +173,10 @@ class AppliedGradients:
 _RETRY_SECONDS = 0.2
 
 
-class RemoteStep:
-    """Learner steps with the server's newest parameters (Reactor, section 3.4).
+class RemoteStep(Updates):
+    """Learner steps with the server's newest parameters (Reactor, section 3.4), one per call.
 
-    It takes the place of an `UpdateLoop` in a `Trainer`, and is the source of the parameters
-    for the worker's actors.
-
-    Attributes:
-      num_updates: 1, updates per call.
-      num_samples: items per update.
+    It is also the source of the parameters for the worker's actors.
     """
 
     num_updates = 1
@@ -275,10 +271,10 @@ class RemoteStep:
             self._stop.wait(_RETRY_SECONDS)
         return False
 
-    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
-        """Learns from `num_samples` items; see `UpdateLoop`."""
+    def __call__(self, drawn: Drawn) -> tuple[Nest, Metrics]:
+        """Downloads, computes gradients and sends them; see base class."""
         self.download()
-        flat, outputs, metrics = self._gradients(samples)
+        flat, outputs, metrics = self._gradients(drawn.batch())
         self._updates.push(self.steps, flat, tf.stack([metrics[name] for name in self._metrics]))
         self._learner.steps.assign_add(1)  # its own: the next draw has another seed
         return outputs, metrics

@@ -85,10 +85,10 @@ def test_continues_bit_for_bit(tmp_path):
     first, loop = make_learner()
     progress = tf.Variable(0.0, dtype=tf.float64)
     for draw in draws[:4]:
-        loop(draw.batch())
+        loop(draw)
     progress.assign(12.5)
     Checkpoints(tmp_path, {"learner": first, "progress": progress}).save()
-    expected = [loop(draw.batch()) for draw in draws[4:]]
+    expected = [loop(draw) for draw in draws[4:]]
 
     for _ in range(2):
         second, loop = make_learner()
@@ -99,7 +99,7 @@ def test_continues_bit_for_bit(tmp_path):
     assert float(other_progress) == 12.5
     assert int(second.steps) == 4 * UPDATES
     for draw, (priorities, metrics) in zip(draws[4:], expected):
-        other_priorities, other_metrics = loop(draw.batch())
+        other_priorities, other_metrics = loop(draw)
         np.testing.assert_array_equal(other_priorities, priorities)
         for name in metrics:
             assert float(other_metrics[name]) == float(metrics[name])

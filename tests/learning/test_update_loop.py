@@ -75,9 +75,9 @@ def test_updates_in_one_call_are_those_of_as_many_calls(num_updates, jit_compile
     assert loop.num_samples == num_updates * batch_size
     for call in range(2):
         samples = make_samples(num_updates * batch_size, seed=call)
-        priorities, metrics = loop(samples)
+        priorities, metrics = loop.learn(samples)
         parts = [
-            single(rows(samples, begin, begin + batch_size))
+            single.learn(rows(samples, begin, begin + batch_size))
             for begin in range(0, loop.num_samples, batch_size)
         ]
         assert priorities.shape == [loop.num_samples]
@@ -101,7 +101,7 @@ def test_an_update_sees_probabilities_and_the_size_of_the_memory_and_may_put_out
         seen.append(batch)
         return {"p": batch.probabilities, "steps": batch.steps}, {"size": batch.size}
 
-    outputs, metrics = UpdateLoop(update, 3, 2, jit_compile=False)(samples)
+    outputs, metrics = UpdateLoop(update, 3, 2, jit_compile=False).learn(samples)
     np.testing.assert_array_equal(outputs["p"], samples.probabilities)
     np.testing.assert_array_equal(outputs["steps"].x, samples.steps.x)  # [B, 3]
     np.testing.assert_array_equal(outputs["steps"].y["value"], samples.steps.y["value"])
@@ -118,5 +118,5 @@ def test_traces_once():
 
     loop = UpdateLoop(update, 1, 4, jit_compile=False)
     for seed in range(3):
-        loop(make_samples(4, seed))
+        loop.learn(make_samples(4, seed))
     assert len(traces) == 1

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -292,7 +293,7 @@ def test_a_workers_step_uses_the_newest_parameters_and_target(server):
     server.learner.target.assign(tf.fill([SIZE], 7.0))
     server.publish()
     batch = Batch(tf.fill([SIZE], 1.0), tf.ones([1]), tf.constant(1.0))
-    call = Call(lambda: step(batch))
+    call = Call(lambda: step(types.SimpleNamespace(batch=lambda: batch)))
     (metrics,) = call.applied(server)
     outputs, own = call.result
     assert learner.target.numpy()[0] == 7 and outputs.numpy() == [2.0]

@@ -363,7 +363,7 @@ def test_several_updates_under_xla_are_those_of_as_many_calls(critic):
     columns = [(batch.steps, batch.probabilities) for batch in batches]
     steps, p = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *columns)
     samples = Batch(steps, p, tf.constant(float(R)))
-    priorities, metrics = UpdateLoop(together.update, 3, M, jit_compile=True)(samples)
+    priorities, metrics = UpdateLoop(together.update, 3, M, jit_compile=True).learn(samples)
     # A mixture's samples are others without XLA.
     update = tf.function(apart.update, jit_compile=critic == "mixture")
     parts = [update(batch) for batch in batches]

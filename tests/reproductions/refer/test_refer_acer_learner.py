@@ -309,7 +309,7 @@ def test_several_updates_of_windows_in_a_call():
         ),
         batch,
     )
-    outputs, _ = tf.function(loop, input_signature=[signature])(batch)
+    outputs, _ = tf.function(loop.learn, input_signature=[signature])(batch)
     expected = [other.update(one)[0] for one in batches]
     for name in learner_lib.Refresh._fields:
         wanted = tf.concat([getattr(each, name) for each in expected], 0)

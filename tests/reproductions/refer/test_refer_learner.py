@@ -480,7 +480,9 @@ def test_several_updates_of_a_call_are_those_of_as_many_calls(setting, values):
     )
     make = make_windows if "recurrent" in values else make_batch
     batches = [make(seed, bootstraps=seed != 1) for seed in range(3)]
-    outputs, metrics = UpdateLoop(together.update, 3, B, "recurrent" not in values)(joined(batches))
+    outputs, metrics = UpdateLoop(together.update, 3, B, "recurrent" not in values).learn(
+        joined(batches)
+    )
     parts = [apart.update(batch) for batch in batches]
     for name in learner_lib.Refresh._fields:
         expected = np.concatenate([getattr(part, name) for part, _ in parts])
