@@ -1,7 +1,7 @@
 """Contract of a paper's agent, which learns from a store."""
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 import functools
 from typing import Any, Self
 
@@ -31,7 +31,6 @@ class Agent(abc.ABC):
       config: the paper's dataclass of hyperparameters.
       setting: name of the configuration, for CSV files.
       data: kind of the data.
-      metrics: names of the metrics that the learner's updates report.
       jit_compile: whether XLA compiles the updates.
       updates_per_call: updates per graph call.
       prefetch: number of calls that the learner draws ahead from a store in another process.
@@ -48,7 +47,6 @@ class Agent(abc.ABC):
 
     declaration: AgentDeclaration
     data: Data
-    metrics: Sequence[str]
     jit_compile: bool
     updates_per_call: int = 1
     prefetch: int = 1

@@ -26,18 +26,6 @@ from common.replay.store import Store
 from common.types import Batch, Metrics, Nest, RolloutSteps, StoredState
 from common.values import gaussian
 
-METRICS = (
-    "kl_divergence",
-    "policy_loss",
-    "value_loss",
-    "explained_variance",
-    "mean_variance",
-    "reward_scale",
-    "policy_gradient_norm",
-    "value_gradient_norm",
-)
-"""Metrics of every learner and their columns in learner.csv."""
-
 
 class ProximalNetworks(snt.Module):
     """A policy N(m(s), Sigma) and its value, for standardised observations.

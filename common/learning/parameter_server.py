@@ -4,7 +4,7 @@ A worker computes the gradients of a learner step with the server's newest param
 applies them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from absl import logging
 import numpy as np
@@ -22,8 +22,6 @@ from common.remote.parameters import ParameterClient, Snapshot
 from common.replay.store import Counters, Drawn
 from common.types import Batch, Metrics, Nest
 
-METRICS = ("staleness", "staleness_max", "num_workers", "num_refused")
-"""Metrics of an applied update beside the agent's; staleness is in updates."""
 _WAIT_SECONDS = 0.05
 _MOST_DIVERGED = 3
 """Starts of a worker, with no update applied between them, that may end with an update that is not
@@ -68,12 +66,7 @@ class AppliedGradients:
     priority_lag = 0.0
 
     def __init__(
-        self,
-        learner: Learner,
-        queue: GradientQueue,
-        inbox: Inbox,
-        metrics: Sequence[str],
-        on_applied: Callable[[], None],
+        self, learner: Learner, queue: GradientQueue, inbox: Inbox, on_applied: Callable[[], None]
     ):
         """Prepares the graph.
 
@@ -82,13 +75,11 @@ class AppliedGradients:
             `actor_variables`, in their order.
           queue: has the updates.
           inbox: of the queue.
-          metrics: names of the metrics that come with an update.
           on_applied: called after each update.
         """
         self._learner = learner
         self._queue = queue
         self._inbox = inbox
-        self._metrics = metrics
         self._on_applied = on_applied
         self._saved = _SavedNumbers()
         self.state: Mapping[str, tf.Module] = {"updates": self._saved}
@@ -115,6 +106,8 @@ class AppliedGradients:
 
     def step(self) -> Metrics | None:
         """Applies the next update; returns its metrics, or None if none has come.
+
+        Its staleness, in updates, and the workers' numbers follow those that its worker reports.
 
         Raises:
           DivergedError: every update is not finite, also those of workers that started again.
@@ -143,7 +136,7 @@ class AppliedGradients:
         self._diverged.clear()
         self._on_applied()
         return {
-            **dict(zip(self._metrics, update.metrics.tolist(), strict=True)),
+            **dict(zip(map(bytes.decode, update.names), update.metrics.tolist(), strict=True)),
             "staleness": staleness,
             "staleness_max": staleness,
             "num_workers": len(self._inbox.reported()),
@@ -187,7 +180,6 @@ class RemoteStep(Updates):
         online: ParameterClient,
         target: ParameterClient,
         updates: GradientSender,
-        metrics: Sequence[str],
         batch_size: int,
         jit_compile: bool,
         stop: StopRequest,
@@ -199,7 +191,6 @@ class RemoteStep(Updates):
           online: reads the network.
           target: reads the target network.
           updates: sends the gradients.
-          metrics: names of the learner's metrics, in the order in which they are sent.
           batch_size: items per update.
           jit_compile: whether XLA compiles the gradients.
           stop: ends the waits.
@@ -207,7 +198,6 @@ class RemoteStep(Updates):
         self._learner = learner
         self._online, self._target = online, target
         self._updates = updates
-        self._metrics = metrics
         self.num_samples = batch_size
         self._stop = stop
         self._snapshot: Snapshot | None = None
@@ -275,7 +265,7 @@ class RemoteStep(Updates):
         """Downloads, computes gradients and sends them; see base class."""
         self.download()
         flat, outputs, metrics = self._gradients(drawn.batch())
-        self._updates.push(self.steps, flat, tf.stack([metrics[name] for name in self._metrics]))
+        self._updates.push(self.steps, flat, metrics)
         self._learner.steps.assign_add(1)  # its own: the next draw has another seed
         return outputs, metrics
 

@@ -431,7 +431,6 @@ def run_worker(context: RunContext) -> None:
         ParameterClient(client),
         ParameterClient(client, TARGET),
         sender,
-        agent.metrics,
         agent.batch_size,
         agent.jit_compile,
         stop,

@@ -33,18 +33,6 @@ from reproductions.reactor.config import ReactorConfig
 from reproductions.reactor.declaration import AGENT
 from reproductions.reactor.networks import ReactorNetwork, ReactorOutputs, ReactorState
 
-METRICS = (
-    "loss",
-    "entropy",
-    "mean_q",
-    "mean_trace",
-    "priority_mean",
-    "priority_max",
-    "importance_weight_mean",
-    "gradient_norm",
-)
-"""Metrics of an update and their columns in learner.csv."""
-
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 
@@ -319,7 +307,6 @@ class Reactor(Agent):
     """Reactor, and its ablations by configuration."""
 
     declaration = AGENT
-    metrics = METRICS
     jit_compile = False  # XLA slows convolutions on a CPU
 
     def __init__(self, config: ReactorConfig, setting: str = AGENT.settings.default):

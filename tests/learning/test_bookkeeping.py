@@ -27,6 +27,7 @@ from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
 SPEC = EnvironmentSpec(3, 2)
+METRICS = ("critic_loss", "importance_weight_max", "mean_q")
 
 
 class Run:
@@ -83,7 +84,6 @@ class Run:
             self.server(), sum(v.shape.num_elements() for v in learner.actor_variables)
         )
         options = BookkeepingOptions(
-            self.agent.metrics,
             self.agent.batch_size,
             num_copies,
             self.agent.publish_period,
@@ -154,7 +154,7 @@ def test_what_says_that_the_run_is_over_counts_what_came_since_the_last_poll(run
 
 def test_a_start_refuses_a_last_row_that_cannot_be_and_goes_on_from_one_that_can(run):
     path, learners = run.directory.learner_csv, list(run._learners)
-    row = dict.fromkeys(csv_rows.learner_columns(run.agent.metrics), 1)
+    row = dict.fromkeys((*csv_rows.LEARNER, *METRICS), 1)
     for name, cell in (
         ("wall_seconds", "inf"),
         ("wall_seconds", "-3.0"),
@@ -251,12 +251,37 @@ def test_a_save_on_a_full_disk_is_skipped_and_told(run, monkeypatch):
 def test_a_row_has_the_metrics_of_all_calls_since_the_last_one(run):
     bookkeeping = run.start()
     for value in (1.0, 4.0):
-        metrics = dict.fromkeys(run.agent.metrics, tf.constant(value))
+        metrics = dict.fromkeys(METRICS, tf.constant(value))
         bookkeeping._log.add(metrics)
     bookkeeping.after_call(None)
     row = last_row(run.directory.learner_csv)
     assert row["critic_loss"] == row["mean_q"] == 2.5
     assert row["importance_weight_max"] == 4.0
+
+
+def test_columns_of_metrics_come_with_the_first_update_and_stay_where_they_are(run):
+    path = run.directory.learner_csv
+    bookkeeping = run.start()
+    bookkeeping.after_call(None)
+    assert tuple(read_rows(path)) == csv_rows.LEARNER
+    bookkeeping.counters._begin -= 100  # a row is due
+    bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(2.0)))
+    rows = read_rows(path)
+    assert tuple(rows) == (*csv_rows.LEARNER, *METRICS)
+    assert rows["mean_q"].isna().tolist() == [True, False]
+    bookkeeping = run.start()
+    bookkeeping.after_call(None)
+    bookkeeping.counters._begin -= 100
+    bookkeeping.after_call(dict.fromkeys(reversed(METRICS), tf.constant(3.0)))
+    rows = read_rows(path)
+    assert tuple(rows) == (*csv_rows.LEARNER, *METRICS)
+    assert rows["mean_q"].dropna().tolist() == [2, 3] and len(rows) == 4
+
+
+def test_a_metric_with_the_name_of_a_column_of_every_agent_is_refused(run):
+    bookkeeping = run.start()
+    with pytest.raises(ValueError, match="column replay_size twice"):
+        bookkeeping.after_call({"replay_size": tf.constant(1.0)})
 
 
 def test_samples_per_insert_count_every_copy_of_a_transition(run):
@@ -268,7 +293,7 @@ def test_samples_per_insert_count_every_copy_of_a_transition(run):
     run.insert(2, accepted=6, steps_added=6, copies=4)
     run.learner.steps.assign(5)
     bookkeeping.counters._begin -= 100  # a row is due
-    bookkeeping.after_call(dict.fromkeys(run.agent.metrics, tf.constant(1.0)))
+    bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(1.0)))
     rows = read_rows(run.directory.learner_csv)
     assert rows["actor_steps"].tolist() == [10, 20] and run.remote.counters().items == 80
     assert rows["samples_per_insert"].iloc[-1] == 5 * run.agent.batch_size / 40

@@ -115,7 +115,10 @@ def test_a_call_makes_all_epochs_and_anneals_the_rates():
     updates = agent.updates(learner, agent.data.make_store(agent.step_specs(SPEC), 0), 0)
     assert (updates.num_updates, updates.num_samples) == (6, N)
     _, metrics = updates(Rollout(np.zeros(N, np.int64), one))
-    assert metrics.keys() == set(agent.metrics)
+    assert list(metrics) == [
+        *("policy_loss", "value_loss", "policy_gradient_norm", "value_gradient_norm"),
+        *("kl_divergence", "explained_variance", "mean_variance", "reward_scale", "learning_rate"),
+    ]
     assert int(learner.steps) == 6 and int(learner.version) == 1
     # The last update, the sixth, follows five of 8 samples, each for the second time: 20 steps.
     np.testing.assert_allclose(metrics["learning_rate"], 1e-4 / 3, rtol=1e-5)
