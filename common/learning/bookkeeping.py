@@ -322,7 +322,7 @@ class Bookkeeping:
         """Returns the learner's current parameters, [P] float32."""
         return packing.to_numpy(self._actor_variables)
 
-    def status(self, finished: bool = False) -> LearnerStatus:
+    def status(self, finished: bool) -> LearnerStatus:
         """Returns the learner's progress; `finished` says that it has ended."""
         self.poll()
         counters = self.counters

@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import StopRequest
-from common.learning import learner as learner_lib
-from common.learning.learner import Learner
+from common.learning.learner import DivergedError, Learner
 from common.learning.updates import Updates
 from common.networks import packing
 from common.remote.gradients import GradientQueue, GradientSender
@@ -128,7 +127,7 @@ class AppliedGradients:
             starts = self._diverged.setdefault(worker, set())
             starts.add(incarnation)
             if len(starts) == _MOST_DIVERGED:
-                raise learner_lib.diverged(
+                raise DivergedError(
                     f"{_MOST_DIVERGED} starts of worker {worker} ended with an update that is not "
                     "finite, and no update was applied between them"
                 )
