@@ -230,16 +230,6 @@ class ActorCriticAgent(Agent):
     A paper's agent inherits it and adds its learner, its actor and its data.
     """
 
-    metrics = (
-        "critic_loss",
-        "mean_q",
-        "saturated_actions",
-        "priority_mean",
-        "importance_weight_mean",
-        "importance_weight_max",
-        "critic_gradient_norm",
-        "policy_gradient_norm",
-    )
     jit_compile = True
 
     def __init__(

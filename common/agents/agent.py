@@ -4,7 +4,7 @@ Roles ask the agent for these, and its `data` for adder and store.
 """
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import functools
 from typing import Any, Self
 
@@ -14,8 +14,8 @@ from common.config import from_values
 from common.data.data import Data
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
-from common.learning.trainer import Trainer, Updates
-from common.learning.updates import FusedUpdates, RolloutUpdates, UpdateLoop
+from common.learning.trainer import Trainer
+from common.learning.updates import UpdateLoop, Updates
 from common.replay.store import RateLimiter, Store
 from common.types import Nest
 
@@ -31,7 +31,6 @@ class Agent(abc.ABC):
       config: the paper's dataclass of hyperparameters.
       setting: name of the configuration, for CSV files.
       data: kind of the data.
-      metrics: names of the metrics that the learner's updates report.
       jit_compile: whether XLA compiles the updates.
       updates_per_call: updates per graph call.
       prefetch: number of calls that the learner draws ahead from a store in another process.
@@ -48,7 +47,6 @@ class Agent(abc.ABC):
 
     declaration: AgentDeclaration
     data: Data
-    metrics: Sequence[str]
     jit_compile: bool
     updates_per_call: int = 1
     prefetch: int = 1
@@ -138,9 +136,7 @@ class Agent(abc.ABC):
         num_samples = self.batch_size * self.updates_per_call
         return self.data.rate_limiter(num_samples, None if in_turns else self.prefetch)
 
-    def updates(
-        self, learner: Learner, store: Store, seed: int
-    ) -> UpdateLoop | FusedUpdates | RolloutUpdates:
+    def updates(self, learner: Any, store: Any, seed: int) -> Updates:
         """Builds the updates of a call that this process makes.
 
         Args:

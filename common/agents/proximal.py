@@ -16,28 +16,16 @@ import tensorflow as tf
 from common.acting.policy import Policy, truncated_normal
 from common.agents.agent import Agent
 from common.data.data import StoredState, gaussian_state_specs
-from common.data.rollouts import Rollouts, RolloutSteps, RolloutStore
+from common.data.rollouts import Rollouts, RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner as learner_lib
-from common.learning.learner import Gradients, Learner
+from common.learning.learner import Gradients
 from common.learning.updates import RolloutLearner, RolloutUpdates
 from common.networks import numpy_twins, standardizer
 from common.networks.standardizer import EPSILON, Standardizer
 from common.replay.store import Store
 from common.types import Batch, Metrics, Nest
 from common.values import gaussian
-
-METRICS = (
-    "kl_divergence",
-    "policy_loss",
-    "value_loss",
-    "explained_variance",
-    "mean_variance",
-    "reward_scale",
-    "policy_gradient_norm",
-    "value_gradient_norm",
-)
-"""Metrics of every learner and their columns in learner.csv."""
 
 
 class ProximalNetworks(snt.Module):
@@ -337,13 +325,12 @@ class ProximalAgent(Agent):
         sizes = spec.observation_size, spec.action_size
         return GaussianPolicy(self.make_networks(spec), *sizes)
 
-    def updates(self, learner: Learner, store: Store, seed: int) -> RolloutUpdates:
+    def updates(self, learner: ProximalLearner, store: Store, seed: int) -> RolloutUpdates:
         """Builds the updates on a rollout, for which the store takes steps of their version."""
-        config = self.config
-        assert isinstance(learner, ProximalLearner)
-        if isinstance(store, RolloutStore):
-            store.follow(lambda: int(learner.version))
-        num_updates = self.updates_per_call
-        return RolloutUpdates(
-            learner, config.horizon, config.batch_size, num_updates, seed, self.jit_compile
+        store.follow(lambda: int(learner.version))
+        horizon, batch_size, num_updates = (
+            self.config.horizon,
+            self.batch_size,
+            self.updates_per_call,
         )
+        return RolloutUpdates(learner, horizon, batch_size, num_updates, seed, self.jit_compile)

@@ -463,7 +463,7 @@ class _Pairs:
             self._learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile
         )
         batch = self.memory.draw(self._trainer.num_samples, 1).batch()
-        self.update: Callable[[], object] = lambda: loop(batch)
+        self.update: Callable[[], object] = lambda: loop.learn(batch)
 
     def pair(self) -> None:
         """Draws, updates and writes back, and acts beside the updates until a call is due."""

@@ -46,7 +46,6 @@ def parameter_server(
     name, peer = f"parameter_server/rounds_of_{workers}_workers", "methods that do nothing"
     topology = Topology.local(layouts.WORKERS.roles, {"parameter_server": 1})
     token = credentials.new_token()
-    num_metrics = len(bench.program.make_agent().metrics)
     with (
         idle_server(token) as idle_address,
         started_role(bench.program, "parameter_server", topology, token, environment) as role,
@@ -61,7 +60,7 @@ def parameter_server(
         gradients = tf.random.stateless_normal(snapshot.flat.shape, (0, 0), stddev=1e-3)
         say(f"the network has {len(snapshot.flat):,} parameters")
         simulated = [
-            _SimulatedWorker(rpc.Client(address, token), worker, gradients, num_metrics)
+            _SimulatedWorker(rpc.Client(address, token), worker, gradients)
             for worker in range(workers)
         ]
         transfers = [_transfer(rpc.Client(idle_address, token), gradients) for _ in simulated]
@@ -79,12 +78,11 @@ def parameter_server(
 class _SimulatedWorker:
     """The calls of a worker's learner steps (`common.learning.parameter_server`)."""
 
-    def __init__(self, client: rpc.Client, worker: int, gradients: tf.Tensor, num_metrics: int):
+    def __init__(self, client: rpc.Client, worker: int, gradients: tf.Tensor):
         self._online, self._target = ParameterClient(client), ParameterClient(client, TARGET)
         self._updates = GradientSender(client, worker, lambda: _NO_ACTING, StopRequest())
         self._updates.join()
         self._gradients = gradients
-        self._metrics = tf.zeros([num_metrics])
         self._target_version = self._version = 0
 
     def __call__(self) -> None:
@@ -94,7 +92,7 @@ class _SimulatedWorker:
         online = self._online.read(if_newer_than=self._version)
         assert online is not None  # it contains the worker's last update
         self._version = online.status.version
-        self._updates.push(online.status.learner_steps, self._gradients, self._metrics)
+        self._updates.push(online.status.learner_steps, self._gradients, {"loss": 0.0})
 
 
 def _transfer(client: rpc.Client, gradients: tf.Tensor) -> Callable[[], None]:

@@ -1,11 +1,8 @@
-"""Credentials that every call carries: the cluster's token and a fingerprint of the run.
+"""Credentials that every call between roles carries: the cluster's token and the run's fingerprint.
 
 The transport (`common.cluster.rpc`) compares them in each call, so that no role can forget to and a
-restarted role is checked again. This module does not import TensorFlow.
-
-The secret token that every call between the roles of a cluster carries.
-
-It is never passed as a flag, because every user of a machine can read its command lines.
+restarted role is checked again. The token is a secret. It is never passed as a flag, because every
+user of a machine can read its command lines. This module does not import TensorFlow.
 """
 
 from collections.abc import Mapping

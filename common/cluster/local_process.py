@@ -1,12 +1,9 @@
-"""A role's process on this machine, with the processes that it starts.
+"""Processes of roles on this machine, and the template from which those of a local run are forked.
 
-This module does not import TensorFlow.
-
-A process that has imported a role's modules, from which the roles of a local run are forked.
-
-The import of TensorFlow takes seconds of CPU time and most of the memory of a small role; forks
-share both. A fork is safe as long as the template has one thread, which it checks: the first op of
-TensorFlow would start others. The launcher's part of this module does not import TensorFlow.
+The template has imported the roles' modules. The import of TensorFlow takes seconds of CPU time and
+most of the memory of a small role; forks share both. A fork is safe as long as the template has one
+thread, which it checks: the first op of TensorFlow would start others. This module does not import
+TensorFlow itself, since the launcher uses it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,11 +4,10 @@ The runtime checks dtypes but not shapes, "starts" on a port that it could not b
 for a server that is not there, and admits every caller. Its `StatusOrResult` adds an op to whatever
 graph is being traced when the garbage collector deletes it.
 
-The bytes that the arguments of a call take in a message of TensorFlow's RPC.
-
-A message holds 4 MiB. float32 and strings travel as they are in memory, integers as varints: a
-uint8 from 128 takes two bytes, a negative int32 ten. Bulk uint8 is twelve times slower than the
-same bytes as a string or bitcast to float32.
+A message holds 4 MiB, so this module also says how many bytes an argument takes in one. float32 and
+strings travel as they are in memory, integers as varints: a uint8 from 128 takes two bytes, a
+negative int32 ten. Bulk uint8 is twelve times slower than the same bytes as a string or bitcast to
+float32.
 """
 
 from collections.abc import Callable, Iterator, Sequence

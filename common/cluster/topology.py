@@ -1,11 +1,9 @@
 """The jobs of a cluster, their addresses, and the task of this process.
 
 They are read from `TF_CONFIG`, as in TensorFlow's own clusters, but with this project's job names:
-`{"cluster": {"learner": ["host:port"], ...}, "task": {"type": "learner", "index": 0}}`.
-
-Probes that tell why an address does not answer; TensorFlow's client only reports a timeout.
-
-This module does not import TensorFlow.
+`{"cluster": {"learner": ["host:port"], ...}, "task": {"type": "learner", "index": 0}}`. Where an
+address does not answer, probes find out why; TensorFlow's client only reports a timeout. This
+module does not import TensorFlow.
 """
 
 from collections.abc import Mapping

@@ -215,7 +215,7 @@ class RolloutStore(Store):
         self._wanted: Callable[[], int] | None = None
 
     def follow(self, version: Callable[[], int]) -> None:
-        """Takes steps of `version()` alone from now on, that of the learner.
+        """Takes steps of `version()` alone from now on, that of the learner; see base class.
 
         A learner that has returned to an earlier checkpoint gets steps of later versions.
         """

@@ -1,6 +1,7 @@
 """Batches of environments that step together.
 
-A guard around the environments of a role: it names those that hang, give NaN or break specs.
+A guard around the environments of a role checks what they return, and names those that hang, give
+NaN or break their specs.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,11 +1,8 @@
 """The DeepMind Control Suite, with state features as observations; names are "domain:task".
 
 Left out are the tasks of `lqr`, whose actions have no bounds, and `quadruped:escape`, which cannot
-reset without a renderer.
-
-An episode is 1000 steps and ends with LAST and discount 1, by its time limit.
-
-Batches of the Control Suite's bodies that MuJoCo steps without the suite's Python.
+reset without a renderer. An episode is 1000 steps and ends with LAST and discount 1, by its time
+limit. MuJoCo steps the bodies of a batch without the suite's Python.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
-"""The engine of ViZDoom, a process of its own that ends with the one that started it.
+"""ViZDoom's engine, and random mazes as maps that it reads.
 
-The package `vizdoom` is an extra: `make maze`.
+The engine is a process of its own that ends with the process that started it. The package `vizdoom`
+is an extra: `make maze`.
 
-Random mazes as maps of Doom: a layout of cells, its text in the format UDMF, and a WAD file.
-
-Layouts come from `labmaze`, the generator of DeepMind Lab's mazes. A WAD holds a single map whose
-text has a slot of constant size, so that the next map replaces it in the file: the engine reads the
-file at each start of an episode.
+Layouts come from `labmaze`, the generator of DeepMind Lab's mazes. A layout of cells becomes a map
+of Doom in the text format UDMF. A WAD file holds a single map whose text has a slot of constant
+size, so that the next map replaces it in the file: the engine reads the file at each start of an
+episode.
 """
 
 import importlib

@@ -1,9 +1,8 @@
-"""Films an environment's first episode, in a process of its own.
+"""Films of an environment's first episode, as GIF and as MP4, made in a process of its own.
 
 TensorFlow and Mesa's software renderer both contain an LLVM. In one process, the one that loads
-second crashes (tensorflow 2.21, Mesa 22.3), so this module must not import TensorFlow.
-
-Videos as GIF files, which every page shows, and as smaller MP4 files with PyAV.
+second crashes (tensorflow 2.21, Mesa 22.3), so this module must not import TensorFlow. Every page
+shows GIF files; MP4 files are smaller and need PyAV.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -5,12 +5,11 @@ increments of the actuators' targets, observations, rewards, ends and time limit
 Sizes, masses, starts, speeds and the physics' settings are ours. Lengths are in metres, angles in
 radians, unless a name says otherwise.
 
-The right MPL hand of the package `myosuite`, fixed above a table, with an object.
-
-The model is Vikash Kumar's (Apache-2.0), in the files `simhive/MPL_sim` of myosuite 2.12.2. It has
-the joints, actuators and couplings of the hand in D4PG's section 4.2. It is read from the installed
-package, an extra that `make hand` installs, and mended in memory: its files name meshes and bodies
-that they do not have, and let the hand hang from a mocap body.
+The right hand is fixed above a table, with an object. Its model is Vikash Kumar's (Apache-2.0), in
+the files `simhive/MPL_sim` of myosuite 2.12.2, and has the joints, actuators and couplings that the
+paper names. It is read from the installed package, an extra that `make hand` installs, and mended
+in memory: its files name meshes and bodies that they do not have, and let the hand hang from a
+mocap body.
 """
 
 import importlib.util

@@ -2,13 +2,9 @@
 
 They stand in for D4PG's parkour (section 4.3), that of Heess et al. 2017 (arXiv 1707.02286), which
 is not public. Bodies, actions, the kinds of obstacles, the sizes of observations, and a reward for
-forward speed minus torques are the papers'; all numbers are ours unless a source stands beside
-them. Lengths are in metres, times in seconds.
-
-Random courses of boxes for parkour: floors with gaps, and obstacles on or above them.
-
-The kinds of obstacles are D4PG's (section 4.3), from Heess et al. 2017 (arXiv 1707.02286). Neither
-paper gives their sizes: all numbers are ours. Lengths are in metres.
+forward speed minus torques are the papers'. A course consists of boxes: floors with gaps, and
+obstacles on or above them. Neither paper gives their sizes; all numbers are ours unless a comment
+names their source. Lengths are in metres, times in seconds.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
-"""The sizes of observations and actions. This module does not import TensorFlow.
+"""The sizes of observations and actions, and checks that an environment suits a kind of agent.
 
-Errors of environments, with messages of one line for the person who named one.
-
-Checks that an environment suits a kind of agent. This module does not import TensorFlow.
+Their errors have messages of one line for the person who named the environment. This module does
+not import TensorFlow.
 """
 
 import reprlib

@@ -1,11 +1,10 @@
-"""Bookkeeping of a run beside its updates: counters, CSV rows, checkpoints and snapshots.
+"""A run's bookkeeping: counters, the learner's log, checkpoints and published snapshots.
 
-The learner's log: learner.csv and TensorBoard events.
-
-Wall-clock time and actor steps of a run, across restarts of its learner, replay and actors.
+Wall-clock time and actor steps continue across restarts of learner, replay and actors. The log is
+learner.csv and TensorBoard's events.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 import contextlib
 import dataclasses
 import time
@@ -26,7 +25,7 @@ from common.remote.parameters import LearnerStatus, ParameterService
 from common.replay.saving import StoreFile
 from common.replay.store import Counters
 from common.reporting import csv_rows
-from common.reporting.csv_rows import CsvError, CsvRows, NewNumbers
+from common.reporting.csv_rows import CsvError, GrowingRows, NewNumbers
 from common.reporting.records import disk_full
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
@@ -138,28 +137,21 @@ class LearnerLog:
     """Writer of rows of counters, metrics and speeds.
 
     Metrics and speeds cover the time since the last row. So do the returns of training episodes,
-    which are among the events as their mean.
+    which are among the events as their mean. The columns of metrics come with the first update.
     """
 
     def __init__(
-        self,
-        run: RunDirectory,
-        metrics: Sequence[str],
-        samples_per_update: int,
-        num_copies: int,
-        counters: RunCounters,
+        self, run: RunDirectory, samples_per_update: int, num_copies: int, counters: RunCounters
     ):
         """Opens the files.
 
         Args:
           run: the run's directory.
-          metrics: names of the metrics that the learner's updates report.
           samples_per_update: items per update; timesteps, where the items are unrolls.
           num_copies: items per actor step.
           counters: of the run.
         """
-        self._columns = csv_rows.learner_columns(metrics)
-        self._rows = CsvRows(run.learner_csv, self._columns)
+        self._rows = GrowingRows(run.learner_csv, csv_rows.LEARNER)
         self._events = Events(run.tensorboard)
         record = run.read_config()
         self._events.write_hyperparameters({**record, **record.pop("config", {})})
@@ -194,6 +186,9 @@ class LearnerLog:
           version: version of the newest published parameters.
           stored: counters of the store, None while it is gone.
           priority_lag: see `Trainer`.
+
+        Raises:
+          ValueError: a metric has the name of a column of every agent.
         """
         actor_steps = self._counters.actor_steps
         before = self._before or (wall_seconds, steps, actor_steps)
@@ -214,10 +209,11 @@ class LearnerLog:
             "replay_size": stored.items if stored else None,
         }
         for name in self._metrics[0] if self._metrics else ():
+            if name in csv_rows.LEARNER:
+                raise ValueError(f"learner.csv would have the column {name} twice")
             values = [float(metrics[name]) for metrics in self._metrics]
             row[name] = learner.reduce_metric(name, values)
         self._metrics = []
-        row = {name: row.get(name) for name in self._columns}
         self._rows.append(row)
         scalars = {f"{_GROUPS.get(name, 'learner')}/{name}": row[name] for name in row}
         returns = []
@@ -240,7 +236,6 @@ class BookkeepingOptions:
     """Options of `Bookkeeping`.
 
     Attributes:
-      metrics: names of the metrics that the learner's updates report.
       samples_per_update: items per update; timesteps, where the items are unrolls.
       num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
@@ -250,7 +245,6 @@ class BookkeepingOptions:
         every second whether the run has. 0 if there are no other roles.
     """
 
-    metrics: Sequence[str]
     samples_per_update: int
     num_copies: int
     publish_period: int
@@ -314,9 +308,7 @@ class Bookkeeping:
         self._accepted = accepted
         self._options = options
         self.store_file: StoreFile | None = None
-        self._log = LearnerLog(
-            run, options.metrics, options.samples_per_update, options.num_copies, self.counters
-        )
+        self._log = LearnerLog(run, options.samples_per_update, options.num_copies, self.counters)
         self.version = 0
         self._published = 0
         self._polled_at = self._saved_at = time.monotonic()
@@ -330,7 +322,7 @@ class Bookkeeping:
         """Returns the learner's current parameters, [P] float32."""
         return packing.to_numpy(self._actor_variables)
 
-    def status(self, finished: bool = False) -> LearnerStatus:
+    def status(self, finished: bool) -> LearnerStatus:
         """Returns the learner's progress; `finished` says that it has ended."""
         self.poll()
         counters = self.counters

@@ -1,6 +1,7 @@
-"""Checkpoints of named state that is saved and restored as a whole.
+"""Checkpoints of named state, saved and restored as a whole, and the files of policies.
 
-Files of a policy: the parameters of a run's best evaluation, and layers for any program.
+A policy is kept as the parameters of a run's best evaluation, and exported as layers for any
+program.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ class Checkpoints:
         self._keep = keep
 
     def restore(self) -> bool:
-        """Restores the newest checkpoint; returns False if there is none.
+        """Restores the newest checkpoint, which may have more variables; False if there is none.
 
         Raises:
           CheckpointError: it cannot be read, or does not fit the state. The files are unchanged,
@@ -64,7 +65,15 @@ class Checkpoints:
         path = newest(self._directory)
         if path is None:
             return False
-        restore_from(path, self._checkpoint)
+        with _readable_errors(path):
+            reader = tf.train.load_checkpoint(str(path))
+            there = {
+                name.removesuffix(_VALUE_SUFFIX): shape
+                for name, shape in reader.get_variable_to_shape_map().items()
+            }
+            _refuse_foreign(path, there, self._checkpoint)
+            read = self._checkpoint.read(str(path))
+            read.assert_existing_objects_matched().expect_partial()
         return True
 
     def save(self) -> None:
@@ -153,27 +162,6 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
     return path
 
 
-def restore_from(path: pathlib.Path, checkpoint: tf.train.Checkpoint) -> None:
-    """Restores every variable of `checkpoint` from files, which may hold other variables too.
-
-    Args:
-      path: prefix of the files.
-      checkpoint: the variables to restore.
-
-    Raises:
-      CheckpointError: the files are truncated or otherwise unreadable, or lack a variable.
-        `checkpoint` may be partly restored.
-    """
-    with _readable_errors(path):
-        reader = tf.train.load_checkpoint(str(path))
-        there = {
-            name.removesuffix(_VALUE_SUFFIX): shape
-            for name, shape in reader.get_variable_to_shape_map().items()
-        }
-        _refuse_foreign(path, there, checkpoint)
-        checkpoint.read(str(path)).assert_existing_objects_matched().expect_partial()
-
-
 @contextlib.contextmanager
 def _readable_errors(path: pathlib.Path) -> Iterator[None]:
     try:
@@ -228,12 +216,8 @@ def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
 
 def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
     """Returns the prefixes of the checkpoints that have an index file, in numerical order."""
-    indices = directory.glob(f"{_PREFIX}-*.index")
-    return sorted((one.with_suffix("") for one in indices if _is_save(one.stem)), key=_number)
-
-
-def _is_save(name: str) -> bool:
-    return _SAVE.fullmatch(name) is not None
+    saves = (index.with_suffix("") for index in directory.glob(f"{_PREFIX}-*.index"))
+    return sorted((save for save in saves if _SAVE.fullmatch(save.name)), key=_number)
 
 
 def _number(save: pathlib.Path) -> int:

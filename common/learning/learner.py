@@ -1,10 +1,7 @@
-"""Base class of a paper's learner, as the loops around it call it.
+"""Base class of a paper's learner, and the parts of which learners are made.
 
-Updates of target networks.
-
-Optimisers and the creation of their variables.
-
-Metrics of updates: their reduction over several ones, and the check that they are finite.
+The parts are updates of target networks, optimisers, and the metrics of updates: their reduction
+over several updates, and the check that they are finite.
 """
 
 import abc
@@ -200,9 +197,9 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
         """Applies a gradient to each parameter."""
         self._initialize(parameters)
         for update, *variables in zip(updates, parameters, self.mom, self.ms, self.mg, strict=True):
-            self._apply_one(update, *variables)
+            self._apply_to(update, *variables)
 
-    def _apply_one(self, update, parameter, mom, ms, mg) -> None:
+    def _apply_to(self, update, parameter, mom, ms, mg) -> None:
         square = tf.maximum(tf.square(tf.reduce_max(tf.abs(update))), tf.reduce_max(ms))
         tf.cond(
             square < self._largest_square,
@@ -237,6 +234,13 @@ class DivergedError(UserError):
     The run ends with it, since from its last checkpoint it would learn alike.
     """
 
+    def __init__(self, what: str):
+        """Says what has diverged."""
+        super().__init__(
+            f"learning has diverged: {what}; try a lower learning rate, or look for extreme "
+            "rewards and observations (the last checkpoint is of before)"
+        )
+
 
 def is_maximum(name: str) -> bool:
     """Returns whether a metric is reduced to its maximum (`*_max`, `num_*`), not to its mean."""
@@ -255,15 +259,7 @@ def check_finite(metrics: Metrics) -> None:
     """
     for name, value in metrics.items():
         if not math.isfinite(value):
-            raise diverged(f"{name} is {float(value)}")
-
-
-def diverged(what: str) -> DivergedError:
-    """Returns the error of updates that are not finite; `what` says which."""
-    return DivergedError(
-        f"learning has diverged: {what}; try a lower learning rate, or look for extreme rewards "
-        "and observations (the last checkpoint is of before)"
-    )
+            raise DivergedError(f"{name} is {float(value)}")
 
 
 def are_finite(metrics: Metrics) -> tf.Tensor:

@@ -1,9 +1,10 @@
-"""Updates of a parameter server: it applies the gradients that workers send (Reactor, 3.4).
+"""Learning with a parameter server (Reactor, section 3.4), on both sides.
 
-A worker's learner step: its gradients are computed here and applied by a parameter server.
+A worker computes the gradients of a learner step with the server's newest parameters; the server
+applies them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from absl import logging
 import numpy as np
@@ -11,17 +12,15 @@ import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import StopRequest
-from common.learning import learner as learner_lib
-from common.learning.learner import Learner
+from common.learning.learner import DivergedError, Learner
+from common.learning.updates import Updates
 from common.networks import packing
 from common.remote.gradients import GradientQueue, GradientSender
 from common.remote.inbox import Inbox
 from common.remote.parameters import ParameterClient, Snapshot
-from common.replay.store import Counters
+from common.replay.store import Counters, Drawn
 from common.types import Batch, Metrics, Nest
 
-METRICS = ("staleness", "staleness_max", "num_workers", "num_refused")
-"""Metrics of an applied update beside the agent's; staleness is in updates."""
 _WAIT_SECONDS = 0.05
 _MOST_DIVERGED = 3
 """Starts of a worker, with no update applied between them, that may end with an update that is not
@@ -66,12 +65,7 @@ class AppliedGradients:
     priority_lag = 0.0
 
     def __init__(
-        self,
-        learner: Learner,
-        queue: GradientQueue,
-        inbox: Inbox,
-        metrics: Sequence[str],
-        on_applied: Callable[[], None],
+        self, learner: Learner, queue: GradientQueue, inbox: Inbox, on_applied: Callable[[], None]
     ):
         """Prepares the graph.
 
@@ -80,13 +74,11 @@ class AppliedGradients:
             `actor_variables`, in their order.
           queue: has the updates.
           inbox: of the queue.
-          metrics: names of the metrics that come with an update.
           on_applied: called after each update.
         """
         self._learner = learner
         self._queue = queue
         self._inbox = inbox
-        self._metrics = metrics
         self._on_applied = on_applied
         self._saved = _SavedNumbers()
         self.state: Mapping[str, tf.Module] = {"updates": self._saved}
@@ -114,6 +106,8 @@ class AppliedGradients:
     def step(self) -> Metrics | None:
         """Applies the next update; returns its metrics, or None if none has come.
 
+        Its staleness, in updates, and the workers' numbers follow those that its worker reports.
+
         Raises:
           DivergedError: every update is not finite, also those of workers that started again.
         """
@@ -133,7 +127,7 @@ class AppliedGradients:
             starts = self._diverged.setdefault(worker, set())
             starts.add(incarnation)
             if len(starts) == _MOST_DIVERGED:
-                raise learner_lib.diverged(
+                raise DivergedError(
                     f"{_MOST_DIVERGED} starts of worker {worker} ended with an update that is not "
                     "finite, and no update was applied between them"
                 )
@@ -141,7 +135,7 @@ class AppliedGradients:
         self._diverged.clear()
         self._on_applied()
         return {
-            **dict(zip(self._metrics, update.metrics.tolist(), strict=True)),
+            **dict(zip(map(bytes.decode, update.names), update.metrics.tolist(), strict=True)),
             "staleness": staleness,
             "staleness_max": staleness,
             "num_workers": len(self._inbox.reported()),
@@ -171,15 +165,10 @@ class AppliedGradients:
 _RETRY_SECONDS = 0.2
 
 
-class RemoteStep:
-    """Learner steps with the server's newest parameters (Reactor, section 3.4).
+class RemoteStep(Updates):
+    """Learner steps with the server's newest parameters (Reactor, section 3.4), one per call.
 
-    It takes the place of an `UpdateLoop` in a `Trainer`, and is the source of the parameters
-    for the worker's actors.
-
-    Attributes:
-      num_updates: 1, updates per call.
-      num_samples: items per update.
+    It is also the source of the parameters for the worker's actors.
     """
 
     num_updates = 1
@@ -190,7 +179,6 @@ class RemoteStep:
         online: ParameterClient,
         target: ParameterClient,
         updates: GradientSender,
-        metrics: Sequence[str],
         batch_size: int,
         jit_compile: bool,
         stop: StopRequest,
@@ -202,7 +190,6 @@ class RemoteStep:
           online: reads the network.
           target: reads the target network.
           updates: sends the gradients.
-          metrics: names of the learner's metrics, in the order in which they are sent.
           batch_size: items per update.
           jit_compile: whether XLA compiles the gradients.
           stop: ends the waits.
@@ -210,7 +197,6 @@ class RemoteStep:
         self._learner = learner
         self._online, self._target = online, target
         self._updates = updates
-        self._metrics = metrics
         self.num_samples = batch_size
         self._stop = stop
         self._snapshot: Snapshot | None = None
@@ -274,11 +260,11 @@ class RemoteStep:
             self._stop.wait(_RETRY_SECONDS)
         return False
 
-    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
-        """Learns from `num_samples` items; see `UpdateLoop`."""
+    def __call__(self, drawn: Drawn) -> tuple[Nest, Metrics]:
+        """Downloads, computes gradients and sends them; see base class."""
         self.download()
-        flat, outputs, metrics = self._gradients(samples)
-        self._updates.push(self.steps, flat, tf.stack([metrics[name] for name in self._metrics]))
+        flat, outputs, metrics = self._gradients(drawn.batch())
+        self._updates.push(self.steps, flat, metrics)
         self._learner.steps.assign_add(1)  # its own: the next draw has another seed
         return outputs, metrics
 

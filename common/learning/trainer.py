@@ -4,7 +4,7 @@ import collections
 from collections.abc import Callable, Mapping
 from concurrent import futures
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from absl import logging
 import tensorflow as tf
@@ -12,10 +12,10 @@ import tensorflow as tf
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience
 from common.learning import learner
-from common.learning.updates import FusedUpdates
+from common.learning.updates import Updates
 from common.replay import store as store_lib
 from common.replay.store import Counters, RateLimiter, Store
-from common.types import Batch, Metrics, Nest
+from common.types import Metrics, Nest
 
 _MOST_DAMAGED = 3
 """Draws in a row with items that cannot be decoded before a learner gives up."""
@@ -27,27 +27,8 @@ class UndecodableReplayError(ClusterError):
     """Error of a stored item that cannot be decoded."""
 
 
-class Updates(Protocol):
-    """The updates of a call.
-
-    They are made here (`UpdateLoop`) or by a parameter server (`RemoteStep`).
-
-    Attributes:
-      num_updates: updates per call.
-    """
-
-    num_updates: int
-
-    @property
-    def num_samples(self) -> int:
-        """Items that a call learns from."""
-
-    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
-        """Makes the updates; returns their outputs, in the order of the items, and mean metrics."""
-
-
 class _Draw(NamedTuple):
-    """The `Drawn` of a call, None if it is fused, and the learner step of the draw."""
+    """The result of `Updates.draw`, and the learner step at which it was made."""
 
     drawn: Any
     step: int
@@ -80,7 +61,7 @@ class Trainer:
     def __init__(
         self,
         store: Store,
-        updates: Updates | FusedUpdates,
+        updates: Updates,
         steps: tf.Variable,
         limiter: RateLimiter,
         *,
@@ -93,7 +74,7 @@ class Trainer:
 
         Args:
           store: the store to learn from.
-          updates: of one call; if they are fused, without `prefetch`, `decode` and `trim_period`.
+          updates: of a call.
           steps: the learner's own count of updates.
           limiter: limits how far the learner may run ahead of the actors.
           seed: of the draws, not negative.
@@ -138,18 +119,12 @@ class Trainer:
         if draw is None:
             return None
         with self.beside(self.counters or Counters()):
-            if isinstance(self._updates, FusedUpdates):
-                metrics = self._updates(begin)
-                end = begin + self._updates.num_updates
-            else:
-                outputs, metrics = self._updates(draw.drawn.batch())
-                end = int(self._steps)
+            outputs, metrics = self._updates(draw.drawn)
         learner.check_finite(metrics)
-        period = self._trim_period
+        end, period = int(self._steps), self._trim_period
         trims = period is not None and end // period > begin // period
         if not self._store.wire.consumes:
-            if draw.drawn is not None:
-                self._write(draw.drawn.token, outputs, trims)
+            self._write(draw.drawn, outputs, trims)
             self.priority_lag = float(end - draw.step)
         return metrics
 
@@ -206,9 +181,7 @@ class Trainer:
         self.counters = self._store.counters()
         if not self._limiter.may_sample(self.counters, self.num_samples):
             return None
-        if isinstance(self._updates, FusedUpdates):
-            return _Draw(None, step) if self._updates.can_draw(self.counters) else None
-        drawn = self._store.draw(self.num_samples, store_lib.derive_seed(self._seed, begin))
+        drawn = self._updates.draw(self._store, store_lib.derive_seed(self._seed, begin))
         if drawn is None:
             return None
         if self._decode is None:
@@ -237,23 +210,23 @@ class Trainer:
             )
         logging.warning("left out of a draw: what cannot be decoded (%s)", reason)
         size, whole = len(tf.nest.flatten(steps)[0]), []
-        for one in (slice(item, item + 1) for item in range(size)):
+        for i in range(size):
             with suppress(tf.errors.InvalidArgumentError):
-                whole.append(decode(tf.nest.map_structure(lambda c, one=one: c[one], steps)))
+                whole.append(decode(tf.nest.map_structure(lambda c, i=i: c[i : i + 1], steps)))
         repeated = (whole * size)[:size]
         return tf.nest.map_structure(lambda *c: tf.concat(c, 0), *repeated) if whole else None
 
-    def _write(self, token: tf.Tensor, outputs: Nest, trims: bool) -> None:
+    def _write(self, drawn: Any, outputs: Nest, trims: bool) -> None:
         if self._worker is None:
-            self._unless_gone(self._write_now, token, outputs, trims)
+            self._unless_gone(self._write_now, drawn, outputs, trims)
             return
         self.flush()  # raises the error of the previous write, one call late
         self._written = self._worker.submit(
-            self._unless_gone, self._write_now, token, outputs, trims
+            self._unless_gone, self._write_now, drawn, outputs, trims
         )
 
-    def _write_now(self, token: tf.Tensor, outputs: Nest, trims: bool) -> None:
-        self._store.write_back(token, outputs)
+    def _write_now(self, drawn: Any, outputs: Nest, trims: bool) -> None:
+        self._updates.write_back(self._store, drawn, outputs)
         if trims:
             self._store.trim()
 

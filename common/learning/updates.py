@@ -1,12 +1,12 @@
-"""Several learner updates in one graph call.
+"""Calls of the learner's updates: several in one graph, so that only the first costs a launch.
 
-Updates in one graph with their draw and their write-back.
-
-Updates of several epochs on a rollout (PPO, Schulman et al. 2017, algorithm 1).
+The batches come from a store (`UpdateLoop`), are drawn and written back in the same graph
+(`FusedUpdates`), or are those of several epochs on a rollout (`RolloutUpdates`).
 """
 
 import abc
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,13 +14,50 @@ from common.data.rollouts import RolloutSteps
 from common.environments.spec import UnusableEnvironmentError
 from common.learning import learner as learner_lib
 from common.learning.learner import Learner, is_maximum
-from common.replay import store
+from common.replay import store as store_lib
 from common.replay.episode_memory import EpisodeMemory
-from common.replay.store import Counters
+from common.replay.store import Drawn, Store
 from common.types import Batch, Metrics, Nest
 
 
-class UpdateLoop:
+class Updates(abc.ABC):
+    """The updates of a call, with their draw and their write-back, as a `Trainer` asks for them.
+
+    Attributes:
+      num_updates: updates per call.
+      num_samples: items that a call learns from.
+    """
+
+    num_updates: int
+    num_samples: int
+
+    def draw(self, store: Store, seed: int) -> Any:
+        """Draws what a call learns from, or returns None if the store has too little.
+
+        Args:
+          store: has the items.
+          seed: determines the draw, together with the contents.
+        """
+        return store.draw(self.num_samples, seed)
+
+    @abc.abstractmethod
+    def __call__(self, drawn: Any) -> tuple[Nest, Metrics]:
+        """Makes the updates.
+
+        Args:
+          drawn: result of `draw`.
+
+        Returns:
+          outputs: nest of [num_samples, ...], in the order of the items.
+          metrics: means over the updates of the call, but maxima of metrics named `*_max`.
+        """
+
+    def write_back(self, store: Store, drawn: Any, outputs: Nest) -> None:
+        """Writes the outputs of a call to the items from which it learnt."""
+        store.write_back(drawn.token, outputs)
+
+
+class UpdateLoop(Updates):
     """A graph call that makes `num_updates` updates, each on its own batch.
 
     With one XLA program for all updates, only the first has the cost of a launch, and XLA can keep
@@ -45,21 +82,16 @@ class UpdateLoop:
         """
         self._update = update
         self.num_updates = num_updates
+        self.num_samples = num_updates * batch_size
         self._batch_size = batch_size
         self._run = tf.function(self._loop, jit_compile=jit_compile, autograph=False)
 
-    @property
-    def num_samples(self) -> int:
-        """Number of items that a call learns from."""
-        return self.num_updates * self._batch_size
+    def __call__(self, drawn: Drawn) -> tuple[Nest, Metrics]:
+        """Learns from what was drawn; see base class."""
+        return self.learn(drawn.batch())
 
-    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
-        """Learns from `num_samples` items, the batches of the updates one after the other.
-
-        Returns:
-          outputs: nest of [num_samples, ...], the outputs of the updates one behind the other.
-          metrics: means over the updates of the call, but maxima of metrics named `*_max`.
-        """
+    def learn(self, samples: Batch) -> tuple[Nest, Metrics]:
+        """Learns from `num_samples` items, the batches of the updates one after the other."""
         return self._run(samples)
 
     def _loop(self, samples: Batch) -> tuple[Nest, Metrics]:
@@ -137,11 +169,12 @@ class StoreRules(abc.ABC):
         """
 
 
-class FusedUpdates:
+class FusedUpdates(Updates):
     """Calls that draw, update and write back in one graph.
 
     Launching each alone would take longer than a small network's update. The draw of a call depends
-    only on the seed, the learner step at which the call begins and the contents of the memory.
+    only on the seed, the learner step at which the call begins and the contents of the memory. The
+    trainer can neither draw ahead nor decode.
     """
 
     def __init__(
@@ -164,39 +197,45 @@ class FusedUpdates:
         self.num_updates, self.num_samples = updates.num_updates, updates.num_samples
         self._updates = updates
         self._learner, self._memory, self._rules = learner, memory, rules
-        self._first_seed = store.derive_seed(seed, 0)
+        self._first_seed = store_lib.derive_seed(seed, 0)
         self._call = tf.function(self._draw_update_write, autograph=False)
         self._is_first = True
 
-    def can_draw(self, counters: Counters) -> bool:
-        """Returns whether the memory has a batch; the first episodes may be running yet.
+    def draw(self, store: Store, seed: int) -> tuple[()] | None:
+        """Returns (), since the graph draws, or None while the first episodes are running.
 
         Raises:
           UnusableEnvironmentError: the memory removes episodes before it has a batch.
         """
+        del store, seed
+        counters = self._memory.counters()
         batch_size = self.num_samples // self.num_updates
         there = self._memory.num_drawable(counters)
         if there >= batch_size:
-            return True
+            return ()
         if counters.removed:
             raise UnusableEnvironmentError(
                 "--environment has so long episodes that the memory, from which whole ones are "
                 f"removed, holds {there} {self._memory.drawn_items}, fewer than a batch "
                 f"of {batch_size}: raise --config.replay_capacity"
             )
-        return False
+        return None
 
-    def __call__(self, step: int) -> Metrics:
-        """Makes the updates of a call at a learner step; returns their mean metrics."""
+    def __call__(self, drawn: tuple[()]) -> tuple[Nest, Metrics]:
+        """Draws, updates and writes back; the outputs are (), see base class."""
+        step = int(self._learner.steps)
         self._rules.prepare(self._learner, self._memory, step, self._is_first)
         self._is_first = False
-        return self._call()
+        return (), self._call()
+
+    def write_back(self, store: Store, drawn: tuple[()], outputs: Nest) -> None:
+        """Does nothing: the graph has written."""
 
     def _draw_update_write(self) -> Metrics:
         learner, memory = self._learner, self._memory
         self._rules.before_updates(learner, memory)
         sample = memory.draw(self.num_samples, self._first_seed + learner.steps)
-        outputs, metrics = self._updates(sample.batch())
+        outputs, metrics = self._updates.learn(sample.batch())
         tf.cond(
             learner_lib.are_finite(metrics),  # the memory refuses others, with its own error
             lambda: self._rules.write_back(learner, memory, sample.token, outputs),
@@ -225,14 +264,10 @@ class RolloutLearner(Learner):
         """
 
 
-class RolloutUpdates:
+class RolloutUpdates(Updates):
     """Calls that make all updates on a rollout: epochs of batches, each in an order of its own.
 
     The orders depend only on the seed and the learner step at which the call begins.
-
-    Attributes:
-      num_updates: updates per call.
-      num_samples: steps of a rollout.
     """
 
     def __init__(
@@ -260,15 +295,15 @@ class RolloutUpdates:
         self.num_samples = horizon
         self._call = tf.function(self._update, jit_compile=jit_compile, autograph=False)
 
-    def __call__(self, samples: Batch) -> tuple[Nest, Metrics]:
-        """Makes the updates of a rollout.
+    def __call__(self, drawn: Drawn) -> tuple[Nest, Metrics]:
+        """Makes the updates of a rollout; see base class.
 
-        Returns:
-          outputs: (), since nothing is written back.
-          metrics: means over the updates, and those of the rollout's end.
+        The outputs are (), since a rollout is learnt from once. Metrics of the rollout's end follow
+        those of its updates.
         """
-        self._learner.prepare(samples.steps)
-        return (), self._call(samples)
+        rollout = drawn.batch()
+        self._learner.prepare(rollout.steps)
+        return (), self._call(rollout)
 
     def _update(self, samples: Batch) -> Metrics:
         learner = self._learner
@@ -284,5 +319,5 @@ class RolloutUpdates:
 
         loop = UpdateLoop(update, self.num_updates, self._batch_size, jit_compile=False)
         probabilities = tf.repeat(samples.probabilities[:1], num_epochs * self.num_samples)
-        _, metrics = loop(Batch(rows, probabilities, samples.size))
+        _, metrics = loop.learn(Batch(rows, probabilities, samples.size))
         return {**metrics, **learner.end(steps)}

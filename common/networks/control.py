@@ -1,13 +1,10 @@
-"""Networks for control from flat observations: the policy and the critic's torso.
+"""Networks for control from flat observations: policies, critics with their heads, and MLPs.
 
 The papers name little more than the layer sizes (Ape-X appendix D: 300-200 and 400-300 with tanh;
 the text of D4PG's PDF has lost those of figure 1). Everything else follows Acme's D4PG: the action
 enters with the observation, LayerNorm precedes the first tanh, ELU follows the later layers, and
-the initialisers are Acme's. Sizes, `layer_norm` and `activation` are therefore arguments.
-
-Multilayer perceptrons: with softsign layers, as in ReF-ER, and with ReLU, as in AQL.
-
-Output layers (heads) of critics, and the critic composed of a torso and a head.
+the initialisers are Acme's. Sizes, `layer_norm` and `activation` are therefore arguments. The MLPs
+have softsign layers, as in ReF-ER, or ReLU, as in AQL.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,8 @@
-"""Networks for games: convolutions of two sizes, or an MLP, and the dueling network.
+"""Networks for games: convolutions of two sizes or an MLP, the dueling network, and IMPALA's.
 
 Variables are float32, and each layer computes in the dtype of its input. So images cast to bfloat16
-make the network compute in bfloat16 up to the layer whose input is cast back.
-
-The deep residual network of IMPALA for images (Espeholt et al. 2018, figure 3).
+make the network compute in bfloat16 up to the layer whose input is cast back. The deep residual
+network is that of IMPALA (Espeholt et al. 2018, figure 3).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,7 @@
-"""Standardisation of observations by fixed moments.
+"""Variables that are not weights: moments of observations, and variances of Gaussian policies.
 
-Variances of Gaussian policies that all states share: the softplus of free parameters.
-
-Source: ReF-ER (Novati & Koumoutsakos 2019), appendix A.
+Observations are standardised by fixed moments. All states share a policy's variances, which are the
+softplus of free parameters (ReF-ER, Novati & Koumoutsakos 2019, appendix A).
 """
 
 import math

@@ -1,12 +1,8 @@
-"""The flags that all agents' programs have. This module imports neither TensorFlow nor NumPy.
+"""The flags of an agent's program: those that all have, and those of its hyperparameters.
 
-The flags of a paper's hyperparameters: `--setting` and `--config.NAME`.
-
+`--setting` and `--config.NAME` come from the configuration's fields, as does the table of
+hyperparameters in an agent's README. A wrong flag is reported in the one line that people read.
 This module imports neither TensorFlow nor NumPy: the launcher stays light.
-
-The table of an agent's hyperparameters in its README. This module imports no TensorFlow.
-
-Errors of flags as the one line that people read. This module imports no TensorFlow.
 """
 
 from collections.abc import Collection, Iterable

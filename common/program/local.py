@@ -1,13 +1,9 @@
 """A run that this process starts: its processes, its progress line and its result.
 
-The directory of a local run's sockets and temporary files.
-
-The memory and disk that this machine has left.
-
-The check that this machine can hold a run's replay and games, before the run starts.
-
-A replay reserves address space and fills over hours. Without the check, a run on a machine that is
-too small would end late and without a message.
+Before the run starts, it is checked that this machine can hold its replay and games. A replay
+reserves address space and fills over hours: without the check, a run on a machine that is too small
+would end late and without a message. The sockets and temporary files of the roles are in a
+directory that goes with the run.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,7 @@
-"""One task of a role: a process of a run, whose cluster TF_CONFIG describes.
+"""A run of an agent's program, and one task of it: a process whose cluster TF_CONFIG describes.
 
 Importing this module imports neither TensorFlow nor NumPy, since a role sets its threads before
 either reads them.
-
-A run of an agent's program. This module does not import TensorFlow.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""A batch of environments that other processes step.
-
-The service of environments that a learner in another process steps.
-"""
+"""Environments whose actions the learner in another process chooses: the batch and its service."""
 
 from collections.abc import Callable, Sequence
 import contextlib

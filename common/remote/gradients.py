@@ -4,7 +4,7 @@ A worker delivers the gradients of a learner step as an actor delivers steps; th
 parameter server is a queue of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import queue
 import time
 from typing import NamedTuple
@@ -34,11 +34,13 @@ class FlatGradients(NamedTuple):
     Attributes:
       head: int64 [4]: index of the worker, its incarnation, the number of the delivery, and the
         updates that the parameters had which the gradients are for.
-      metrics: [M] float32, in the order of the agent's names.
+      names: [M] strings in UTF-8, of the metrics.
+      metrics: [M] float32.
       steps: [P] float32, the gradients.
     """
 
     head: np.ndarray
+    names: np.ndarray
     metrics: np.ndarray
     steps: np.ndarray
 
@@ -52,6 +54,7 @@ class GradientWire(Wire):
     row_bytes = draw_bytes = 1  # they are neither cut nor drawn elsewhere
     put_specs = (
         tf.TensorSpec([4], tf.int64, "head"),
+        tf.TensorSpec([None], tf.string, "names"),
         tf.TensorSpec([None], tf.float32, "metrics"),
         tf.TensorSpec([None], tf.float32, "steps"),
     )
@@ -76,10 +79,11 @@ class GradientWire(Wire):
 class GradientQueue(Store):
     """A first in, first out queue of `FlatGradients`."""
 
-    def __init__(self, num_parameters: int, num_metrics: int):
-        """Makes an empty queue for gradients of P parameters, with M metrics."""
+    def __init__(self, num_parameters: int):
+        """Makes an empty queue for gradients of P parameters."""
         self.wire = GradientWire()
-        self._shapes = (4,), (num_metrics,), (num_parameters,)
+        self._num_parameters = num_parameters
+        self._names: np.ndarray | None = None
         self._queue: queue.Queue[FlatGradients] = queue.Queue()
         self._inserted = 0
 
@@ -87,17 +91,22 @@ class GradientQueue(Store):
         """Adds the gradients of a learner step.
 
         Raises:
-          ValueError: they are of another network, or the head has a number below 0.
+          ValueError: they are of another network, have other metrics than the first ones, or the
+            head has a number below 0.
         """
         copy = FlatGradients(*map(np.array, rows))
-        if tuple(column.shape for column in copy) != self._shapes:
+        names = copy.names if self._names is None else self._names
+        expected = (4,), names.shape, names.shape, (self._num_parameters,)
+        if tuple(column.shape for column in copy) != expected or (copy.names != names).any():
+            here, sent = (b",".join(column.flat).decode() for column in (names, copy.names))
             raise ValueError(
-                f"an update has {self._shapes[2][0]} parameters and {self._shapes[1][0]} metrics "
-                f"here, but worker {copy.head.flat[0]} sent {copy.steps.size} and "
-                f"{copy.metrics.size}: start all roles with the same version of the program"
+                f"an update has {self._num_parameters} parameters and the metrics '{here}' here, "
+                f"but worker {copy.head.flat[0]} sent {copy.steps.size} and '{sent}': start all "
+                "roles with the same version of the program"
             )
         if copy.head.min() < 0:
             raise ValueError(f"head must not be negative, is {copy.head.tolist()}")
+        self._names = names
         self._queue.put(copy)
         self._inserted += 1
         return True
@@ -195,7 +204,9 @@ class GradientSender:
             self.wait_for_server(error)
         return True
 
-    def push(self, learner_steps: int, gradients: tf.Tensor, metrics: tf.Tensor) -> bool:
+    def push(
+        self, learner_steps: int, gradients: tf.Tensor, metrics: Mapping[str, tf.Tensor]
+    ) -> bool:
         """Sends an update, and returns once the published parameters contain it.
 
         It is sent again until the server has it, also by a server that was restarted.
@@ -203,7 +214,7 @@ class GradientSender:
         Args:
           learner_steps: updates that the parameters had which the gradients are for.
           gradients: [P] float32.
-          metrics: [M] float32.
+          metrics: float32 scalars by name.
 
         Returns:
           False if a stop was requested before that.
@@ -213,12 +224,14 @@ class GradientSender:
         """
         number = self._store.number + 1
         head = np.array([self._worker, self.incarnation, number, learner_steps], np.int64)
+        names, values = tf.constant(list(metrics), tf.string), tf.stack(list(metrics.values()))
+        update = FlatGradients(head, names, values, gradients)
         is_sent = False
         while not self._stop.requested:
             try:
                 if not is_sent:
                     self._store.number = number - 1  # also to a server that was restarted
-                    self._send(FlatGradients(head, metrics, gradients))
+                    self._send(update)
                     is_sent, sent_at = True, time.monotonic()
                     time.sleep(self._pause)
                 received, published = self.report()

@@ -1,6 +1,6 @@
-"""Deliveries that count once, however often they arrive.
+"""The service of a store that other processes use through RPC.
 
-The service of a store that other processes use through RPC.
+Its inbox makes each delivery count once, however often it arrives.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,7 @@
 
 Version and parameters of a snapshot are one tensor that is replaced as a whole, so that no reader
 gets a mixture of two versions. Large snapshots are read in slices; each request names its version.
-
-Reading of published parameters in the background, without delaying the actors.
+Actors read in the background, so that reading does not delay them.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,9 @@
-"""The columns of a stored step.
+"""The columns of a stored step, and the keys of steps.
 
-Keys of replay steps: int64 = 0 | shard (5 bits) | actor (12) | incarnation (14) | step (32).
-
-A key says which actor made the step, and when. So the memory recognises a retried insert, and a
-restarted actor does not reuse the keys of its earlier start (Ape-X, appendix F: keys encode actor
-and environment step). Consecutive steps of an actor have consecutive keys.
+A key is an int64 = 0 | shard (5 bits) | actor (12) | incarnation (14) | step (32): it says which
+actor made the step, and when. So the memory recognises a retried insert, and a restarted actor does
+not reuse the keys of its earlier start (Ape-X, appendix F: keys encode actor and environment step).
+Consecutive steps of an actor have consecutive keys.
 """
 
 from collections.abc import Sequence

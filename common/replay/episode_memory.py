@@ -1,4 +1,4 @@
-"""A replay memory of whole episodes: the Python interface of its ops.
+"""Replay memories of whole episodes, whose draws are single steps or windows of episodes.
 
 `EpisodeMemory` draws single steps, `WindowMemory` windows.
 """

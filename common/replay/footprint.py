@@ -1,10 +1,9 @@
-"""An estimate of the memory that a replay takes when it is full.
+"""An estimate of the memory that a replay takes when it is full, and the sizes of a key's parts.
 
 The functions `*_bytes_per_step` estimate the bytes for each step of the replay's capacity. Their
 arguments are the agent's configuration, the environment's spec and the environment. They work
-without TensorFlow, and importing them imports no NumPy, for the launcher.
-
-The number of bits of each part of a replay key; see `common.replay.columns`.
+without TensorFlow, and importing them imports no NumPy, for the launcher. The keys are those of
+`common.replay.columns`.
 """
 
 from __future__ import annotations

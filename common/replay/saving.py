@@ -1,7 +1,4 @@
-"""The file of a store, so that a process that starts again goes on with its contents.
-
-The error of a replay memory's file.
-"""
+"""The file of a store, so that a process that starts again goes on with the store's contents."""
 
 from concurrent import futures
 import pathlib

@@ -1,12 +1,11 @@
 """The interface of all stores: what actors put into and a learner draws from, wherever it is.
 
-The credit counter that relates inserts to samples.
-
-Seeds of draws: a different one for each learner step and each part of a message.
+With it come the limiter of the ratio of samples to inserts, which is a credit counter, and the
+seeds of draws: a different seed for each learner step and each part of a message.
 """
 
 import abc
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import os
 from typing import Any, NamedTuple, Protocol, Self
@@ -193,6 +192,13 @@ class Store(abc.ABC):
     def trim(self) -> Any:
         """Removes what exceeds a soft capacity; returns how many items."""
         return tf.zeros([], tf.int64)
+
+    def follow(self, version: Callable[[], int]) -> None:
+        """Takes steps of the parameters' version `version()` alone from now on, if it tells them.
+
+        A store of steps of any version, and a client of another store, take all.
+        """
+        del version
 
     def mass(self) -> tuple[Any, Any]:
         """Returns the sum of all items' masses (float64) and their number (int64).

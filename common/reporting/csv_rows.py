@@ -1,13 +1,12 @@
-"""CSV files: appended to by several processes at once, one whole row at a time, and read.
+"""CSV files of a run: their columns, appending by several processes at once, and reading.
 
-Each append opens the file, locks it, writes the row in one call and closes it again. The file is
-then up to date after every row, and stays whole whatever kills its writers.
-
-The columns of a run's CSV files; results/README.md explains each, with its unit.
+Each append opens the file, locks it, writes a whole row in one call and closes the file again. The
+file is then up to date after every row, and stays whole whatever kills its writers.
+results/README.md explains each column, with its unit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 import csv
 import fcntl
 import io
@@ -82,19 +81,6 @@ NUMBERS = COUNTS | {*EVALUATOR, *ACTING, *LEARNER} - {"paper", "setting", "envir
 """The columns of finite numbers; a metric may be NaN, too."""
 
 
-def learner_columns(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Returns the columns of a learner.csv: those of every agent, then the metrics of this one.
-
-    Raises:
-      ValueError: a metric appears twice, or has the name of a column of every agent.
-    """
-    columns = (*LEARNER, *metrics)
-    repeated = sorted({name for name in columns if columns.count(name) > 1})
-    if repeated:
-        raise ValueError(f"learner.csv would have these columns twice: {repeated}")
-    return columns
-
-
 if TYPE_CHECKING:
     import pandas
 
@@ -148,10 +134,7 @@ class CsvRows:
             with self._locked() as file:
                 _write_whole(file, self._path, line)
         except OSError as error:
-            reason = disk_full(error)
-            if not reason:
-                raise
-            logging.log_every_n_seconds(logging.WARNING, "a row is skipped: %s", 60, reason)
+            _skip_if_full(error)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -185,6 +168,59 @@ class CsvRows:
             _write_whole(file, self._path, self._header)
         elif os.pread(file, 1, size - 1) != b"\n":
             os.ftruncate(file, _line_break(file, size) + 1)
+
+
+class GrowingRows(CsvRows):
+    """Appends rows to a CSV file that gets a column for each new name; no other process may write.
+
+    Args:
+      path: see base class.
+      columns: the first names in the header; a file that exists may have more.
+
+    Raises:
+      CsvError: see base class.
+    """
+
+    def __init__(self, path: str | os.PathLike, columns: Sequence[str]):
+        first = b""
+        with suppress(OSError), open(path, "rb") as file:  # the base class says what is wrong
+            first = file.readline()
+        header = tuple(_fields(f"{path}:1", first[:-1])) if first.endswith(b"\n") else ()
+        is_longer = header[: len(columns)] == tuple(columns)
+        super().__init__(path, header if is_longer else columns)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Appends one row; the cells of columns that it lacks are empty. See base class."""
+        new = [name for name in row if name not in self._columns]
+        try:
+            if new:
+                self._add_columns(new)
+        except OSError as error:
+            _skip_if_full(error)
+            return
+        super().append({name: row.get(name) for name in self._columns})
+
+    def _add_columns(self, names: Sequence[str]) -> None:
+        """Adds columns, empty in the rows so far, by a new file in the place of the old one."""
+        with self._locked():
+            (_, header), *rows = read_lines(self._path)
+        columns = (*header, *names)
+        lines = [columns, *([*cells, *[""] * len(names)] for _, cells in rows)]
+        temporary = self._path.with_name(f".{self._path.name}")
+        try:
+            temporary.write_bytes(b"".join(map(_line, lines)))
+            temporary.replace(self._path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        self._columns, self._header = columns, _line(columns)
+
+
+def _skip_if_full(error: OSError) -> None:
+    """Logs that a row is skipped because the disk is full; raises any other error."""
+    reason = disk_full(error)
+    if not reason:
+        raise error
+    logging.log_every_n_seconds(logging.WARNING, "a row is skipped: %s", 60, reason)
 
 
 def read_lines(path: str | os.PathLike, may_be_torn: bool = True) -> list[tuple[int, list[str]]]:

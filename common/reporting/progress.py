@@ -1,8 +1,6 @@
-"""The live progress line of a run.
+"""The progress line of a run, redrawn in place on a terminal, and the run's result.
 
-A line that is redrawn in place on a terminal.
-
-The result of a run: its last evaluation and its learning curve.
+The result is the last evaluation and the learning curve.
 """
 
 import abc

@@ -1,8 +1,7 @@
 """JSON files, read strictly: whatever is wrong with one is an error of one line that names it.
 
-The provenance of a result besides its config: code, versions of packages, machine.
-
-Errors of a disk that is full.
+Among them is the provenance of a result: code, versions of packages, machine. Errors of a full disk
+are told apart from others.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """The directory of one run: its files, its config and the record of its starts.
 
-Differences between two configurations.
+A start whose config differs from that of the starts before it is told the differences.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +82,7 @@ _START = {
     "versions": {},
     "machine": {"cpu": str, "usable_cores": int},
 }
-"""The kinds of what is read of config.json and of an entry of run.json; see `records.require_keys`."""
+"""The kinds of values read from config.json and from an entry of run.json: `require_keys`."""
 
 
 class RunDirectoryError(UserError):

@@ -1,6 +1,8 @@
-"""Processes that act: actors, workers that also learn (Reactor, section 3.4), and environments.
+"""Roles that act: actors, workers and environments, and what they share with an acting keeper.
 
-`Acting` is the batch of actors in a process; `LocalActing` adds to a store of the same process.
+An actor's process holds several of the paper's actors, whose policies run as one batch. A worker
+acts, keeps a store of its own and computes gradients (Reactor, section 3.4). A process of
+environments takes the actions that the learner chooses.
 """
 
 from collections import deque
@@ -427,7 +429,6 @@ def run_worker(context: RunContext) -> None:
         ParameterClient(client),
         ParameterClient(client, TARGET),
         sender,
-        agent.metrics,
         agent.batch_size,
         agent.jit_compile,
         stop,

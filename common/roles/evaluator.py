@@ -1,8 +1,6 @@
 """The evaluator's process: periodic evaluation of the published policy without exploration.
 
-Evaluations of a run's policy without exploration, a row of evaluator.csv each.
-
-Evaluation of a policy by its episode returns.
+An evaluation runs some episodes with one version of the policy and becomes a row of evaluator.csv.
 """
 
 from collections.abc import Callable

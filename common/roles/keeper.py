@@ -11,7 +11,7 @@ from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import report_ready
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.learning.learner import Learner
-from common.learning.parameter_server import METRICS, AppliedGradients
+from common.learning.parameter_server import AppliedGradients
 from common.learning.trainer import Trainer
 from common.networks import packing
 from common.remote.gradients import GradientQueue
@@ -68,7 +68,6 @@ def run(context: RunContext) -> None:
     server = context.server()
     data = _make_data(context, learner, server)
     options = BookkeepingOptions(
-        agent.metrics,
         agent.samples_per_update,
         agent.data.num_copies,
         agent.publish_period,
@@ -178,7 +177,7 @@ def _served_here(context: RunContext, learner: Learner, server: rpc.Server) -> _
 def _gradients(context: RunContext, learner: Learner, server: rpc.Server) -> _Data:
     """Returns the part for gradients that workers send (Reactor, 3.4)."""
     agent = context.agent
-    queue = GradientQueue(learner.num_parameters, len(agent.metrics))
+    queue = GradientQueue(learner.num_parameters)
     inbox = context.store_service(server, queue).inbox
     target = context.parameter_service(server, learner.num_parameters, name=TARGET)
     bookkeeping: Bookkeeping
@@ -198,14 +197,14 @@ def _gradients(context: RunContext, learner: Learner, server: rpc.Server) -> _Da
         updates.resume()
         publish_target()
 
-    updates = AppliedGradients(learner, queue, inbox, agent.metrics, on_applied)
+    updates = AppliedGradients(learner, queue, inbox, on_applied)
     return _Data(
         updates,
         inbox.accepted,
         lambda: updates.counters or Counters(),
         lambda: None,
         begin=begin,
-        options={"metrics": (*agent.metrics, *METRICS), "publish_period": 1},
+        options={"publish_period": 1},
     )
 
 

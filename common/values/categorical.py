@@ -1,13 +1,12 @@
-"""Value distributions on fixed atoms: support, projection, cross-entropy, mean (TensorFlow).
+"""Value distributions on fixed atoms: support, projection, cross-entropy, mean.
 
 Source: D4PG (Barth-Maron et al. 2018), appendices A and B; the projection comes from C51 (Bellemare
 et al. 2017). Equation numbers follow reproductions/d4pg/README.md. K is the number of atoms of the
 support (l in the paper) and M the number of atoms to project, which often equals K.
 
-NumPy twins of `common.values.categorical`, for the actors' initial priorities.
-
-Actors process small batches many times a second, where the overhead of a TensorFlow call would
-dominate. Each function agrees with its TensorFlow namesake to 1e-5.
+Functions `*_np` are NumPy twins, for the actors' initial priorities. Actors process small batches
+many times a second, where the overhead of a TensorFlow call would dominate. Each agrees with its
+TensorFlow namesake to 1e-5.
 """
 
 import numpy as np

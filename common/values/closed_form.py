@@ -1,14 +1,8 @@
-"""Quadratic advantages: a value's fall with the distance of an action from the best one.
+"""Advantages in closed form: functions of the distance of an action from the best one.
 
-Sources: NAF (Gu et al. 2016); ReF-ER (Novati & Koumoutsakos 2019), eq 4 and appendix E.
-
-NumPy twins of `common.values.closed_form`, for the advantages that actors store.
-
-Bell-shaped advantages whose widths differ above and below the policy's mean (TensorFlow).
-
-Source: ReF-ER (Novati & Koumoutsakos 2019), appendix E.
-
-NumPy twin of `common.values.closed_form`, for the advantages that actors store.
+They are quadratic, or bell-shaped with other widths above the policy's mean than below. Sources:
+NAF (Gu et al. 2016); ReF-ER (Novati & Koumoutsakos 2019), eq 4 and appendix E. Functions `*_np` are
+NumPy twins, for the advantages that actors store.
 """
 
 import numpy as np

@@ -1,9 +1,8 @@
-"""Value distributions as mixtures of Gaussians (TensorFlow).
+"""Value distributions as mixtures of Gaussians.
 
 Source: D4PG (Barth-Maron et al. 2018), appendices A and C. Equation numbers follow
-reproductions/d4pg/README.md. C is the number of components (l in the paper).
-
-NumPy twins of `common.values.gaussian_mixture`, for the actors' initial priorities.
+reproductions/d4pg/README.md. C is the number of components (l in the paper). Functions `*_np` are
+NumPy twins, for the actors' initial priorities.
 """
 
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,20 +1,16 @@
-"""Retrace: off-policy multi-step targets, scalar and distributional (TensorFlow).
+"""Multi-step targets: Retrace, V-trace, Peng's Q(lambda), and generalised advantage estimates.
 
-Source: Reactor (Gruslys et al. 2018), sections 2.1.2 and 3.2; Retrace itself is from Munos et al.
-(2016). Equation numbers are Reactor's. T is the number of transitions in a sequence (T + 1 frames),
-A the number of actions, K the number of atoms of the support (m in the paper).
+Retrace (Munos et al. 2016) is scalar or distributional; its source here is Reactor (Gruslys et al.
+2018), sections 2.1.2 and 3.2, whose equation numbers are used. T is the number of transitions in a
+sequence (T + 1 frames), A the number of actions, K the number of atoms of the support (m in the
+paper).
 
 Index 0 of every `*_t` belongs to the second frame of a sequence, x_2, and to the reward and
 discount that led to it. Index 0 of the targets belongs to the first frame, x_1. In the comments,
 t is the index of a target and k >= t that of the frame x_{t+n} where an n-step backup ends.
 
-V-trace: off-policy targets of a state value and advantages of actions (TensorFlow).
-
-Source: IMPALA (Espeholt et al. 2018), section 4.1, with lambda 1.
-
-Peng's Q(lambda): returns that mix values of best actions with what follows (TensorFlow).
-
-Generalised advantage estimates (NumPy), for actors.
+V-trace is that of IMPALA (Espeholt et al. 2018), section 4.1, with lambda 1. Generalised advantage
+estimates are NumPy, for actors; everything else is TensorFlow.
 """
 
 import numpy as np

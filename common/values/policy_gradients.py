@@ -1,9 +1,7 @@
-"""Policy-gradient losses (TensorFlow).
+"""Losses of policies: deterministic policy gradients, and surrogates of proximal optimisation.
 
-Surrogate losses of proximal policy optimisation (TensorFlow).
-
-Sources: PPO (Schulman et al. 2017), sections 3 and 4; its distributed form (Heess et al. 2017).
-rho is pi(a|s) / mu(a|s), where mu is the policy that acted.
+Sources of the surrogates: PPO (Schulman et al. 2017), sections 3 and 4; its distributed form (Heess
+et al. 2017). rho is pi(a|s) / mu(a|s), where mu is the policy that acted.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""Double Q-learning (TensorFlow).
-
-Importance weights of prioritised replay (TensorFlow).
-"""
+"""Double Q-learning, and the importance weights of prioritised replay."""
 
 import tensorflow as tf
 

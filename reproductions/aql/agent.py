@@ -28,11 +28,6 @@ class AQL(Agent):
         self.jit_compile = not config.channels
         self.decodes = bool(config.channels)
         self.data = ReplayedUnrolls(config, self._columns)
-        self.metrics = {
-            "proposal": (*aql.METRICS, *aql.PROPOSAL_METRICS),
-            "policy": d3pg.METRICS,
-            "none": impala.METRICS,
-        }.get(config.search, aql.METRICS)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredUnroll | impala.StoredPolicyUnroll:
         """Returns the columns of an unroll of T timesteps; its images are one PNG file."""

@@ -27,12 +27,6 @@ from reproductions.aql.config import AQLConfig
 from reproductions.aql.networks import FeedforwardTwin, RecurrentTwin, ValueTwin, load_parts
 from reproductions.aql.search import QFunction
 
-METRICS = ("value_loss", "mean_q", "value_gradient_norm")
-"""Metrics of an update of every method and their columns in learner.csv."""
-
-PROPOSAL_METRICS = ("proposal_loss", "entropy", "proposal_gradient_norm")
-"""Metrics of an update of the proposal."""
-
 
 class StoredUnroll(NamedTuple):
     """The columns of an unroll, [B, T, ...].

@@ -15,9 +15,6 @@ from reproductions.aql import aql, networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
 
-METRICS = (*aql.METRICS, "saturated_actions", "policy_gradient_norm")
-"""Metrics of an update and their columns in learner.csv."""
-
 
 class D3PGLearner(ActorCriticLearner):
     """Learner of a deterministic policy and Q, with target networks and an optimiser for each.

@@ -24,9 +24,6 @@ from reproductions.aql.aql import SharedLayersPolicy, flat, time_major
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin, load_parts, shared_twin
 
-METRICS = ("policy_loss", "value_loss", "mean_value", "entropy", "mean_weight", "gradient_norm")
-"""Metrics of an update and their columns in learner.csv."""
-
 
 class StoredPolicyUnroll(NamedTuple):
     """The columns of an unroll, [B, T, ...].

@@ -32,18 +32,6 @@ from reproductions.reactor import networks as networks_lib
 from reproductions.reactor.config import AGENT, ReactorConfig
 from reproductions.reactor.networks import ReactorNetwork, ReactorOutputs, ReactorState
 
-METRICS = (
-    "loss",
-    "entropy",
-    "mean_q",
-    "mean_trace",
-    "priority_mean",
-    "priority_max",
-    "importance_weight_mean",
-    "gradient_norm",
-)
-"""Metrics of an update and their columns in learner.csv."""
-
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 
@@ -318,7 +306,6 @@ class Reactor(Agent):
     """Reactor, and its ablations by configuration."""
 
     declaration = AGENT
-    metrics = METRICS
     jit_compile = False  # XLA slows convolutions on a CPU
 
     def __init__(self, config: ReactorConfig, setting: str = AGENT.settings.default):

@@ -23,13 +23,10 @@ class Refer(Agent, StoreRules):
 
     def __init__(self, config: ReferConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
-        self.metrics = learner_lib.METRICS[config.agent]
         is_acer = config.agent == "acer"
         # XLA would compile ACER's update for each length of the longest window. It takes minutes
         # for the unrolled LSTMs, and the updates of V-RACER are then slower.
         self.jit_compile = not (is_acer or config.recurrent)
-        if config.advantage != "none":
-            self.metrics += learner_lib.ADVANTAGE_METRICS
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
         sample: memory_lib.Uniform | memory_lib.RankBased = memory_lib.Uniform()

@@ -20,39 +20,6 @@ from common.values import gaussian, policy_gradients, value_learning
 from reproductions.refer import acer, advantages, ddpg, naf, networks, rules, vracer
 from reproductions.refer.config import ReferConfig
 
-_SHARED_METRICS = (
-    "kl_divergence",
-    "far_policy_fraction",
-    "beta",
-    "c_max",
-    "learning_rate",
-    "reward_scale",
-)
-METRICS = {
-    "vracer": (*_SHARED_METRICS, "policy_loss", "value_loss", "mean_variance", "gradient_norm"),
-    "naf": (*_SHARED_METRICS, "critic_loss", "mean_q", "gradient_norm"),
-    "ddpg": (
-        *_SHARED_METRICS,
-        "critic_loss",
-        "mean_q",
-        "saturated_actions",
-        "critic_gradient_norm",
-        "policy_gradient_norm",
-    ),
-    "acer": (
-        *_SHARED_METRICS,
-        "critic_loss",
-        "mean_q",
-        "mean_variance",
-        "trust_region_share",
-        "critic_gradient_norm",
-        "policy_gradient_norm",
-    ),
-}
-"""Metrics of an agent's updates and their columns in learner.csv."""
-ADVANTAGE_METRICS = ("advantage_loss",)
-"""Those of V-RACER with an advantage, in addition."""
-
 
 class Refresh(NamedTuple):
     """The values of B steps that the memory stores anew, all float32 [B].

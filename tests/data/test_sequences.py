@@ -233,7 +233,6 @@ class Learner(tf.Module):
 
 
 class SequenceAgent(Agent):
-    metrics = ("brightest",)
     jit_compile = False
 
     def __init__(self, config, setting):

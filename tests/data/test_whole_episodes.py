@@ -183,7 +183,6 @@ class Mean(Learner):
 
 
 class EpisodeAgent(Agent):
-    metrics = ("loss",)
     jit_compile = False
 
     def __init__(self, config, setting):

@@ -1,4 +1,7 @@
-"""Tests of common.learning.bookkeeping beside a real replay service; nothing is learned."""
+"""Tests of common.learning.bookkeeping: a run whose parts die, and a real replay service.
+
+Nothing is learnt.
+"""
 
 import errno
 import os
@@ -12,7 +15,8 @@ from common.cluster.errors import ServiceUnavailableError
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.learning import bookkeeping as bookkeeping_lib
-from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
+from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions, RunCounters, SavedCounters
+from common.learning.checkpoint import Checkpoints
 from common.remote import parameters
 from common.remote.inbox import StoreService
 from common.remote.outbox import RemoteStore
@@ -27,6 +31,7 @@ from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
 SPEC = EnvironmentSpec(3, 2)
+METRICS = ("critic_loss", "importance_weight_max", "mean_q")
 
 
 class Run:
@@ -83,7 +88,6 @@ class Run:
             self.server(), sum(v.shape.num_elements() for v in learner.actor_variables)
         )
         options = BookkeepingOptions(
-            self.agent.metrics,
             self.agent.batch_size,
             num_copies,
             self.agent.publish_period,
@@ -154,7 +158,7 @@ def test_what_says_that_the_run_is_over_counts_what_came_since_the_last_poll(run
 
 def test_a_start_refuses_a_last_row_that_cannot_be_and_goes_on_from_one_that_can(run):
     path, learners = run.directory.learner_csv, list(run._learners)
-    row = dict.fromkeys(csv_rows.learner_columns(run.agent.metrics), 1)
+    row = dict.fromkeys((*csv_rows.LEARNER, *METRICS), 1)
     for name, cell in (
         ("wall_seconds", "inf"),
         ("wall_seconds", "-3.0"),
@@ -251,12 +255,37 @@ def test_a_save_on_a_full_disk_is_skipped_and_told(run, monkeypatch):
 def test_a_row_has_the_metrics_of_all_calls_since_the_last_one(run):
     bookkeeping = run.start()
     for value in (1.0, 4.0):
-        metrics = dict.fromkeys(run.agent.metrics, tf.constant(value))
+        metrics = dict.fromkeys(METRICS, tf.constant(value))
         bookkeeping._log.add(metrics)
     bookkeeping.after_call(None)
     row = last_row(run.directory.learner_csv)
     assert row["critic_loss"] == row["mean_q"] == 2.5
     assert row["importance_weight_max"] == 4.0
+
+
+def test_columns_of_metrics_come_with_the_first_update_and_stay_where_they_are(run):
+    path = run.directory.learner_csv
+    bookkeeping = run.start()
+    bookkeeping.after_call(None)
+    assert tuple(read_rows(path)) == csv_rows.LEARNER
+    bookkeeping.counters._begin -= 100  # a row is due
+    bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(2.0)))
+    rows = read_rows(path)
+    assert tuple(rows) == (*csv_rows.LEARNER, *METRICS)
+    assert rows["mean_q"].isna().tolist() == [True, False]
+    bookkeeping = run.start()
+    bookkeeping.after_call(None)
+    bookkeeping.counters._begin -= 100
+    bookkeeping.after_call(dict.fromkeys(reversed(METRICS), tf.constant(3.0)))
+    rows = read_rows(path)
+    assert tuple(rows) == (*csv_rows.LEARNER, *METRICS)
+    assert rows["mean_q"].dropna().tolist() == [2, 3] and len(rows) == 4
+
+
+def test_a_metric_with_the_name_of_a_column_of_every_agent_is_refused(run):
+    bookkeeping = run.start()
+    with pytest.raises(ValueError, match="column replay_size twice"):
+        bookkeeping.after_call({"replay_size": tf.constant(1.0)})
 
 
 def test_samples_per_insert_count_every_copy_of_a_transition(run):
@@ -268,7 +297,7 @@ def test_samples_per_insert_count_every_copy_of_a_transition(run):
     run.insert(2, accepted=6, steps_added=6, copies=4)
     run.learner.steps.assign(5)
     bookkeeping.counters._begin -= 100  # a row is due
-    bookkeeping.after_call(dict.fromkeys(run.agent.metrics, tf.constant(1.0)))
+    bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(1.0)))
     rows = read_rows(run.directory.learner_csv)
     assert rows["actor_steps"].tolist() == [10, 20] and run.remote.counters().items == 80
     assert rows["samples_per_insert"].iloc[-1] == 5 * run.agent.batch_size / 40
@@ -298,3 +327,124 @@ def test_the_store_in_this_process_is_saved_with_each_checkpoint(run, tmp_path):
     bookkeeping.after_call(None)
     bookkeeping.store_file.close(is_over=False)  # waits for the thread, and saves what it lacks
     assert store.saved == [path, path] and run.num_saved() == 2
+
+
+def test_the_largest_count_of_each_incarnation_counts():
+    counters = RunCounters(SavedCounters())
+    assert counters.actor_steps == 0
+    counters.update({})
+    counters.update({1: 50, 2: 10})
+    assert counters.actor_steps == 60
+    counters.update({1: 50, 2: 30})
+    assert counters.actor_steps == 80
+    counters.update({2: 30, 3: 5})  # a new replay, of which the first actor has not heard
+    assert counters.actor_steps == 85
+    counters.update({1: 70, 2: 30, 3: 5})  # and now it has
+    assert counters.actor_steps == 105
+
+
+def test_the_sum_of_false_counts_is_a_number_that_files_can_hold():
+    counters = RunCounters(SavedCounters())
+    counters.update(dict.fromkeys(range(1, 2000), 2**44))
+    assert counters.actor_steps == 2**53
+    counters.store()
+    assert RunCounters(SavedCounters(), actor_steps=10**30).actor_steps == 2**53
+
+
+def test_an_update_returns_whether_only_it_knows_a_count():
+    counters = RunCounters(SavedCounters())
+    assert not counters.update({1: 50})  # the replay knows, too
+    assert counters.update({})  # a new replay does not
+    counters.store()
+    assert not counters.update({})  # the checkpoint does
+    assert not counters.update({1: 80})
+    assert counters.update({1: 20})
+    assert not counters.update({1: 90})
+
+
+def test_steps_that_no_replay_reports_count_once():
+    """A learner that acts itself died 30 transitions after its last checkpoint."""
+    saved = SavedCounters()
+    first = RunCounters(saved)
+    first.update({7: 100})
+    first.store()
+    second = RunCounters(saved, actor_steps=130)
+    second.count_unreported()
+    assert second.actor_steps == 130
+    second.update({8: 5})
+    assert second.actor_steps == 135
+    second.store()
+    third = RunCounters(saved, actor_steps=135)
+    third.count_unreported()
+    assert third.actor_steps == 135
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_accepted_transition_is_lost_or_counted_twice_whoever_dies(tmp_path, seed):
+    """Kills of actors, replay and learner; a replay dies only after the learner's last poll."""
+    generator = np.random.default_rng(seed)
+    saved = SavedCounters()
+    checkpoints = Checkpoints(tmp_path, {"saved": saved})
+    checkpoints.save()
+    counters, replay = RunCounters(saved), {}
+    actors, next_incarnation, accepted, before = {}, 100, 0, 0
+    for _ in range(300):
+        event = generator.choice(
+            ["insert", "poll", "save", "actor", "replay", "learner"],
+            p=[0.6, 0.2, 0.05, 0.05, 0.05, 0.05],
+        )
+        if event == "insert" or not actors:
+            if len(actors) < 3:
+                actors[next_incarnation] = 0
+                next_incarnation += 1
+            incarnation = generator.choice(list(actors))
+            actors[incarnation] += (rows := int(generator.integers(1, 50)))
+            accepted += rows
+            replay[incarnation] = actors[incarnation]
+        elif event == "actor":
+            del actors[generator.choice(list(actors))]
+        elif event == "save":
+            counters.store()
+            checkpoints.save()
+        elif event == "learner":
+            saved = SavedCounters()
+            checkpoints = Checkpoints(tmp_path, {"saved": saved})
+            assert checkpoints.restore()
+            counters = RunCounters(saved)
+        if event == "replay":
+            counters.update(replay)
+            replay = {}
+        if event in ("poll", "replay", "learner"):
+            if counters.update(replay):
+                counters.store()
+                checkpoints.save()
+            assert counters.actor_steps == accepted >= before
+            before = accepted
+    assert before > 1000
+
+
+def test_wall_time_does_not_go_back():
+    saved = SavedCounters()
+    saved.wall_seconds.assign(100.0)
+    assert RunCounters(saved).wall_seconds == pytest.approx(100, abs=1)
+    assert RunCounters(saved, 90.0).wall_seconds == pytest.approx(100, abs=1)
+    counters = RunCounters(saved, 130.0)  # a row was written after the checkpoint
+    assert counters.wall_seconds == pytest.approx(130, abs=1)
+    counters.store()
+    assert float(saved.wall_seconds) == pytest.approx(130, abs=1)
+
+
+def test_actor_steps_do_not_go_back_while_the_accounts_are_away():
+    """Learner and replay were killed: the actors bring their counts with their next inserts."""
+    saved = SavedCounters()
+    counters = RunCounters(saved)
+    counters.update({1: 50})
+    counters.store()
+    counters = RunCounters(saved, 0.0, 80)  # a row was written after the checkpoint
+    assert counters.actor_steps == 80
+    counters.update({1: 60})
+    assert counters.actor_steps == 80
+    counters.update({1: 90})
+    assert counters.actor_steps == 90
+    counters.store()
+    assert RunCounters(saved).actor_steps == 90

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -59,13 +60,11 @@ class Server:
         self.learner = Descent()
         self.address = address or f"localhost:{free_ports(1)[0]}"
         self.rpc = rpc.Server(self.address, TOKEN)
-        self.queue = GradientQueue(SIZE, len(METRICS))
+        self.queue = GradientQueue(SIZE)
         self.service = StoreService(self.rpc, self.queue, former_steps)
         self.online = ParameterService(self.rpc, SIZE)
         self.target = ParameterService(self.rpc, SIZE, name=TARGET)
-        self.updates = AppliedGradients(
-            self.learner, self.queue, self.service.inbox, METRICS, lambda: None
-        )
+        self.updates = AppliedGradients(self.learner, self.queue, self.service.inbox, lambda: None)
         if state is not None:
             for name, module in state.items():
                 for variable, value in zip(self.updates.state[name].variables, module):
@@ -134,7 +133,8 @@ class Call:
 
 def push(sender, value, metrics=(0.0, 0.0), learner_steps=0):
     gradients = tf.fill([SIZE], tf.constant(value, tf.float32))
-    return Call(lambda: sender.push(learner_steps, gradients, tf.constant(metrics, tf.float32)))
+    named = dict(zip(METRICS, map(tf.constant, metrics)))
+    return Call(lambda: sender.push(learner_steps, gradients, named))
 
 
 class SlowClient(rpc.Client):
@@ -230,22 +230,29 @@ def test_an_update_that_names_another_delivery_is_not_taken_for_it(server, caplo
     caplog.set_level("WARNING", logger="absl")
     sender = server.sender()
     head = np.array([0, sender.incarnation, number, 0])
-    sender._store.put(FlatGradients(head, np.zeros(2, "f"), np.ones(SIZE, "f")))
+    names = np.array(METRICS, np.bytes_)
+    sender._store.put(FlatGradients(head, names, np.zeros(2, "f"), np.ones(SIZE, "f")))
     assert server.step() is None and "it names another delivery" in caplog.text
     assert len(push(sender, 2.0).applied(server)) == 1 and server.is_at(-1.0)
 
 
 def test_an_update_of_another_size_is_refused_in_one_line(server):
     sender = server.sender(worker=1)
-    expected = f"the update was refused: an update has {SIZE} parameters and 2 metrics here, but "
-    expected += "worker 1 sent 5 and 2: start all roles with the same version of the program"
+    expected = f"the update was refused: an update has {SIZE} parameters and the metrics 'loss' "
+    expected += "here, but worker 1 sent 5 and 'loss': "
+    expected += "start all roles with the same version of the program"
+    loss = {"loss": tf.constant(0.0)}
     with pytest.raises(ClusterError) as caught:
-        sender.push(0, tf.zeros([5]), tf.zeros([2]))
+        sender.push(0, tf.zeros([5]), loss)
     assert str(caught.value) == expected
-    with pytest.raises(ClusterError, match=f"worker 1 sent {SIZE + 1} and 2"):
-        sender.push(0, tf.zeros([SIZE + 1]), tf.zeros([2]))  # in parts
+    with pytest.raises(ClusterError, match=f"worker 1 sent {SIZE + 1} and 'loss'"):
+        sender.push(0, tf.zeros([SIZE + 1]), loss)  # in parts
     assert server.step() is None
     assert len(push(sender, 2.0).applied(server)) == 1
+    for names in ("loss", "loss,error_min"):
+        with pytest.raises(ClusterError, match=f"'loss,error_max' here.* and '{names}'"):
+            sender.push(0, tf.zeros([SIZE]), dict.fromkeys(names.split(","), tf.constant(0.0)))
+    assert server.step() is None
 
 
 def test_an_update_in_the_checkpoint_is_not_applied_again_after_a_restart(server):
@@ -287,15 +294,18 @@ def test_the_end_of_the_run_or_a_stop_releases_workers_that_wait(server):
 def test_a_workers_step_uses_the_newest_parameters_and_target(server):
     client, learner = rpc.Client(server.address, TOKEN), Descent()
     clients = ParameterClient(client), ParameterClient(client, TARGET)
-    step = RemoteStep(learner, *clients, server.sender(), METRICS, 1, False, StopRequest())
+    step = RemoteStep(learner, *clients, server.sender(), 1, False, StopRequest())
     server.learner.w.assign(tf.fill([SIZE], 3.0))
     server.learner.target.assign(tf.fill([SIZE], 7.0))
     server.publish()
     batch = Batch(tf.fill([SIZE], 1.0), tf.ones([1]), tf.constant(1.0))
-    call = Call(lambda: step(batch))
+    call = Call(lambda: step(types.SimpleNamespace(batch=lambda: batch)))
     (metrics,) = call.applied(server)
     outputs, own = call.result
     assert learner.target.numpy()[0] == 7 and outputs.numpy() == [2.0]
+    assert list(own) == ["error_max", "loss"]
+    extra = ["staleness", "staleness_max", "num_workers", "num_refused"]
+    assert list(metrics) == [*own, *extra]
     assert float(own["error_max"]) == metrics["error_max"] == 2.0
     assert metrics["loss"] == pytest.approx(4 * SIZE)
     assert server.is_at(2.0)

@@ -1,6 +1,7 @@
 import errno
 import fcntl
 import os
+from pathlib import Path
 import resource
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from common.reporting.csv_rows import (
     CsvError,
     CsvRows,
+    GrowingRows,
     NewNumbers,
     last_row,
     read_numbers,
@@ -207,6 +209,50 @@ def test_a_full_disk_skips_the_row_and_another_error_is_raised(tmp_path, monkeyp
     assert path.read_bytes() == before
     monkeypatch.undo()
     rows.append({"writer": 0, "number": 3, "text": "b"})
+    assert read_rows(path)["number"].tolist() == [1, 3]
+
+
+def test_a_column_is_added_for_each_new_name(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = GrowingRows(path, COLUMNS)
+    rows.append({"writer": 0, "number": 1, "text": "a,b"})
+    rows.append({"writer": 0, "number": 2, "text": "c", "loss": 0.5, "norm": 3})
+    rows.append({"number": 3})
+    expected = 'writer,number,text,loss,norm\n0,1,"a,b",,\n0,2,c,0.5,3\n,3,,,\n'
+    assert path.read_text() == expected and list(tmp_path.iterdir()) == [path]
+    path.write_text(expected + "0,4,to")  # killed
+    rows = GrowingRows(path, COLUMNS)
+    rows.append({"number": 5, "norm": 4})
+    rows.append({"number": 6, "more": 7})
+    lines = path.read_text().splitlines()
+    assert lines[0] == "writer,number,text,loss,norm,more"
+    assert lines[-3:] == [",3,,,,", ",5,,,4,", ",6,,,,7"]
+    path.write_text("writer,text,number\n")
+    with pytest.raises(CsvError, match="writer,text,number.*writer,number,text"):
+        GrowingRows(path, COLUMNS)
+    with pytest.raises(CsvError, match="cannot be used .Is a directory"):
+        GrowingRows(tmp_path, COLUMNS)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
+def test_a_disk_that_is_full_when_a_column_comes_skips_the_row(tmp_path, monkeypatch, code):
+    path = tmp_path / "rows.csv"
+    rows = GrowingRows(path, COLUMNS)
+    rows.append({"writer": 0, "number": 1, "text": "a"})
+    before = path.read_bytes()
+
+    def fail(path, content):
+        raise OSError(code, os.strerror(code), str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    if code == errno.EIO:
+        with pytest.raises(OSError, match="rows.csv"):
+            rows.append({"loss": 1})
+    else:
+        rows.append({"loss": 1})
+    monkeypatch.undo()
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+    rows.append({"writer": 0, "number": 3, "loss": 2})
     assert read_rows(path)["number"].tolist() == [1, 3]
 
 

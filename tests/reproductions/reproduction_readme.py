@@ -39,6 +39,11 @@ class Readme:
         """Returns the text under a heading."""
         return self.text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
 
+    def metrics(self, separator):
+        """Returns the columns of learner.csv of each part, which lines with `separator` divide."""
+        section = self.section("Columns of learner.csv")
+        return map(columns, re.split(f"^(?:{separator})", section, flags=re.M))
+
     def check_flags(self, config, settings):
         """Asserts that the hyperparameters and settings in flags exist, and that there are some."""
         fields = {field.name for field in dataclasses.fields(config)}

@@ -97,7 +97,6 @@ class UnrollAgent(Agent):
     """Sends all columns but the discounts."""
 
     declaration = types.SimpleNamespace(paper="none", num_frames=None)
-    metrics = ("reward",)
     jit_compile = False
     publish_period = 1
 

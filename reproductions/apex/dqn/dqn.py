@@ -49,18 +49,6 @@ def make_optimizer(config: DQNConfig) -> snt.Optimizer:
     )
 
 
-METRICS = (
-    "loss",
-    "mean_q",
-    "q_max",
-    "priority_mean",
-    "priority_max",
-    "importance_weight_mean",
-    "gradient_norm",
-)
-"""Metrics of an update and their columns in learner.csv."""
-
-
 def td_targets(
     transition: StoredTransition, online: DuelingNetwork, target: DuelingNetwork
 ) -> tf.Tensor:
@@ -239,7 +227,6 @@ class ApexDQN(Agent):
     """
 
     declaration = AGENT
-    metrics = METRICS
     jit_compile = False  # XLA slows convolutions on a CPU
 
     def __init__(self, config: DQNConfig, setting: str = AGENT.settings.default):

@@ -7,7 +7,6 @@ The PPO of D4PG's figures: configuration, policy and learner in one object.
 
 import tensorflow as tf
 
-from common.agents.proximal import METRICS as SHARED_METRICS
 from common.agents.proximal import (
     GaussianPolicy,
     ProximalAgent,
@@ -43,9 +42,6 @@ def make_networks(config: D4PGPPOConfig, spec: EnvironmentSpec) -> ProximalNetwo
         policy, value, spec.action_size, config.initial_variance, config.observation_clip
     )
 
-
-METRICS = (*SHARED_METRICS, "kl_coefficient")
-"""Metrics of a rollout's updates and their columns in learner.csv."""
 
 _MIN_COEFFICIENT = 1e-6
 """A coefficient that shrinks for hundreds of rollouts would become 0, and stay so."""
@@ -115,7 +111,6 @@ class D4PGPPO(ProximalAgent):
     """PPO as in section 4.3."""
 
     declaration = AGENT
-    metrics = METRICS
 
     def __init__(self, config: D4PGPPOConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting, config.unroll_length)

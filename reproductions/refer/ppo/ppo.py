@@ -8,7 +8,6 @@ The PPO of ReF-ER: configuration, policy and learner in one object.
 import numpy as np
 import tensorflow as tf
 
-from common.agents.proximal import METRICS as SHARED_METRICS
 from common.agents.proximal import ProximalAgent, ProximalLearner, ProximalNetworks
 from common.data.rollouts import RolloutSteps
 from common.environments.spec import EnvironmentSpec
@@ -34,10 +33,6 @@ def make_networks(
         action_size,
         config.initial_variance,
     )
-
-
-METRICS = (*SHARED_METRICS, "learning_rate")
-"""Metrics of a rollout's updates and their columns in learner.csv."""
 
 
 class ReferPPOLearner(ProximalLearner):
@@ -95,7 +90,6 @@ class ReferPPO(ProximalAgent):
     """PPO as in appendix A."""
 
     declaration = AGENT
-    metrics = METRICS
 
     def __init__(self, config: ReferPPOConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)

@@ -1,8 +1,19 @@
 """Random unrolls with ends of episodes in them, for tests of learners."""
 
 import numpy as np
+from reproduction_readme import Readme
 
 B, T = 3, 5
+_SHARED, _PROPOSAL, _POLICY, _IMPALA = Readme("aql").metrics(
+    "those of methods|and those of D3PG|IMPALA has others"
+)
+METRICS = {
+    "proposal": [*_SHARED, *_PROPOSAL],
+    "policy": [*_SHARED, *_POLICY],
+    "none": _IMPALA,
+    **dict.fromkeys(("uniform", "cem", "exact"), _SHARED),
+}
+"""Names of the metrics of each search in the README, in order."""
 
 
 def ends(generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

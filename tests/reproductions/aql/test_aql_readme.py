@@ -4,12 +4,12 @@ import math
 import re
 
 from flag_file import check_flag_file
-from reproduction_readme import Readme, columns
+from reproduction_readme import Readme
 
 from common.environments.spec import EnvironmentSpec
 from common.replay.footprint import unroll_bytes_per_step
-from reproductions.aql import aql, d3pg, experiments, impala, match, networks
 from reproductions.aql import config as config_lib
+from reproductions.aql import experiments, match, networks
 from reproductions.aql.actions import ActionSpace
 
 README = Readme("aql")
@@ -55,16 +55,6 @@ def test_the_flag_file_is_one_of_the_program(tmp_path):
 
 def test_every_equation_has_a_number_once_and_a_place():
     README.check_equations([*range(1, 24)])
-
-
-def test_every_column_is_in_the_table():
-    section = README.section("Columns of learner.csv")
-    methods = r"^(?:those of methods|and those of D3PG|IMPALA has others)"
-    shared, proposal, policy, impalas = map(columns, re.split(methods, section, flags=re.M))
-    assert (*shared,) == aql.METRICS
-    assert (*proposal,) == aql.PROPOSAL_METRICS
-    assert (*shared, *policy) == d3pg.METRICS
-    assert (*impalas,) == impala.METRICS
 
 
 def test_the_proposals_probabilities_follow_from_the_entropy_cost():

@@ -25,7 +25,6 @@ from common.values import categorical, gaussian_mixture
 from common.values.value_learning import importance_weights
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.d4pg import D4PG
 
 X, A, M, R = 3, 2, 6, 40  # sizes of observations and actions, batch and replay
 SPEC = EnvironmentSpec(X, A)
@@ -280,7 +279,7 @@ def test_update_is_lines_5_to_8(values):
         "critic_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_w)),
         "policy_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_theta)),
     }
-    assert tuple(metrics) == D4PG.metrics and metrics.keys() == expected.keys()
+    assert list(metrics) == list(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
 
@@ -364,7 +363,7 @@ def test_several_updates_under_xla_are_those_of_as_many_calls(critic):
     columns = [(batch.steps, batch.probabilities) for batch in batches]
     steps, p = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *columns)
     samples = Batch(steps, p, tf.constant(float(R)))
-    priorities, metrics = UpdateLoop(together.update, 3, M, jit_compile=True)(samples)
+    priorities, metrics = UpdateLoop(together.update, 3, M, jit_compile=True).learn(samples)
     # A mixture's samples are others without XLA.
     update = tf.function(apart.update, jit_compile=critic == "mixture")
     parts = [update(batch) for batch in batches]

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from common.data.data import StoredState
-from common.data.rollouts import RolloutSteps
+from common.data.rollouts import Rollout, RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
@@ -108,13 +108,17 @@ def test_the_coefficient_follows_the_divergence(shift, factor):
 
 def test_a_call_makes_full_batches_and_moves_the_scales():
     agent = make_agent(num_epochs=3)
-    learner, updates = agent.make_learner(SPEC, 0), None
-    updates = agent.updates(learner, None, 0)
+    learner = agent.make_learner(SPEC, 0)
+    updates = agent.updates(learner, agent.data.make_store(agent.step_specs(SPEC), 0), 0)
     assert (updates.num_updates, updates.num_samples) == (3, N) == (agent.updates_per_call, N)
     rollouts = [rollout(seed) for seed in range(2)]
     for one in rollouts:
-        _, metrics = updates(Batch(one, tf.ones([N]) / N, tf.constant(float(N))))
-    assert metrics.keys() == set(agent.metrics) and int(learner.steps) == 6
+        _, metrics = updates(Rollout(np.zeros(N, np.int64), one))
+    assert list(metrics) == [
+        *("policy_loss", "value_loss", "policy_gradient_norm", "value_gradient_norm"),
+        *("kl_divergence", "explained_variance", "mean_variance", "reward_scale", "kl_coefficient"),
+    ]
+    assert int(learner.steps) == 6
     rewards = np.concatenate([one.rewards for one in rollouts])
     np.testing.assert_allclose(learner.reward_scale, rewards.std(), rtol=1e-5)
     observations = np.concatenate([one.states.observation for one in rollouts])

@@ -4,13 +4,12 @@ import dataclasses
 import re
 
 from flag_file import check_flag_file
-from reproduction_readme import Readme, columns
+from reproduction_readme import Readme
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import parameter_server
 from common.replay.footprint import sequence_bytes_per_step
 from reproductions.reactor import config as config_lib
-from reproductions.reactor import networks, reactor
+from reproductions.reactor import networks
 
 README = Readme("reactor")
 
@@ -26,11 +25,6 @@ def test_what_differs_on_two_cores_is_in_the_table():
 def test_the_flag_file_is_one_of_the_program(tmp_path):
     path = "reproductions/reactor/two_cores.flags"
     check_flag_file("reactor", path, "atari:no_such_game", f"--workdir={tmp_path}/run")
-
-
-def test_every_column_is_in_the_table():
-    named = columns(README.section("Columns of learner.csv"))
-    assert named == [*reactor.METRICS, *parameter_server.METRICS]
 
 
 def test_the_arithmetic_of_ten_workers():

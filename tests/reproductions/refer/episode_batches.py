@@ -1,6 +1,7 @@
 """Random batches of steps of episodes for the tests of ReF-ER's learners."""
 
 import numpy as np
+from reproduction_readme import Readme
 import tensorflow as tf
 
 from common.data.data import StoredState
@@ -10,6 +11,24 @@ from common.types import Batch
 D, A, B = 3, 2, 6  # sizes of observations and actions, batch
 SIZE = 40  # steps in the memory
 HISTORY = 4
+
+_SHARED, _VRACER, _NAF, _DDPG, _ACER = Readme("refer").metrics("those of |and those of ")
+METRICS = {
+    "vracer": [*_SHARED, *_VRACER],
+    "naf": [*_SHARED, *_NAF, "gradient_norm"],
+    "ddpg": [*_SHARED, *_DDPG],
+    "acer": [*_SHARED, *_ACER],
+}
+"""Names of the metrics of each agent in the README, in order; the last of V-RACER's is optional."""
+
+
+def metrics_of(config):
+    """Returns the names of the metrics of a configuration."""
+    return [
+        name
+        for name in METRICS[config.agent]
+        if name != "advantage_loss" or config.advantage != "none"
+    ]
 
 
 def make_steps(seed=0, size=B, bootstraps=True):

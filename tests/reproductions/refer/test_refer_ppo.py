@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from common.data.data import StoredState
-from common.data.rollouts import RolloutSteps
+from common.data.rollouts import Rollout, RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
@@ -113,10 +113,13 @@ def test_gradients_are_those_of_the_losses():
 def test_a_call_makes_all_epochs_and_anneals_the_rates():
     agent = make_agent(annealing=0.1)
     learner, one = agent.make_learner(SPEC, 0), rollout()
-    updates = agent.updates(learner, None, 0)
+    updates = agent.updates(learner, agent.data.make_store(agent.step_specs(SPEC), 0), 0)
     assert (updates.num_updates, updates.num_samples) == (6, N)
-    _, metrics = updates(Batch(one, tf.ones([N]) / N, tf.constant(float(N))))
-    assert metrics.keys() == set(agent.metrics)
+    _, metrics = updates(Rollout(np.zeros(N, np.int64), one))
+    assert list(metrics) == [
+        *("policy_loss", "value_loss", "policy_gradient_norm", "value_gradient_norm"),
+        *("kl_divergence", "explained_variance", "mean_variance", "reward_scale", "learning_rate"),
+    ]
     assert int(learner.steps) == 6 and int(learner.version) == 1
     # The last update, the sixth, follows five of 8 samples, each for the second time: 20 steps.
     np.testing.assert_allclose(metrics["learning_rate"], 1e-4 / 3, rtol=1e-5)

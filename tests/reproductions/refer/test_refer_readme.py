@@ -3,13 +3,13 @@
 import math
 import re
 
-from reproduction_readme import Readme, columns
+from reproduction_readme import Readme
 
 from common.environments import make
 from common.environments.spec import EnvironmentSpec
 from common.replay.footprint import episode_bytes_per_step
 from reproductions.refer import config as config_lib
-from reproductions.refer import experiments, learner, networks, rules
+from reproductions.refer import experiments, networks, rules
 
 README = Readme("refer")
 
@@ -53,17 +53,6 @@ def test_the_tasks_of_the_scale_small_are_as_many_as_it_says():
 
 def test_every_equation_has_a_number_once():
     README.check_equations([2, 3, 4, 5, 6, 8, *range(9, 17), *range(18, 46)])
-
-
-def test_every_column_is_in_the_table():
-    section = README.section("Columns of learner.csv")
-    shared, vracer, naf, ddpg, acer = map(
-        columns, re.split(r"^(?:those|and those) of ", section, flags=re.M)
-    )
-    assert [*learner.METRICS["vracer"], *learner.ADVANTAGE_METRICS] == [*shared, *vracer]
-    assert list(learner.METRICS["naf"]) == [*shared, *naf, "gradient_norm"]
-    assert list(learner.METRICS["ddpg"]) == [*shared, *ddpg]
-    assert list(learner.METRICS["acer"]) == [*shared, *acer]
 
 
 def test_the_arithmetic():
