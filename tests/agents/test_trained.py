@@ -223,10 +223,15 @@ def test_pictures_of_another_kind(observation, words, pictures):
         pictures(observation)
 
 
+def require_images(config, spec):
+    raise ValueError(f"it needs images, this has {spec.observation_size} numbers")
+
+
 def test_an_agent_that_cannot_act_in_the_runs_environment(saved):
     class Picky(D4PG):
-        def require(self, spec):
-            raise ValueError(f"it needs images, this has {spec.observation_size} numbers")
+        declaration = dataclasses.replace(
+            D4PG.declaration, require=f"{__name__}:{require_images.__name__}"
+        )
 
     with pytest.raises(RunDirectoryError, match="config.json .*it needs images, this has 2 num"):
         trained.load(saved, Picky)

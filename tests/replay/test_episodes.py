@@ -291,7 +291,7 @@ def test_a_draw_with_a_history_is_the_draw_without_it(history):
     for name in ("keys", "probabilities", "count"):
         np.testing.assert_array_equal(getattr(sample, name), getattr(without, name))
     batch = sample.batch()
-    assert batch.steps is steps and batch.size == sample.count
+    assert batch.steps is steps and float(batch.size) == int(sample.count)
     np.testing.assert_allclose(batch.probabilities, sample.probabilities, rtol=1e-6)
 
 

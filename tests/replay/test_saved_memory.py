@@ -417,5 +417,5 @@ def test_episodes_are_served_while_they_are_saved_as_they_were_at_one_moment(tmp
         assert not np.any(loaded.contains([begin - 1, end]))
         sample = loaded.sample(statistics.steps)
         for name, column in rows(sample.keys.numpy(), 500).items():
-            np.testing.assert_array_equal(sample.steps[name], column)
+            np.testing.assert_array_equal(sample.steps.states[name], column)
     memory.check()

@@ -104,9 +104,8 @@ class Run:
         self.directory.open({})
         self.policy, self.error = Constant(), None
         agent = types.SimpleNamespace(
-            declaration=types.SimpleNamespace(paper="a_paper"),
+            declaration=types.SimpleNamespace(paper="a_paper", num_frames=None),
             setting="a_setting",
-            num_frames=None,
             make_evaluator=lambda spec, count: self.policy,
             make_learner=lambda spec, seed: Learner(),
         )
