@@ -60,7 +60,7 @@ class ListedRuns:
 
     @property
     def words(self) -> str:
-        """What the table of states says of it besides numbers."""
+        """The cells of the table of states besides numbers."""
         return " ".join([*self.claims, *["alone on the machine"] * self.is_alone])
 
 
