@@ -53,7 +53,7 @@ results: setup
 	rm -rf results/figures results/tables
 	$(RUN) -m binaries.results --all
 
-# Tables of hyperparameters in READMEs, and the kubernetes.yaml.
+# Tables of hyperparameters in READMEs.
 pages: setup
 	$(RUN) -m binaries.pages
 

@@ -45,7 +45,7 @@ Key = tuple[str, str, int]
 
 
 class Progress(NamedTuple):
-    """How far a run has gone."""
+    """Progress of a run."""
 
     wall_seconds: float = 0
     actor_steps: float = 0
