@@ -32,7 +32,7 @@ from common.reporting.run_directory import (
 )
 
 STRETCHES = 50
-"""The parts of a run of whose rows and episodes means are kept: ReF-ER's 2e5 steps of 1e7."""
+"""The number of parts of a run; means over each are kept: ReF-ER's 2e5 steps of 1e7."""
 _PATIENCE_SECONDS = 600.0
 """The time to wait for other processes that keep runs, which need a second for one."""
 
