@@ -1,3 +1,5 @@
+"""Tests of common.environments.batch."""
+
 import threading
 import time
 
@@ -9,6 +11,165 @@ import pytest
 from common.environments import batch as batch_lib
 from common.environments.batch import BatchedEnvironment, WatchedBatch
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError
+
+FIRST, MID, LAST = 0, 1, 2
+
+
+class Counter(dm_env.Environment):
+    """Counts steps in an array that it overwrites; ends at `length` with `end_discount`."""
+
+    def __init__(self, length, end_discount=0.0, nested=False, size=2):
+        self._length = length
+        self._end_discount = end_discount
+        self._nested = nested
+        self._size = size
+        self._count = np.zeros(size, np.float32)
+        self._ended = True
+        self.actions = []
+
+    def _observation(self):
+        if self._nested:
+            return {"count": self._count, "image": np.full((2, 3), self._count[0], np.uint8)}
+        return self._count
+
+    def reset(self):
+        self._count[:] = 0
+        self._ended = False
+        return dm_env.restart(self._observation())
+
+    def step(self, action):
+        if self._ended:
+            return self.reset()
+        self.actions.append(float(action[0]))
+        self._count += 1
+        if self._count[0] == self._length:
+            self._ended = True
+            return dm_env.TimeStep(
+                dm_env.StepType.LAST, 10.0, self._end_discount, self._observation()
+            )
+        return dm_env.transition(float(self._count[0]), self._observation(), discount=0.5)
+
+    def observation_spec(self):
+        flat = specs.Array((self._size,), np.float32)
+        return {"count": flat, "image": specs.Array((2, 3), np.uint8)} if self._nested else flat
+
+    def action_spec(self):
+        return specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
+
+
+def actions(*values):
+    return np.array(values, np.float32)[:, None]
+
+
+def test_each_environment_ends_and_resets_by_itself():
+    counters = [Counter(2, end_discount=0.0), Counter(3, end_discount=1.0)]
+    batch = BatchedEnvironment(counters)
+    assert batch.num_environments == 2
+    timesteps = [batch.reset()] + [batch.step(actions(t, 10 + t)) for t in range(1, 6)]
+    np.testing.assert_array_equal(
+        [t.step_type for t in timesteps],
+        [[FIRST, FIRST], [MID, MID], [LAST, MID], [FIRST, LAST], [MID, FIRST], [LAST, MID]],
+    )
+    np.testing.assert_array_equal(
+        [t.reward for t in timesteps], [[0, 0], [1, 1], [10, 2], [0, 10], [1, 0], [10, 1]]
+    )
+    np.testing.assert_array_equal(
+        [t.discount for t in timesteps], [[1, 1], [0.5, 0.5], [0, 0.5], [1, 1], [0.5, 1], [0, 0.5]]
+    )
+    np.testing.assert_array_equal(
+        [t.observation[:, 0] for t in timesteps], [[0, 0], [1, 1], [2, 2], [0, 3], [1, 0], [2, 1]]
+    )
+    # The action of the step that resets is ignored.
+    assert counters[0].actions == [1, 2, 4, 5]
+    assert counters[1].actions == [11, 12, 13, 15]
+
+
+def test_dtypes_and_shapes():
+    timestep = BatchedEnvironment([Counter(3) for _ in range(4)]).reset()
+    assert timestep.step_type.shape == (4,) and timestep.step_type.dtype == np.int32
+    assert timestep.reward.shape == (4,) and timestep.reward.dtype == np.float32
+    assert timestep.discount.shape == (4,) and timestep.discount.dtype == np.float32
+    assert timestep.observation.shape == (4, 2) and timestep.observation.dtype == np.float32
+
+
+def test_what_was_returned_is_never_written_again():
+    batch = BatchedEnvironment([Counter(3), Counter(5)])
+    timesteps = [batch.reset()]
+    copies = [[field.copy() for field in timesteps[0]]]
+    for _ in range(8):
+        timesteps.append(batch.step(actions(0, 0)))
+        copies.append([field.copy() for field in timesteps[-1]])
+    for timestep, copy in zip(timesteps, copies):
+        for field, before in zip(timestep, copy):
+            np.testing.assert_array_equal(field, before)
+    arrays = [field for timestep in timesteps for field in timestep]
+    assert not any(
+        np.shares_memory(one, other) for i, one in enumerate(arrays) for other in arrays[:i]
+    )
+
+
+def test_nested_observations():
+    batch = BatchedEnvironment([Counter(3, nested=True), Counter(2, nested=True)])
+    batch.reset()
+    batch.step(actions(0, 0))
+    batch.step(actions(0, 0))
+    observation = batch.step(actions(0, 0)).observation
+    np.testing.assert_array_equal(observation["count"], [[3, 3], [0, 0]])
+    assert observation["image"].shape == (2, 2, 3) and observation["image"].dtype == np.uint8
+    np.testing.assert_array_equal(observation["image"][:, 0, 0], [3, 0])
+
+
+def test_a_wrong_number_of_actions_is_refused():
+    batch = BatchedEnvironment([Counter(3), Counter(3)])
+    batch.reset()
+    with pytest.raises(ValueError, match="3 actions for 2 environments"):
+        batch.step(actions(0, 0, 0))
+
+
+def test_environments_must_agree():
+    with pytest.raises(ValueError, match="environment 1 has another observation spec"):
+        BatchedEnvironment([Counter(3), Counter(3, size=4)])
+    with pytest.raises(ValueError, match="at least one"):
+        BatchedEnvironment([])
+
+
+class OutOfTurn(Counter):
+    """Goes on after its end, or begins again before it."""
+
+    def __init__(self, goes_on):
+        super().__init__(2)
+        self._goes_on = goes_on
+
+    def step(self, action):
+        timestep = super().step(action)
+        if self._goes_on:
+            self._ended = False
+        elif not timestep.last():
+            self._ended = True
+        return timestep
+
+
+@pytest.mark.parametrize(
+    "goes_on, num_steps, words",
+    [(True, 3, "gave a MID step where FIRST is due"), (False, 2, "gave a FIRST step before")],
+)
+def test_an_episode_begins_after_the_last_step_of_another(goes_on, num_steps, words):
+    batch = BatchedEnvironment([Counter(9), OutOfTurn(goes_on)])
+    for _ in range(2):  # a reset begins episodes anew
+        batch.reset()
+        for _ in range(num_steps - 1):
+            batch.step(actions(0, 0))
+    with pytest.raises(BrokenSpecError, match=f"environment 1 {words}"):
+        batch.step(actions(0, 0))
+    batch = BatchedEnvironment([NeverFirst(9)])
+    with pytest.raises(BrokenSpecError, match="environment 0 gave a MID step where FIRST is due"):
+        batch.reset()
+
+
+class NeverFirst(Counter):
+    def reset(self):
+        return super().reset()._replace(step_type=dm_env.StepType.MID)
+
 
 NAME = "python:mine:make"
 ACTIONS = np.zeros([2, 1], np.float32)

@@ -10,7 +10,12 @@ import tensorflow as tf
 
 from common.values import categorical, multistep
 
-CASES = json.loads((Path(__file__).parents[1] / "golden" / "retrace.json").read_text())
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+# Retrace.
+
+RETRACE_CASES = json.loads((GOLDEN / "retrace.json").read_text())
 
 
 class Sequence:
@@ -128,7 +133,7 @@ def test_categorical_targets_equal_the_papers_sum(length, lambda_):
         np.testing.assert_allclose(actual, retrace_target_distribution(case, lambda_), atol=1e-12)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["source"])
+@pytest.mark.parametrize("case", RETRACE_CASES, ids=lambda case: case["source"])
 def test_scalar_targets_equal_published_vectors(case):
     q_t, pi_t, mu_t, r_t, discount_t = (
         np.swapaxes(np.array(case[name], np.float32), 0, 1)
@@ -406,3 +411,202 @@ def test_refuses_other_shapes(name):
         del arguments["support"]
         with pytest.raises(ValueError, match=name):
             multistep.scalar_retrace_targets(**arguments)
+
+
+# V-trace.
+
+V_TRACE_CASE = json.loads((GOLDEN / "v_trace.json").read_text())
+
+
+def v_trace_twin(log_rho, discount, reward, value, bootstrap, rho_bar, pg_rho_bar):
+    """The sum of products of IMPALA's eq 1, without a recursion."""
+    length, batch = value.shape
+    rho = np.exp(log_rho)
+    c = np.minimum(1, rho)
+    after = np.concatenate([value[1:], bootstrap[None]])
+    error = np.minimum(rho_bar, rho) * (reward + discount * after - value)
+    v = value.copy()
+    for s in range(length):
+        for t in range(s, length):
+            v[s] += np.prod(discount[s:t] * c[s:t], axis=0) * error[t]
+    after = np.concatenate([v[1:], bootstrap[None]])
+    return v, np.minimum(pg_rho_bar, rho) * (reward + discount * after - value)
+
+
+def v_trace_arguments(t=9, b=4):
+    generator = np.random.default_rng(0)
+    log_rho, reward, value = generator.normal(size=(3, t, b))
+    discount = 0.9 * (generator.random((t, b)) > 0.2)
+    return log_rho, discount, reward, value, generator.normal(size=b)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_v_trace_equals_published_errors(jit_compile):
+    case = {name: np.array(part) for name, part in V_TRACE_CASE.items() if name != "source"}
+
+    def log_prob(logits):
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        return np.take_along_axis(log_p, case["actions"][..., None], -1)[..., 0]
+
+    log_rho = log_prob(case["target_logits"]) - log_prob(case["behaviour_logits"])
+    rows = (log_rho, case["discounts"], case["rewards"], case["values"])
+    arguments = [tf.constant(row.T, tf.float32) for row in rows]
+    bootstrap = tf.constant(case["bootstrap"], tf.float32)
+    v, _ = tf.function(multistep.v_trace, jit_compile=jit_compile)(*arguments, bootstrap)
+    error = np.transpose(v) - case["values"]
+    np.testing.assert_allclose(error, case["expected_errors"], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (0.5, 2.0), (3.0, 0.7)])
+def test_v_trace_equals_the_sums_of_products(bounds):
+    arguments = v_trace_arguments()
+    found = multistep.v_trace(*map(tf.constant, arguments), *bounds)
+    for actual, expected in zip(found, v_trace_twin(*arguments, *bounds), strict=True):
+        assert actual.dtype == tf.float64
+        np.testing.assert_allclose(actual, expected, rtol=1e-12)
+
+
+def test_on_policy_v_trace_is_the_n_step_return():
+    _, discount, reward, value, bootstrap = v_trace_arguments()
+    v, advantage = multistep.v_trace(
+        *map(tf.constant, (0 * reward, discount, reward, value, bootstrap))
+    )
+    following, returns = bootstrap, []
+    for r, g in zip(reward[::-1], discount[::-1]):
+        following = r + g * following
+        returns.insert(0, following)
+    np.testing.assert_allclose(v, returns, rtol=1e-12)
+    np.testing.assert_allclose(advantage, returns - value, rtol=1e-9)
+
+
+def test_no_gradient_flows_through_v_trace():
+    arguments = [tf.Variable(array) for array in v_trace_arguments()]
+    with tf.GradientTape() as tape:
+        v, advantage = multistep.v_trace(*(1.0 * argument for argument in arguments))
+        total = tf.reduce_sum(v) + tf.reduce_sum(advantage)
+    assert tape.gradient(total, arguments) == [None] * 5
+
+
+# Q(lambda).
+
+Q_LAMBDA_CASES = json.loads((GOLDEN / "q_lambda.json").read_text())
+
+
+def q_lambda_case(case):
+    """The case's inputs, [T, B]."""
+    names = ("rewards", "discounts", "values", "lambda")
+    return [np.array(case[name], np.float32).T for name in names]
+
+
+def q_lambda_twin(reward, discount, value, lambda_):
+    """The recursion in NumPy, from the end."""
+    following, found = value[-1], []
+    for r, g, v, share in zip(reward[::-1], discount[::-1], value[::-1], lambda_[::-1]):
+        following = r + g * ((1 - share) * v + share * following)
+        found.insert(0, following)
+    return np.stack(found)
+
+
+def q_lambda_arguments(dtype, t=12, b=5):
+    generator = np.random.default_rng(0)
+    discount = 0.99 * (generator.random((t, b)) > 0.2)
+    arrays = (*generator.normal(size=(2, t, b)), discount, generator.random((t, b)))
+    reward, value, discount, share = (array.astype(dtype) for array in arrays)
+    return reward, discount, value, share
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("case", Q_LAMBDA_CASES, ids=lambda case: case["source"][:30])
+def test_q_lambda_equals_published_vectors(case, jit_compile):
+    function = tf.function(multistep.q_lambda_returns, jit_compile=jit_compile)
+    expected = np.array(case["expected"]).T
+    np.testing.assert_allclose(function(*q_lambda_case(case)), expected, rtol=1e-5)
+
+
+def test_q_lambda_equals_the_recursion_in_float64():
+    arguments = q_lambda_arguments(np.float64)
+    actual = multistep.q_lambda_returns(*map(tf.constant, arguments))
+    assert actual.dtype == tf.float64
+    np.testing.assert_allclose(actual, q_lambda_twin(*arguments), rtol=1e-12)
+
+
+def test_lambda_0_is_one_step_and_lambda_1_sums_all_rewards():
+    reward, discount, value, _ = q_lambda_arguments(np.float64)
+    one_step = multistep.q_lambda_returns(*map(tf.constant, (reward, discount, value)), 0.0)
+    np.testing.assert_allclose(one_step, reward + discount * value)
+    whole = multistep.q_lambda_returns(
+        tf.ones([4, 1]), tf.fill([4, 1], 0.5), tf.fill([4, 1], 8.0), 1.0
+    )
+    np.testing.assert_allclose(whole[0], [1 + 0.5 + 0.25 + 0.125 + 8 / 16])
+
+
+def test_the_last_lambda_is_not_used():
+    reward, discount, value, share = q_lambda_arguments(np.float32)
+    other = share.copy()
+    other[-1] = 0.123
+    np.testing.assert_array_equal(
+        multistep.q_lambda_returns(reward, discount, value, share),
+        multistep.q_lambda_returns(reward, discount, value, other),
+    )
+
+
+def test_q_lambda_of_a_long_sequence_compiles():
+    """As of 1,000 steps: nothing is unrolled in Python."""
+    function = tf.function(multistep.q_lambda_returns, jit_compile=True)
+    arguments = q_lambda_arguments(np.float32, t=1000, b=2)
+    np.testing.assert_allclose(
+        function(*arguments), q_lambda_twin(*arguments), rtol=1e-4, atol=1e-5
+    )
+
+
+# Generalized advantage.
+
+DISCOUNT = 0.9
+
+
+def fragment(steps, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=steps), rng.normal(size=steps + 1)
+
+
+@pytest.mark.parametrize("lambda_", [0.0, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_generalized_advantage_is_the_sum_of_discounted_errors(steps, lambda_):
+    rewards, values = fragment(steps)
+    errors = rewards + DISCOUNT * values[1:] - values[:-1]
+    expected = [
+        sum((DISCOUNT * lambda_) ** (k - t) * errors[k] for k in range(t, steps))
+        for t in range(steps)
+    ]
+    given = multistep.generalized_advantage(rewards, values, DISCOUNT, lambda_)
+    np.testing.assert_allclose(given, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_generalized_advantage_with_lambda_1_is_the_return_less_the_value():
+    rewards, values = fragment(5)
+    powers = DISCOUNT ** np.arange(6)
+    given = multistep.generalized_advantage(rewards, values, DISCOUNT, 1.0)
+    expected = powers[:5] @ rewards + powers[5] * values[5] - values[0]
+    np.testing.assert_allclose(given[0], expected, rtol=1e-12)
+
+
+def test_single_precision_stays():
+    rewards, values = (array.astype(np.float32) for array in fragment(3))
+    assert multistep.generalized_advantage(rewards, values, DISCOUNT, 0.97).dtype == np.float32
+
+
+def test_no_reward_crosses_a_true_end():
+    rewards, values = fragment(6)
+    discounts = np.array([0.9, 0.9, 0.0, 0.9, 0.9, 0.9])
+    given = multistep.generalized_advantage(rewards, values, discounts, 0.97)
+    values[3] = 0
+    first = multistep.generalized_advantage(rewards[:3], values[:4], DISCOUNT, 0.97)
+    np.testing.assert_allclose(given[:3], first, rtol=1e-12)
+
+
+def test_columns_are_estimated_apart():
+    both = [np.stack(pair, 1) for pair in zip(fragment(5, 1), fragment(5, 2))]
+    given = multistep.generalized_advantage(*both, DISCOUNT, 0.97)
+    for i in range(2):
+        alone = multistep.generalized_advantage(*fragment(5, i + 1), DISCOUNT, 0.97)
+        np.testing.assert_allclose(given[:, i], alone, rtol=1e-12)
