@@ -3,7 +3,7 @@
 import re
 
 from by_hand import RunByHand
-from forked import forked
+from launched import forked
 
 STEPS = 200
 FLAGS = (

@@ -4,8 +4,7 @@ import re
 import signal
 
 from by_hand import RunByHand
-from forked import forked
-from launched import ROOT
+from launched import ROOT, forked
 import pytest
 
 from common.replay.store import Counters

@@ -3,8 +3,7 @@
 import json
 
 from by_hand import RunByHand
-from forked import forked
-from launched import ROOT
+from launched import ROOT, forked
 import pytest
 
 from common.reporting.csv_rows import last_row, read_rows

@@ -8,8 +8,7 @@ import sys
 import time
 
 from by_hand import RunByHand
-from forked import forked
-from launched import launched
+from launched import forked, launched
 import pytest
 from watched_run import TOKEN, WatchedRun
 

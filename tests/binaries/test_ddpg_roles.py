@@ -3,7 +3,7 @@
 import signal
 
 from by_hand import RunByHand
-from forked import forked
+from launched import forked
 
 from common.reporting.csv_rows import last_row, read_rows
 

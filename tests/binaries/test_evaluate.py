@@ -9,8 +9,7 @@ import shutil
 import subprocess
 import sys
 
-from forked import forked
-from launched import ROOT
+from launched import ROOT, forked
 import pytest
 from refusals import refusal
 

@@ -4,7 +4,7 @@ import re
 import signal
 
 from by_hand import RunByHand
-from forked import forked
+from launched import forked
 import numpy as np
 import pytest
 

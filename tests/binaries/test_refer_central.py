@@ -3,7 +3,7 @@
 import signal
 
 from by_hand import RunByHand
-from forked import forked
+from launched import forked
 
 from common.program.layouts import CENTRAL, ONE_PROCESS
 from common.reporting.csv_rows import last_row, read_rows

@@ -4,7 +4,7 @@ import signal
 import time
 
 from by_hand import RunByHand
-from forked import forked
+from launched import forked
 import numpy as np
 import pytest
 

@@ -5,8 +5,7 @@ import os
 import signal
 import sys
 
-from forked import forked
-from launched import ROOT, launched
+from launched import ROOT, forked, launched
 import pytest
 from watched_run import WatchedRun
 

@@ -9,7 +9,7 @@ import re
 import shutil
 
 from by_hand import TOKEN, RunByHand
-from forked import forked
+from launched import forked
 import pytest
 
 from common.experiments.claims import Evidence

@@ -1,12 +1,15 @@
+"""Tests of common.cluster.credentials."""
+
 import http.server
 import json
+import os
 import socket
 import threading
 
 import pytest
 import tensorflow as tf
 
-from common.cluster import rpc, topology
+from common.cluster import credentials, rpc, topology
 from common.cluster.credentials import Credentials
 from common.cluster.errors import (
     AddressInUseError,
@@ -18,6 +21,60 @@ from common.cluster.errors import (
     WrongTokenError,
 )
 from common.cluster.topology import free_ports
+
+
+def test_new_tokens_are_long_and_differ():
+    first, second = credentials.new_token(), credentials.new_token()
+    assert first != second
+    assert len(first) >= 40
+
+
+def test_reads_the_variable_without_surrounding_space():
+    secret = credentials.new_token()
+    assert credentials.load_token({"REPLAY_RL_TOKEN": f" {secret}\n"}) == secret
+
+
+def test_reads_the_file(tmp_path):
+    path = tmp_path / "token"
+    path.write_text("0123456789abcdef\n")
+    path.chmod(0o600)
+    assert credentials.load_token({"REPLAY_RL_TOKEN_FILE": str(path)}) == "0123456789abcdef"
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
+def test_refuses_a_file_open_to_all(tmp_path, mode):
+    path = tmp_path / "token"
+    path.write_text("0123456789abcdef")
+    path.chmod(mode)
+    with pytest.raises(ClusterError, match="chmod 600"):
+        credentials.load_token({"REPLAY_RL_TOKEN_FILE": str(path)})
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"REPLAY_RL_TOKEN": ""},
+        {"REPLAY_RL_TOKEN": "short"},
+        {"REPLAY_RL_TOKEN_FILE": os.path.join(os.sep, "no", "such", "file")},
+    ],
+)
+def test_errors_are_one_line_and_name_the_variable(environment):
+    with pytest.raises(ClusterError, match="REPLAY_RL_TOKEN") as caught:
+        credentials.load_token(environment)
+    assert "\n" not in str(caught.value)
+    assert "short" not in str(caught.value)
+
+
+def test_load_or_create_prefers_what_is_set():
+    assert (
+        credentials.load_or_create_token({"REPLAY_RL_TOKEN": "0123456789abcdef"})
+        == "0123456789abcdef"
+    )
+    assert credentials.load_or_create_token({}) != credentials.load_or_create_token({})
+    with pytest.raises(ClusterError):
+        credentials.load_or_create_token({"REPLAY_RL_TOKEN": "short"})
+
 
 TOKEN = "a token for this test"
 RUN = {"paper": "d4pg", "config": {"n_step": 5, "sizes": (300, 200)}, "action_size": 1}
@@ -75,9 +132,9 @@ def test_the_fingerprint_is_of_the_values_not_of_their_order_or_sequence_type():
 
 def test_roles_of_one_run_and_tools_with_the_token_are_admitted(served):
     address, count = served
-    for credentials in (Credentials(TOKEN, "actor", dict(RUN)), TOKEN):
+    for admitted in (Credentials(TOKEN, "actor", dict(RUN)), TOKEN):
         before = int(count)
-        assert int(rpc.Client(address, credentials).call("count")) == before + 1
+        assert int(rpc.Client(address, admitted).call("count")) == before + 1
 
 
 def test_a_role_of_another_run_is_refused_at_every_call(served):

@@ -1,3 +1,5 @@
+"""Tests of common.reporting.records."""
+
 import errno
 import os
 
