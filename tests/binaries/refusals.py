@@ -1,4 +1,8 @@
-"""The one line that a program ends with when its user made a mistake."""
+"""Programs that must refuse their flags with one line, and how that line is checked."""
+
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -14,3 +18,38 @@ def refusal(capsys, main, *flags):
     assert ended.value.code == 2 and out == "" and err.count("\n") == 1
     assert err.startswith("error: ")
     return err
+
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def variables(tmp_path):
+    """Variables under which an import of TensorFlow ends the program."""
+    folder = tmp_path / "no_tensorflow"
+    folder.mkdir()
+    (folder / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
+    return {"PYTHONPATH": str(folder)}
+
+
+def run(module, workdir, flags, tmp_path):
+    """Runs a binary where an import of TensorFlow ends it."""
+    return subprocess.run(
+        [sys.executable, "-m", module, f"--workdir={workdir}", *flags],
+        cwd=ROOT,
+        env=variables(tmp_path),
+        timeout=60,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def check_refusal(module, flags, words, tmp_path):
+    """The program ends with one line that has all words, and makes no run directory."""
+    workdir = tmp_path / "run"
+    result = run(module, workdir, flags, tmp_path)
+    lines = result.stderr.strip().splitlines()
+    assert result.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: "), result
+    for word in words:
+        assert word in lines[0]
+    assert not workdir.exists()

@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 import pytest
-from refusals import refusal
-from without_tensorflow import ROOT, variables
+from refusals import refusal, variables
+from launched import ROOT
 
 from binaries import environments
 

@@ -1,12 +1,13 @@
-"""Reactor in its roles: two workers and a parameter server, through the death of each."""
+"""Reactor from its binary: flags, two workers and a parameter server, through the death of each."""
 
 import re
 import signal
 
-from by_hand import RunByHand
 from launched import forked
 import numpy as np
 import pytest
+from refusals import check_refusal
+from watched_run import RunByHand
 
 from common.environments.batch import BatchedEnvironment
 from common.program.layouts import ONE_PROCESS, WORKERS
@@ -14,6 +15,33 @@ from common.reporting.csv_rows import last_row, read_rows
 from common.roles.evaluator import run_episodes
 import reproductions
 from reproductions.reactor import catch
+
+PONG = "--environment=atari:pong"
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--environment=control:cartpole:swingup"], ["needs discrete", "atari:pong"]),
+        ([PONG, "--setting=reactor_unifrm"], ["did you mean reactor_uniform?"]),
+        ([PONG, "--num_workers=0"], ["--num_workers must be in [1, 4096], is 0"]),
+        ([PONG, "--num_actors=2"], ["unknown flag --num_actors: did you mean --num_workers?"]),
+        ([PONG, "--replay_shards=2"], ["--replay_shards", "workers and a parameter server"]),
+        ([PONG, "--learner_threads=2"], ["--learner_threads", "workers and a parameter server"]),
+        ([PONG, "--config.single_process", "--worker_threads=1"], ["--worker_threads"]),
+        ([PONG, "--role=learner"], ["--role=learner", "parameter_server, worker, evaluator"]),
+        ([PONG, "--config.sequence_length=1"], ["--config.sequence_length", "is 1"]),
+        ([PONG, "--config.replay_capacity=32"], ["--config.sequence_length", "replay_capacity"]),
+        ([PONG, "--config.c=0.5"], ["--config.c", "is 0.5"]),
+        ([PONG, "--config.v_min=11"], ["--config.v_min", "below v_max (10)"]),
+        ([PONG, "--config.policy_floor=0"], ["--config.policy_floor", "(0, 1)", "is 0"]),
+        ([PONG, "--config.policy_floor=1"], ["--config.policy_floor", "(0, 1)", "is 1"]),
+    ],
+    ids=lambda value: value[-1] if value[0].startswith("-") else "",
+)
+def test_a_bad_flag(flags, words, tmp_path):
+    check_refusal("binaries.reactor", flags, words, tmp_path)
+
 
 CATCH = "--environment=python:reproductions.reactor.catch:make"
 SMALL = (

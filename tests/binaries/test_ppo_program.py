@@ -1,16 +1,48 @@
-"""Both PPOs in their roles: in one process, and with actors of which one dies."""
+"""Both PPOs from their binaries: flags, one process, and actors of which one dies."""
 
 import re
 import signal
 
-from by_hand import RunByHand
 from launched import forked
 import numpy as np
 import pytest
+from refusals import check_refusal
+from watched_run import RunByHand
 
 from common.program.layouts import LEARNER_AND_ACTORS, ONE_PROCESS
 from common.reporting.csv_rows import last_row, read_rows
 import reproductions
+
+CHEETAH = "--environment=gym:HalfCheetah-v4"
+FLAT = "needs flat observations and continuous actions"
+
+
+@pytest.mark.parametrize(
+    "program, flags, words",
+    [
+        ("refer_ppo", ["--environment=atari:pong"], [FLAT]),
+        ("d4pg_ppo", ["--environment=atari:pong"], [FLAT]),
+        ("d4pg_ppo", [CHEETAH, "--replay=learner"], ["--replay", "a learner and actors"]),
+        ("d4pg_ppo", [CHEETAH, "--config.n_step=5"], ["n_step"]),
+        ("d4pg_ppo", [CHEETAH, "--config.terrain_sizes=8"], ["no heights of a terrain"]),
+        ("d4pg_ppo", [CHEETAH, "--config.kl_factor=1"], ["--config.kl_factor", "above 1"]),
+        (
+            "d4pg_ppo",
+            [CHEETAH, "--config.single_process", "--actor_processes=2"],
+            ["--actor_processes", "one process"],
+        ),
+        ("refer_ppo", [CHEETAH, "--role=actor"], ["--role=actor", "one process"]),
+        (
+            "refer_ppo",
+            [CHEETAH, "--config.horizon=1000"],
+            ["--config.horizon must be a multiple of batch_size (64), is 1000"],
+        ),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) and value[0].startswith("-") else "",
+)
+def test_a_bad_flag(program, flags, words, tmp_path):
+    check_refusal(f"binaries.{program}", flags, words, tmp_path)
+
 
 SECONDS = 600
 """Patience with a busy machine."""
