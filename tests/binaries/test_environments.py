@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
+from launched import ROOT
 import pytest
 from refusals import refusal, variables
-from launched import ROOT
 
 from binaries import environments
 

@@ -1,4 +1,4 @@
-"""Tests of common.roles.actors: actors in a process that also learns, and such that keep replays."""
+"""Tests of common.roles.actors: actors in a process that also learns, and with replays."""
 
 import dataclasses
 import functools
