@@ -102,7 +102,7 @@ def test_an_agents_program_and_class_are_those_of_its_declaration(name):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("program", ["d4pg", "campaign"])
+@pytest.mark.parametrize("program", ["d4pg", "experiment"])
 def test_a_signal_during_the_imports_ends_it_in_silence(tmp_path, program, number):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # else a background job ignores it
     slow = "print('importing', flush=True); import time; time.sleep(600)"
