@@ -11,8 +11,10 @@ import sys
 from launched import ROOT, forked, launched
 import numpy as np
 import pytest
+from refusals import refusal, variables
 from watched_run import RunByHand
 
+from binaries import environments
 from common.cluster.layout import imported
 from common.program.layouts import ONE_PROCESS
 from common.reporting.csv_rows import last_row
@@ -288,3 +290,58 @@ def test_a_run_that_is_stopped_or_killed_goes_on_with_the_replay_that_it_had(mod
         ratio = (row["actor_steps"] - 300) / row["learner_steps"]
         assert ratio == pytest.approx(1, abs=40 / steps)
     assert not list(file.parent.iterdir())  # the run is over
+
+
+# `binaries.environments` as its user meets it.
+
+
+def listed(capsys, *flags):
+    environments.main(list(flags))
+    return capsys.readouterr().out.splitlines()
+
+
+def test_environments_lists_all_names(capsys):
+    lines = listed(capsys)
+    assert {"control:cartpole:swingup", "atari:pong", "gym:HalfCheetah-v4"} < set(lines)
+    assert lines == sorted(lines)
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        (
+            "control:cartpole:swingup",
+            "5 -> 1 continuous apex_dpg, aql, d4pg, d4pg_ppo, refer, refer_ppo",
+        ),
+        ("gym:CartPole-v1", "4 -> 2 discrete apex_dqn --config.torso=mlp, aql, reactor --config"),
+        ("atari:pong", "image [84, 84, 4] -> 18 discrete apex_dqn, reactor"),
+    ],
+)
+def test_which_agents_can_act_in_one(capsys, name, words):
+    (line,) = listed(capsys, name)
+    assert " ".join(line.split()).startswith(f"{name} {words}")
+
+
+def test_a_suite_whose_package_is_missing_says_so_and_goes_on(capsys):
+    lines = listed(capsys, "dmlab")
+    assert len(lines) > 1 and all("deepmind_lab is not installed" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "which, words",
+    [
+        ("contrl", "there are atari, control"),
+        ("python", "give a whole name, python:..."),
+        ("gym:Nope-v1", 'unknown environment "gym:Nope-v1"'),
+    ],
+)
+def test_bad_input_is_one_line(capsys, which, words):
+    assert words in refusal(capsys, environments.main, which)
+
+
+def test_it_needs_no_tensorflow(tmp_path):
+    command = [sys.executable, "-m", "binaries.environments", "gym:Pendulum-v1"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=variables(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "d4pg" in done.stdout, done

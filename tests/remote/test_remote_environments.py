@@ -1,4 +1,4 @@
-"""Tests of common.remote.environments and remote_batch: a batch that others step."""
+"""Tests of common.remote.environments: a batch that others step."""
 
 import contextlib
 import threading
@@ -8,6 +8,7 @@ import dm_env
 from dm_env import specs
 import numpy as np
 import pytest
+from stores import TOKEN
 
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
@@ -20,7 +21,6 @@ from common.data.episodes import EpisodeAdder
 from common.environments.batch import ABSENT, BatchedEnvironment
 from common.remote.environments import EnvironmentService, RemoteBatch
 
-TOKEN = "a token of the tests"
 FIRST, MID = 0, 1
 OBSERVATION = specs.Array((2,), np.float32)
 ACTION = specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
