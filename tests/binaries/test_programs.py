@@ -128,17 +128,6 @@ def test_a_signal_ends_it_while_an_environment_of_the_users_own_hangs(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-HEAVY = ("tensorflow", "numpy", "pandas", "matplotlib")
-
-
-@pytest.mark.parametrize("agent", reproductions.AGENTS)
-def test_a_program_is_light(agent):
-    """NumPy reads its number of threads once, when it is imported: a role sets it before."""
-    code = f"import sys, binaries.{agent}; print([name for name in {HEAVY} if name in sys.modules])"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "[]"
-
-
 # An agent of another distribution, which an entry point declares.
 
 QUIET_FILES = {

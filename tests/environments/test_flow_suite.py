@@ -1,8 +1,5 @@
 """Tests of common.environments.flow_suite and flow_solver."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -343,12 +340,3 @@ def test_a_flow_that_is_not_finite_is_named_in_one_line(batch):
     message = str(raised.value)
     assert message.startswith(f"{NAME}: the flow of environment 1 of this process is not finite a")
     assert "\n" not in message
-
-
-def test_to_make_an_environment_imports_no_tensorflow():
-    program = (
-        "import sys; from common import environments; "
-        "environments.make('flow:cylinder', 0).observation_spec(); "
-        "sys.exit('tensorflow' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -2,8 +2,6 @@
 
 import io
 import struct
-import subprocess
-import sys
 import zlib
 
 import numpy as np
@@ -209,13 +207,3 @@ def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_column(broke
     ) as caught:
         png.decode(tf.constant(encoded), SHAPE, "observation_t")
     assert "\n" not in caught.value.message
-
-
-def test_to_encode_takes_no_tensorflow():
-    program = (
-        "import sys, numpy as np\n"
-        "from common.replay import png\n"
-        "png.encode(np.zeros((1, 36, 36, 4), np.uint8))\n"
-        "assert 'tensorflow' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)

@@ -243,11 +243,3 @@ def test_a_full_disk_costs_events_and_no_more(tmp_path, monkeypatch):
     events = EventAccumulator(str(tmp_path))
     events.Reload()
     assert [event.step for event in events.Tensors("loss")] == [3]
-
-
-def test_importing_the_package_does_not_import_tensorflow():
-    modules = "csv_rows columns tensorboard progress run_directory curves".split()
-    code = f"import sys; import {', '.join('common.reporting.' + name for name in modules)}"
-    code += "; print(sorted({'tensorflow', 'pandas', 'matplotlib'} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
