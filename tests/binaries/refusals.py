@@ -31,25 +31,32 @@ def variables(tmp_path):
     return {"PYTHONPATH": str(folder)}
 
 
-def run(module, workdir, flags, tmp_path):
-    """Runs a binary where an import of TensorFlow ends it."""
+def run(module, flags, tmp_path, **more):
+    """Runs a program where an import of TensorFlow ends it, with more variables."""
     return subprocess.run(
-        [sys.executable, "-m", module, f"--workdir={workdir}", *flags],
+        [sys.executable, "-m", module, *flags],
         cwd=ROOT,
-        env=variables(tmp_path),
-        timeout=60,
+        env=variables(tmp_path) | more,
+        timeout=120,
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-def check_refusal(module, flags, words, tmp_path):
-    """The program ends with one line that has all words, and makes no run directory."""
-    workdir = tmp_path / "run"
-    result = run(module, workdir, flags, tmp_path)
+def assert_refused(result, words):
+    """Checks that a program has ended with one line that has all words, and returns the line."""
     lines = result.stderr.strip().splitlines()
-    assert result.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: "), result
+    assert result.returncode == 2 and result.stdout == "", result
+    assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
     for word in words:
         assert word in lines[0]
+    return lines[0]
+
+
+def check_refusal(module, flags, words, tmp_path, **more):
+    """Checks that a program ends with such a line and makes no run directory; returns the line."""
+    workdir = tmp_path / "run"
+    line = assert_refused(run(module, [f"--workdir={workdir}", *flags], tmp_path, **more), words)
     assert not workdir.exists()
+    return line

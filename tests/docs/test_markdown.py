@@ -76,7 +76,7 @@ def test_every_page_can_be_reached_from_the_readme():
 
 
 def test_pages_that_code_names_exist():
-    files = [ROOT / "Makefile", *ROOT.glob("reproductions/**/*.yaml")]
+    files = [ROOT / "Makefile", *ROOT.glob("docs/*.yaml")]
     for folder in ("common", "binaries", "reproductions", "tests"):
         files += ROOT.glob(f"{folder}/**/*.py")
     for file in files:

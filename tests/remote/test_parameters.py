@@ -365,18 +365,18 @@ def test_an_update_that_names_another_delivery_is_not_taken_for_it(server, caplo
 def test_an_update_of_another_size_is_refused_in_one_line(server):
     sender = server.sender(worker=1)
     expected = f"the update was refused: an update has {SIZE} parameters and the metrics 'loss' "
-    expected += "here, but worker 1 sent 5 and 'loss': "
+    expected += "here, but worker 1 sent 5 and 1 of 'loss': "
     expected += "start all roles with the same version of the program"
     loss = {"loss": tf.constant(0.0)}
     with pytest.raises(ClusterError) as caught:
         sender.push(0, tf.zeros([5]), loss)
     assert str(caught.value) == expected
-    with pytest.raises(ClusterError, match=f"worker 1 sent {SIZE + 1} and 'loss'"):
+    with pytest.raises(ClusterError, match=f"worker 1 sent {SIZE + 1} and 1 of 'loss'"):
         sender.push(0, tf.zeros([SIZE + 1]), loss)  # in parts
     assert server.step() is None
     assert len(push(sender, 2.0).applied(server)) == 1
     for names in ("loss", "loss,error_min"):
-        with pytest.raises(ClusterError, match=f"'loss,error_max' here.* and '{names}'"):
+        with pytest.raises(ClusterError, match=f"'loss,error_max' here.* of '{names}'"):
             sender.push(0, tf.zeros([SIZE]), dict.fromkeys(names.split(","), tf.constant(0.0)))
     assert server.step() is None
 

@@ -1,6 +1,7 @@
-// What the functions of ops share: columns, attributes, inputs and outputs.
-#ifndef COMMON_REPLAY_CC_KERNEL_ARGUMENTS_H_
-#define COMMON_REPLAY_CC_KERNEL_ARGUMENTS_H_
+// What the ops share: their declaration, columns, attributes, inputs and outputs,
+// and the functions that save and load a memory.
+#ifndef COMMON_REPLAY_CC_OPS_H_
+#define COMMON_REPLAY_CC_OPS_H_
 
 #include <cstdint>
 #include <cstdlib>
@@ -19,13 +20,57 @@
 #include "absl/types/span.h"
 #include "rows.h"
 #include "saved_file.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/platform/statusor.h"
 
 namespace replay {
+
+// The function of an op that makes a resource.
+inline absl::Status Call(absl::Status (*function)(tensorflow::OpKernelContext*),
+                         tensorflow::OpKernelContext* c) {
+  return function(c);
+}
+
+// The function of an op on a resource, whose handle is the first input.
+template <typename Resource>
+absl::Status Call(absl::Status (*function)(tensorflow::OpKernelContext*,
+                                           Resource&),
+                  tensorflow::OpKernelContext* c) {
+  tensorflow::core::RefCountPtr<Resource> resource;
+  TF_RETURN_IF_ERROR(tensorflow::LookupResource(
+      c, tensorflow::HandleFromInput(c, 0), &resource));
+  return function(c, *resource);
+}
+
+template <auto function>
+class FunctionOp : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(tensorflow::OpKernelContext* c) override {
+    c->SetStatus(Call(function, c));
+  }
+};
+
+// Shape functions beside those of TensorFlow (common_shape_fns.h).
+
+inline absl::Status Scalars(tensorflow::shape_inference::InferenceContext* c) {
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
+  return absl::OkStatus();
+}
+
+// Every output has the shape of the second input, the keys.
+inline absl::Status ShapeOfKeys(
+    tensorflow::shape_inference::InferenceContext* c) {
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(1));
+  return absl::OkStatus();
+}
 
 template <typename... Parts>
 absl::Status InvalidArgument(const Parts&... parts) {
@@ -177,6 +222,68 @@ absl::Status OutputMemory(tensorflow::OpKernelContext* c,
   return absl::OkStatus();
 }
 
+// Calls function(path). Outputs "wrong": the line of a file that cannot be
+// written or used, or an empty string. An error's message would not be one line.
+template <typename Function>
+absl::Status WithFile(tensorflow::OpKernelContext* c, const char* verb,
+                      Function function) {
+  using tensorflow::tstring;
+  TF_ASSIGN_OR_RETURN(const std::string path, Scalar<tstring>(c, "path"));
+  TF_ASSIGN_OR_RETURN(auto* wrong, Output<tstring>(c, "wrong"));
+  try {
+    function(path);
+  } catch (const FileError& error) {
+    *wrong = error.what();
+  } catch (const std::bad_alloc&) {
+    *wrong = absl::StrCat("cannot ", verb, " ", path, ": not enough memory");
+  }
+  return absl::OkStatus();
+}
+
+// Writes a memory to the file "path".
+template <typename Memory>
+absl::Status SaveMemory(tensorflow::OpKernelContext* c,
+                        MemoryResource<Memory>& resource) {
+  return WithFile(c, "write", [&](const std::string& path) {
+    FileWriter file(path, resource.signature);
+    resource.memory->Save(file);
+    file.Commit();
+  });
+}
+
+// Loads an empty memory from the file "path".
+template <typename Memory>
+absl::Status LoadMemory(tensorflow::OpKernelContext* c,
+                        MemoryResource<Memory>& resource) {
+  return WithFile(c, "load", [&](const std::string& path) {
+    FileReader file(path, resource.signature);
+    const auto require = [&](bool is_empty) {
+      if (is_empty) return;
+      file.Refuse(absl::StrCat("the memory is in use, it holds ",
+                               resource.memory->statistics().steps,
+                               " steps: load into a new one"));
+    };
+    require(resource.memory->statistics().steps == 0);
+    // The memory gets all of the file or nothing.
+    const auto loaded = resource.make();
+    loaded->Load(file);
+    file.Finish();
+    require(resource.memory->SwapIfEmpty(*loaded));
+  });
+}
+
 }  // namespace replay
 
-#endif  // COMMON_REPLAY_CC_KERNEL_ARGUMENTS_H_
+// Declares the op `name`, a string, that calls `function`. It is stateful; its
+// inputs, outputs, attributes and shape function follow as for REGISTER_OP:
+//
+//   absl::Status CountSteps(OpKernelContext* c, Resource& resource) { ... }
+//   OP("EpisodeCountSteps", CountSteps)
+//       .Input("memory: resource").Input("n: int64")
+//       .SetShapeFn(NoOutputs);
+#define OP(name, function)                                            \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU),  \
+                          ::replay::FunctionOp<function>);            \
+  REGISTER_OP(name).SetIsStateful()
+
+#endif  // COMMON_REPLAY_CC_OPS_H_

@@ -1,4 +1,4 @@
-#include "kernel_arguments.h"
+#include "ops.h"
 
 #include <cstring>
 #include <string_view>
