@@ -265,7 +265,7 @@ def start():
 
 def outcomes(run):
     starts = json.loads((run.workdir / "run.json").read_text())["starts"]
-    return [one["outcome"] for one in starts]
+    return [each["outcome"] for each in starts]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
@@ -298,7 +298,7 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
 
     run.wait_for(has_sampled, SECONDS, "the learner samples again")
     assert MIN_SIZE <= seen[-1].items
-    assert all(one.sampled == 0 for one in seen if one.items < MIN_SIZE)
+    assert all(each.sampled == 0 for each in seen if each.items < MIN_SIZE)
     run.wait_for(lambda: run.incarnations() - incarnations, SECONDS, "a new actor")
     saved_at = checkpoint.stat().st_mtime_ns
     run.wait_for(lambda: checkpoint.stat().st_mtime_ns > saved_at, SECONDS, "another checkpoint")

@@ -236,7 +236,9 @@ def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
     assert batch.action_spec() == singles.action_spec()
     timesteps, copies = [], []
     for number, actions in enumerate(random_actions((100, 2))):
-        pair = [one.reset() if number in (0, 75) else one.step(actions) for one in (batch, singles)]
+        pair = [
+            each.reset() if number in (0, 75) else each.step(actions) for each in (batch, singles)
+        ]
         for ours, theirs in zip(*pair):
             assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
             np.testing.assert_array_equal(ours, theirs)
@@ -265,8 +267,8 @@ def test_an_agent_may_see_fewer_frames(frames):
         few.observation_spec().validate(ours.observation[0])
         np.testing.assert_array_equal(ours.observation, theirs.observation[..., -frames:])
     assert np.any(pairs[0][0].observation != pairs[-1][0].observation)
-    one = environments.make("atari:seaquest", 3, frames=frames)
-    np.testing.assert_array_equal(one.reset().observation, pairs[0][0].observation[0])
+    single = environments.make("atari:seaquest", 3, frames=frames)
+    np.testing.assert_array_equal(single.reset().observation, pairs[0][0].observation[0])
 
 
 def test_up_to_30_frames_without_action_come_before_an_episode(monkeypatch):

@@ -104,7 +104,7 @@ def test_what_was_returned_is_never_written_again():
             np.testing.assert_array_equal(field, before)
     arrays = [field for timestep in timesteps for field in timestep]
     assert not any(
-        np.shares_memory(one, other) for i, one in enumerate(arrays) for other in arrays[:i]
+        np.shares_memory(each, other) for i, each in enumerate(arrays) for other in arrays[:i]
     )
 
 
@@ -255,8 +255,8 @@ def test_quick_steps_idle_time_and_failures_are_no_stall():
     """The time between two steps is the actor's own, and an error ends a call."""
     messages = []
     batch, failing = (
-        watched(one, on_stall=messages.append, stall_seconds=0.3)
-        for one in (Simulator(), Failing())
+        watched(each, on_stall=messages.append, stall_seconds=0.3)
+        for each in (Simulator(), Failing())
     )
     batch.reset()
     batch.step(ACTIONS[:1])

@@ -162,8 +162,8 @@ def test_integers_count_from_zero_whatever_their_minimum(bounds, canonical, expe
     environment = CanonicalEnvironment(still)
     choices = np.ravel(np.broadcast_to(bounds.maximum - bounds.minimum, bounds.shape)) + 1
     batch = BatchedEnvironment([environment, CanonicalEnvironment(Still(FLOATS, bounds))])
-    for one in (environment, batch):
-        assert EnvironmentSpec.of(one) == EnvironmentSpec(
+    for each in (environment, batch):
+        assert EnvironmentSpec.of(each) == EnvironmentSpec(
             2, len(canonical), action_choices=tuple(choices.tolist())
         )
     action = np.array(canonical, np.int32)
@@ -180,8 +180,8 @@ def test_a_discrete_action_stays_one():
     stills = [Still(FLOATS, specs.DiscreteArray(4), np.zeros(2)) for _ in range(2)]
     environments = [CanonicalEnvironment(still) for still in stills]
     batch = CanonicalBatch(environments)
-    for one in (environments[0], batch):
-        assert EnvironmentSpec.of(one) == EnvironmentSpec(2, 4, is_discrete=True)
+    for each in (environments[0], batch):
+        assert EnvironmentSpec.of(each) == EnvironmentSpec(2, 4, is_discrete=True)
     environments[0].reset()
     environments[0].step(np.int32(3))
     assert stills[0].action == 3 and stills[0].action.shape == ()
@@ -277,17 +277,17 @@ class Nested(Recorder):
 
 def test_a_batch_gives_what_its_environments_give_one_by_one():
     inner = [Nested(bound) for bound in (1, 10)]
-    batch = CanonicalBatch([CanonicalEnvironment(one) for one in inner])
+    batch = CanonicalBatch([CanonicalEnvironment(each) for each in inner])
     alone = [Nested(bound) for bound in (1, 10)]
-    others = BatchedEnvironment([CanonicalEnvironment(one) for one in alone])
+    others = BatchedEnvironment([CanonicalEnvironment(each) for each in alone])
     assert batch.observation_spec() == others.observation_spec()
     assert batch.action_spec() == others.action_spec()
     timesteps = [(batch.reset(), others.reset())]
     for actions in np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32):
         timesteps.append((batch.step(actions), others.step(actions)))
-        for one, other in zip(inner, alone):
-            assert one.action.dtype == np.float32 and one.action.shape == (3, 1)
-            np.testing.assert_array_equal(one.action, other.action)
+        for each, other in zip(inner, alone):
+            assert each.action.dtype == np.float32 and each.action.shape == (3, 1)
+            np.testing.assert_array_equal(each.action, other.action)
     # Compared at the end: what was returned earlier is never written again.
     for ours, expected in timesteps:
         for field, other in zip(ours, expected):
@@ -298,7 +298,7 @@ def test_a_batch_gives_what_its_environments_give_one_by_one():
 
 def test_a_batch_takes_one_kind_of_wrapped_actions():
     bounds = specs.BoundedArray((1,), np.float64, -1, 1)
-    kinds = [CanonicalEnvironment(Still(FLOATS, one)) for one in (BOUNDED, bounds)]
+    kinds = [CanonicalEnvironment(Still(FLOATS, each)) for each in (BOUNDED, bounds)]
     with pytest.raises(BrokenSpecError, match="environment 1 has another action spec .*float64"):
         CanonicalBatch(kinds)
     with pytest.raises(ValueError, match="at least one"):

@@ -150,7 +150,7 @@ def test_rewards_that_random_actions_do_not_earn(task, state):
     batch = environments.make_batch(f"control:{task}", SEEDS)
     suite = [environments.make(f"control:{task}", seed) for seed in SEEDS]
     batch.reset()
-    bodies = batch._environments + [one.wrapped for one in suite if one.reset()]
+    bodies = batch._environments + [each.wrapped for each in suite if each.reset()]
     for body in bodies:
         with body.physics.reset_context():
             if task == "humanoid:run":
@@ -165,7 +165,7 @@ def test_rewards_that_random_actions_do_not_earn(task, state):
                 body.physics.named.model.site_pos["target"] = tip
     actions = np.zeros((len(SEEDS), *batch.action_spec().shape), np.float32)
     rewards = batch.step(actions).reward
-    expected = [one.step(action).reward for one, action in zip(suite, actions)]
+    expected = [environment.step(action).reward for environment, action in zip(suite, actions)]
     assert np.all(rewards > 0.05)
     np.testing.assert_allclose(rewards, expected, rtol=1e-6)
 
@@ -180,10 +180,10 @@ def test_timesteps_are_new_arrays_and_the_last_observation_is_seen():
     for timestep, copy in zip(timesteps, copies):
         for field, before in zip(timestep, copy):
             np.testing.assert_array_equal(field, before)
-    before, last, first = (one.observation[0] for one in timesteps[-3:])
+    before, last, first = (timestep.observation[0] for timestep in timesteps[-3:])
     # The last observation is a step away from the one before; the next one begins an episode.
     assert np.abs(last - before)[:3].max() < 0.2 < np.abs(first - last).max()
-    assert [one.step_type[0] for one in timesteps[-3:]] == [1, 2, 0]
+    assert [timestep.step_type[0] for timestep in timesteps[-3:]] == [1, 2, 0]
     assert timesteps[-1].reward[0] == 0 and np.all(timesteps[-2].discount == 1)
 
 

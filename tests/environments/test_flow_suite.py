@@ -246,7 +246,7 @@ def test_equal_seeds_give_equal_flows():
         flows = environments.make_batch(NAME, seeds)
         actions = np.random.default_rng(0).normal(0, 0.3, (4, 2, 3)).astype(np.float32)
         return np.stack(
-            [flows.reset().observation, *(flows.step(one).observation for one in actions)]
+            [flows.reset().observation, *(flows.step(action).observation for action in actions)]
         )
 
     first = play([3, 4])
@@ -272,7 +272,7 @@ def test_sensors_are_the_flow_at_the_vertices_less_the_bodys_velocity(batch):
 
 def linear(grid, column, line):
     """Returns `grid` between its points."""
-    rows = [np.interp(line, np.arange(grid.shape[1]), one) for one in grid]
+    rows = [np.interp(line, np.arange(grid.shape[1]), row) for row in grid]
     return np.interp(column, np.arange(grid.shape[0]), rows)
 
 
@@ -287,10 +287,10 @@ def test_an_ellipse_left_alone_drifts_downstream_out_of_the_box(batch):
 
 
 def test_one_environment_is_a_row_of_a_batch(batch):
-    one, batch = environments.make(NAME, 7), environments.make_batch(NAME, [7, 8])
-    np.testing.assert_allclose(one.reset().observation, batch.reset().observation[0], atol=1e-5)
+    single, batch = environments.make(NAME, 7), environments.make_batch(NAME, [7, 8])
+    np.testing.assert_allclose(single.reset().observation, batch.reset().observation[0], atol=1e-5)
     action = np.float32([0.2, 0.1, -0.1])
-    timestep, both = one.step(action), batch.step(np.stack([action, action]))
+    timestep, both = single.step(action), batch.step(np.stack([action, action]))
     np.testing.assert_allclose(timestep.observation, both.observation[0], atol=1e-3)
     assert timestep.reward == pytest.approx(both.reward[0])
 

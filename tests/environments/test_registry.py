@@ -90,8 +90,8 @@ def test_a_batch_of_any_suite_and_its_frames():
     "name", ["control:cartpole:swingup", "python:reproductions.d4pg.own_environment:make"]
 )
 def test_only_atari_stacks_frames(name):
-    one, four = (environments.make(name, 0, frames=frames) for frames in (1, None))
-    assert one.observation_spec() == four.observation_spec()
+    single, four = (environments.make(name, 0, frames=frames) for frames in (1, None))
+    assert single.observation_spec() == four.observation_spec()
 
 
 def test_names_are_sorted_and_distinct():

@@ -65,7 +65,7 @@ def test_flat_observations_have_an_mlp():
         torso, hidden = images_lib.make_torso(config, spec, {})
         assert isinstance(torso, ReluMLP) and hidden == 32
         network = images_lib.DuelingNetwork(torso, hidden, spec.action_size)
-        assert [count(one.trainable_variables) for one in network.torso.layers[::2]] == below
+        assert [count(each.trainable_variables) for each in network.torso.layers[::2]] == below
         assert count(network.value.hidden.trainable_variables) == 32 * torso.output_size + 32
         assert network(np.ones((5, 4), np.float32)).shape == (5, 2)
 
@@ -247,8 +247,8 @@ def test_equals_a_plain_program():
     expected = []
     for maps in images / 255:
         for section in torso._sections:
-            layers = [section._first, *(one for block in section._blocks for one in block)]
-            first, *others = [(one._layer.w.numpy(), one._b.numpy()) for one in layers]
+            layers = [section._first, *(each for block in section._blocks for each in block)]
+            first, *others = [(each._layer.w.numpy(), each._b.numpy()) for each in layers]
             maps = pooled(convolved(maps, *first))
             for a, b in zip(others[::2], others[1::2], strict=True):
                 maps = maps + convolved(np.maximum(convolved(np.maximum(maps, 0), *a), 0), *b)

@@ -199,14 +199,14 @@ def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, s
     assert not run.pids()
     again, _ = start(run.workdir, "--max_actor_steps=15").communicate(timeout=SECONDS)
     assert again == out
-    (one,) = starts(run)  # the second command started nothing
-    assert one["outcome"] == "finished" and one["changed"] == {"clickers": 2}
-    assert one["command"][-4:-1] == [
+    (record,) = starts(run)  # the second command started nothing
+    assert record["outcome"] == "finished" and record["changed"] == {"clickers": 2}
+    assert record["command"][-4:-1] == [
         f"--workdir={run.workdir}",
         "--clickers=2",
         "--config.clicks=5",
     ]
-    assert one["budget"] == {"minutes": None, "actor_steps": 15, "learner_steps": None}
+    assert record["budget"] == {"minutes": None, "actor_steps": 15, "learner_steps": None}
 
 
 @pytest.fixture(scope="module")
@@ -260,7 +260,7 @@ def by_hand(tmp_path_factory):
         begin("second", "clicker")  # the limit is at twenty
         for name in ("second", "tally"):
             codes[name] = programs[name].wait(SECONDS)
-        yield folder, codes, {name: one.output for name, one in programs.items()}
+        yield folder, codes, {name: each.output for name, each in programs.items()}
 
 
 def test_roles_by_hand_end_with_the_same_record_and_result(by_hand):
@@ -271,8 +271,8 @@ def test_roles_by_hand_end_with_the_same_record_and_result(by_hand):
         f"finished: no evaluation; the logs are in {run.workdir}/logs\n"
     )
     assert clicks(run) >= 20
-    (one,) = starts(run)
-    assert one["outcome"] == "finished" and one["changed"] == {"clickers": 1}
+    (record,) = starts(run)
+    assert record["outcome"] == "finished" and record["changed"] == {"clickers": 1}
     assert not any("Traceback" in text or TOKEN in text for text in outputs.values())
 
 

@@ -85,8 +85,10 @@ def run(tmp_path, monkeypatch):
         ]
         cluster = LocalCluster(processes, directory.logs, pause_seconds=3.0)
         limits = limits or Budget(minutes=1)
-        one = LocalRun(directory, layouts.DISTRIBUTED, limits, 0, checkpoint_seconds, "test", stop)
-        one.run(cluster)
+        local_run = LocalRun(
+            directory, layouts.DISTRIBUTED, limits, 0, checkpoint_seconds, "test", stop
+        )
+        local_run.run(cluster)
         assert not any(state.running for state in cluster.states().values())
         return lines
 
@@ -199,10 +201,10 @@ def test_an_interrupt_before_the_stop_ends_deaf_roles_at_once(tmp_path):
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     command = [sys.executable, "-c", f"{deaf}; print('up', flush=True); time.sleep(600)"]
     cluster = LocalCluster([Process("learner", 0, command, keeps_run=True)], directory.logs)
-    one = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, 60.0, "test", Interrupted())
+    local_run = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, 60.0, "test", Interrupted())
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        one.run(cluster)
+        local_run.run(cluster)
     assert time.monotonic() - begin < local._STOP_SECONDS / 2
     assert not any(state.running for state in cluster.states().values())
 

@@ -266,7 +266,7 @@ def test_roles_on_two_nodes_of_which_one_dies(tmp_path):
 
     def all_ready(restarts):
         states = cluster.states().values()
-        return all(one.ready_at < math.inf and one.restarts >= restarts for one in states)
+        return all(state.ready_at < math.inf and state.restarts >= restarts for state in states)
 
     with tempfile.TemporaryDirectory(prefix="ray_") as folder, two_nodes(folder, 8) as found:
         address, nodes = found
@@ -286,7 +286,7 @@ def test_roles_on_two_nodes_of_which_one_dies(tmp_path):
             for name, index in CORES:
                 assert starts(name, index)[-1][1].startswith("127.0.0.2:")
             assert cluster.failure() is None
-        assert not any(one.running for one in cluster.states().values())
+        assert not any(state.running for state in cluster.states().values())
     for name, index in CORES:
         assert cluster.log_path(name, index).read_text().endswith("stopped\n")
         assert not is_alive(int(starts(name, index)[-1][0]))

@@ -83,8 +83,8 @@ def test_incarnations_differ_also_when_many_calls_ask_at_once():
     client = served.client()
     futures = [client.call_async("store_join") for _ in range(400)]
     given = [int(future.result()) for future in futures]
-    assert len({one % COUNT for one in given}) == 400
-    assert len({one // COUNT for one in given}) == 1  # they share the service's identity
+    assert len({key % COUNT for key in given}) == 400
+    assert len({key // COUNT for key in given}) == 1  # they share the service's identity
     served.close()
 
 

@@ -252,7 +252,7 @@ class Call:
         """Steps the server until the worker goes on; returns the metrics of the updates."""
         found, deadline = [], time.monotonic() + seconds
         while self.thread.is_alive() and time.monotonic() < deadline:
-            found += [one for one in [server.step()] if one is not None]
+            found += [step for step in [server.step()] if step is not None]
         assert self.result
         return found
 

@@ -124,8 +124,8 @@ def test_a_remote_batch_is_like_one_here(workers):
         actions = np.array([[1], [2], [3]], np.float32) + 10 * number
         there.append(batch.step(actions))
         expected.append(here.step(actions))
-    for one, other in zip(there, expected, strict=True):
-        for mine, theirs in zip(one, other, strict=True):
+    for each, other in zip(there, expected, strict=True):
+        for mine, theirs in zip(each, other, strict=True):
             np.testing.assert_array_equal(mine, theirs)
             assert mine.dtype == theirs.dtype
     assert 0 <= batch.waited_share < 1
@@ -143,7 +143,7 @@ def test_a_lost_workers_rows_are_absent_until_it_is_back_with_new_episodes(worke
     timesteps = step_until(batch, lambda timestep: timestep.step_type[0] != ABSENT)
     assert timesteps[-1].step_type[:2].tolist() == [FIRST, FIRST]
     np.testing.assert_array_equal(timesteps[-1].observation[:2], [[1, 0], [2, 0]])  # session 1
-    assert ABSENT not in [one.step_type[2] for one in timesteps]
+    assert ABSENT not in [timestep.step_type[2] for timestep in timesteps]
     assert workers[0].sessions == [1] and workers[1].sessions == [0]
 
 
@@ -218,9 +218,11 @@ def test_a_worker_of_another_run_is_refused_in_one_line():
     worker = Worker(range(1), run={"observation_size": 14})
     with contextlib.closing(worker):
         batch = remote([worker], run={"observation_size": 11})
-        with pytest.raises(OtherRunError, match="observation_size is 11 here and 14 there") as one:
+        with pytest.raises(
+            OtherRunError, match="observation_size is 11 here and 14 there"
+        ) as caught:
             batch.reset()
-        assert "\n" not in str(one.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_workers_end_with_the_run(workers):

@@ -89,8 +89,8 @@ def test_filters_and_data_of_other_writers(shape):
             shape, data[:1], b"", data[1:7], data[7:], between=chunk(b"tEXt", b"Title\0a")
         )
         expected = tf.io.decode_png(file)
-        for one in (file, parted):
-            np.testing.assert_array_equal(png.decode(tf.constant(one), shape), expected)
+        for image in (file, parted):
+            np.testing.assert_array_equal(png.decode(tf.constant(image), shape), expected)
 
 
 def test_mutated_files_are_refused_or_decoded_as_zlib_does():

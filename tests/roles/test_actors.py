@@ -302,10 +302,10 @@ def test_the_learner_learns_from_every_unroll_of_two_processes(tmp_path):
     make = functools.partial(context, tmp_path, ACTORS_WITH_REPLAY, topology)
     contexts = [make("actor", k, actors=range(2 * k, 2 * k + 2)) for k in range(2)]
     threads = [
-        threading.Thread(target=run, args=[one], daemon=True)
-        for run, one in [
+        threading.Thread(target=run, args=[each], daemon=True)
+        for run, each in [
             (keeper.run, make("learner")),
-            *((actors.run_actor, one) for one in contexts),
+            *((actors.run_actor, each) for each in contexts),
         ]
     ]
     for thread in threads:

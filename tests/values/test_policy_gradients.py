@@ -213,9 +213,9 @@ def test_beta_1_leaves_one_out():
         )
 
     other_q = q + np.eye(q.shape[-1])[actions] * 7.0
-    one, zero = np.ones(actions.shape), np.zeros(actions.shape)
+    ones, zero = np.ones(actions.shape), np.zeros(actions.shape)
     np.testing.assert_allclose(
-        gradient(q, returns, one), gradient(other_q, returns, one), atol=1e-12
+        gradient(q, returns, ones), gradient(other_q, returns, ones), atol=1e-12
     )
     assert np.abs(gradient(q, returns, zero) - gradient(other_q, returns, zero)).max() > 0.1
     np.testing.assert_array_equal(gradient(q, returns, zero), gradient(q, returns + 5, zero))

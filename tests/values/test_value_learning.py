@@ -25,10 +25,10 @@ def test_double_q_equals_published_vectors(jit_compile):
 
 def test_selects_by_one_network_and_values_by_the_other():
     q_value, q_selector = tf.constant([[1.0, 5, 9]]), tf.constant([[0.0, 2, 1]])
-    one, gamma = tf.constant([1.0]), tf.constant([0.5])
-    assert value_learning.double_q_target(one, gamma, q_value, q_selector).numpy() == [3.5]
+    reward, gamma = tf.constant([1.0]), tf.constant([0.5])
+    assert value_learning.double_q_target(reward, gamma, q_value, q_selector).numpy() == [3.5]
     # The same network twice is Q-learning.
-    assert value_learning.double_q_target(one, gamma, q_value, q_value).numpy() == [5.5]
+    assert value_learning.double_q_target(reward, gamma, q_value, q_value).numpy() == [5.5]
 
 
 def test_a_discount_of_zero_leaves_the_reward():
