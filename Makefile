@@ -46,14 +46,12 @@ train: setup
 
 # The runs of results/campaign.csv, two at once; CAMPAIGN_CORES=1 makes one at a time.
 campaign: setup minatar
-	$(RUN) -m binaries.campaign $(if $(CAMPAIGN_CORES),--cores=$(CAMPAIGN_CORES))
+	$(RUN) -m binaries.experiment --list=results/campaign.csv $(if $(CAMPAIGN_CORES),--cores=$(CAMPAIGN_CORES))
 
 # Every figure and table of results/, and its overview, from results/runs, reported and benchmarks.
 results: setup
 	rm -rf results/figures results/tables
-	$(RUN) -m binaries.figures --all
-	$(RUN) -m binaries.tables --all
-	$(RUN) -m binaries.claims --output=results/tables --overview=results/README.md
+	$(RUN) -m binaries.results --all
 
 # Tables of hyperparameters in READMEs, and the kubernetes.yaml.
 pages: setup

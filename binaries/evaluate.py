@@ -265,7 +265,7 @@ def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespa
     """Draws moments of the filmed episode; the nearest frame stands for a step without one."""
     import numpy as np
 
-    from common.figures import moments
+    from common.evidence.drawing import Moment, moments
 
     # The policy is not asked at the end of the last episode.
     steps = np.array([step for step in film.steps if step < len(observations)])
@@ -273,19 +273,19 @@ def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespa
     drawn = []
     for frame in sorted({int(np.argmin(np.abs(steps - step))) for step in wanted}):
         step = film.steps[frame]
-        drawn.append(moments.Moment(step, film.frames[frame], *policy.propose(observations[step])))
+        drawn.append(Moment(step, film.frames[frame], *policy.propose(observations[step])))
     caption = (
         f"{run.agent.setting} on {run.environment} after {run.learner_steps:,} learner steps, "
         f"seed {arguments.seed}. Q of {len(drawn[0].values)} proposed actions; probabilities of "
         "the values of each sub-action, given the chosen ones before it."
     )
-    files = moments.draw(drawn, "Proposals", caption, arguments.proposals.with_suffix(""))
-    print("proposals " + ", ".join(map(str, files)))
+    moments(drawn).save("Proposals", caption, arguments.proposals)
+    print(f"proposals {arguments.proposals}")
 
 
 def _human_normalised(environment: str, mean: float) -> float | None:
     """Returns the human-normalised score of a mean return; None if a human's is not known."""
-    from common.reporting.reported import Reported
+    from common.evidence.reported import Reported
 
     suite, _, game = environment.partition(":")
     references = Reported().atari_scores()

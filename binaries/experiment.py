@@ -1,41 +1,48 @@
-"""Makes the runs of a paper's figure or table.
+"""Makes the runs of a paper's figure or table, of a list of such runs, or of a sweep.
 
     python -m binaries.experiment --paper=d4pg                        # all of them, and their state
     python -m binaries.experiment --paper=d4pg --figure=2 --scale=smoke --dry_run
     python -m binaries.experiment --paper=d4pg --figure=2 --tasks cartpole:swingup --seeds 1
-    python -m binaries.experiment --paper=d4pg --figure=2 --keep      # for results/runs
+    python -m binaries.experiment --paper=d4pg --figure=2 --keep      # in results/runs
     python -m binaries.experiment --paper=d4pg --figure=2 --vary config.learning_rate=1e-4,3e-4
     python -m binaries.experiment --agent=apex_dqn --tasks atari:pong --vary config.n_step=1,3
+    python -m binaries.experiment --list=results/campaign.csv         # for days, next to other work
+    python -m binaries.experiment --list=results/campaign.csv --status
 
-Shows the plan, then makes missing runs and resumes cut ones, one run after the other. Finished
-runs, here or in results/runs, are left alone. Ctrl-C ends the current run in order; the same
-command resumes it. A run that fails does not end the others and is named at the end. With --vary,
-a figure of the sweep is drawn at the end.
+Shows the plan, then makes missing runs and resumes cut ones. Finished runs, in --runs or --kept,
+are left alone. Ctrl-C ends the current runs in order; the same command resumes them. A run that
+fails does not end the others and is named at the end.
+
+The runs of a figure are made one after the other, or with --cores several at once, on a core each.
+So are those of a list, which are kept as soon as they are finished; docs/campaign.md describes it.
+With --vary, a figure of the sweep is drawn at the end.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+import contextlib
 import dataclasses
 import pathlib
 import shlex
+import tempfile
 
 from common.cluster.layout import imported
-from common.cluster.processes import StopRequest
-from common.experiments import sweep
-from common.experiments.execute import Observer, execute
-from common.experiments.keep import keep
-from common.experiments.paper import DEFAULT_SEEDS, RESULTS, Experiment, Paper
-from common.experiments.plan import DEFAULT_SCALE, Plan, PlannedRun, make_plan
-from common.experiments.scales import Scale
-from common.experiments.status import State
-from common.reporting.budget import duration
+from common.cluster.processes import StopRequest, usable_cores
+from common.evidence import sweep
+from common.evidence.execute import ListedRuns, Session, Slot, read_list, slots_of, table
+from common.evidence.keep import keep, set_aside
+from common.evidence.paper import DEFAULT_SEEDS, EARLIER, RESULTS, Paper
+from common.evidence.plan import DEFAULT_SCALE, Plan, State, make_plan
+from common.evidence.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail, say
+from common.reporting.run_directory import hold
 from common.reporting.user_error import UserError
 import reproductions
 
-_KEPT = RESULTS / "runs"
 _COUNTED = (State.FINISHED, State.CUT, State.MISSING)
 _KINDS = ("figure", "table", "section")
+_LIST_CORES = 2
+_LIST_ATTEMPTS = 2
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -45,12 +52,14 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
             scales.setdefault(scale.name, []).append(paper.name)
     names = ", ".join(f"{scale} ({', '.join(papers)})" for scale, papers in scales.items())
     parser = Parser(prog="python -m binaries.experiment", description=__doc__)
-    parser.add_argument("--paper", choices=reproductions.PAPERS)
-    parser.add_argument(
+    of = parser.add_mutually_exclusive_group(required=True)
+    of.add_argument("--paper", choices=reproductions.PAPERS)
+    of.add_argument(
         "--agent",
         choices=reproductions.AGENTS,
-        help="with --vary, in the place of --paper: an agent alone, on any --tasks (full names)",
+        help="an agent alone, with --vary, on any --tasks (full names)",
     )
+    of.add_argument("--list", type=pathlib.Path, metavar="FILE", help="the runs of this CSV file")
     which = parser.add_mutually_exclusive_group()
     for kind in _KINDS:
         which.add_argument(f"--{kind}", metavar="N", help=f"the paper's {kind} N")
@@ -81,39 +90,60 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help=f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan and each run's "
         "run.json say what it changes from the paper",
     )
-    parser.add_argument(
-        "--runs",
-        type=pathlib.Path,
-        metavar="DIR",
-        default=pathlib.Path("runs/experiments"),
-        help="directory of the run directories; default runs/experiments",
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--cores",
+        type=int,
+        metavar="N",
+        help="runs at once, each on a core of its own; default: one on all cores, for a list "
+        f"{_LIST_CORES}",
     )
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--dry_run", action="store_true", help="start nothing, print the commands")
-    instead.add_argument(
-        "--keep",
+    how.add_argument(
+        "--alone",
         action="store_true",
-        help="start nothing, copy CSV and JSON files of finished runs to results/runs, where "
-        "figures, tables and claims look",
+        help="only the list's runs of claims about wall-clock time, one by one on all cores: run "
+        "nothing else",
     )
+    for flag, default, words in (
+        ("--runs", pathlib.Path("runs/experiments"), "of the run directories"),
+        ("--kept", RESULTS / "runs", "of the tables of kept runs"),
+    ):
+        words = f"directory {words}; default {default}"
+        parser.add_argument(flag, type=pathlib.Path, metavar="DIR", default=default, help=words)
+    instead = parser.add_mutually_exclusive_group()
+    for flag, words in (
+        ("--status", "show what is there"),
+        ("--dry_run", "show what is there, and print the commands"),
+        ("--keep", "add finished runs to --kept, where figures, tables and claims look"),
+        ("--set_aside", "move kept runs to the scale SCALE_earlier, to keep others"),
+    ):
+        instead.add_argument(flag, action="store_true", help=f"start nothing, {words}")
     arguments = parser.parse_args(argv)
-    if arguments.seeds is not None and arguments.seeds < 1:
-        fail(f"--seeds must be at least 1, is {arguments.seeds}")
-    has_figure = any(getattr(arguments, kind) for kind in _KINDS)
-    if (arguments.paper is None) == (arguments.agent is None):
-        fail("give --paper, or --agent with --vary and --tasks (see --help)")
-    if arguments.agent and (has_figure or not arguments.vary or not arguments.tasks):
-        fail("--agent needs --vary and --tasks, and no figure (see --help)")
-    if arguments.paper and arguments.vary and not has_figure:
-        fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
-    if arguments.vary and arguments.keep:
-        fail("--keep is for the runs of papers' figures: sweeps stay in --runs")
-    if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
-        fail(f"--runs={arguments.runs} is no directory")
+    _check(arguments)
     return arguments
 
 
-def _list(paper: Paper, roots: list[pathlib.Path]) -> None:
+def _check(arguments: argparse.Namespace) -> None:
+    """Ends the program if the arguments do not go together."""
+    chosen = [f"{kind} {getattr(arguments, kind)}" for kind in _KINDS if getattr(arguments, kind)]
+    arguments.experiment = next(iter(chosen), "")
+    if arguments.seeds is not None and arguments.seeds < 1:
+        fail(f"--seeds must be at least 1, is {arguments.seeds}")
+    if arguments.experiment and not arguments.paper:
+        fail("--figure, --table and --section are a paper's: give --paper")
+    if arguments.agent and not (arguments.vary and arguments.tasks):
+        fail("--agent needs --vary and --tasks (see --help)")
+    if arguments.vary and not (arguments.agent or arguments.experiment):
+        fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
+    if arguments.vary and (arguments.keep or arguments.set_aside):
+        fail("--keep and --set_aside are for the papers' figures: sweeps stay in --runs")
+    if arguments.alone and not arguments.list:
+        fail("--alone is for the runs of a --list")
+    if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
+        fail(f"--runs={arguments.runs} is no directory")
+
+
+def _list(paper: Paper, runs: pathlib.Path, kept: KeptRuns) -> None:
     """Prints every experiment with the numbers of its runs at each scale."""
     print(f"{paper.title}, {paper.citation}: runs finished/cut/missing at each scale")
     print("  ".join([" " * 12, *(f"{scale.name:>12}" for scale in paper.scales)]))
@@ -122,7 +152,7 @@ def _list(paper: Paper, roots: list[pathlib.Path]) -> None:
         if experiment.unavailable:
             print(f"{experiment.name:12}  {experiment.title}: {experiment.unavailable}")
             continue
-        plans = [make_plan(paper, experiment, scale, roots) for scale in paper.scales]
+        plans = [make_plan(paper, experiment, scale, runs, kept) for scale in paper.scales]
         counts = ["/".join(str(len(plan.of(state))) for state in _COUNTED) for plan in plans]
         columns = [f"{experiment.name:12}", *(f"{one:>12}" for one in counts), experiment.title]
         print("  ".join(columns))
@@ -131,14 +161,31 @@ def _list(paper: Paper, roots: list[pathlib.Path]) -> None:
         print(f"unusable: {note}")
 
 
-def _check(paper: Paper, experiment: Experiment) -> None:
-    """Ends the program if an experiment cannot be run."""
-    if experiment.unavailable:
-        fail(f"{experiment.unavailable} ({experiment.name} of {paper.title})")
+def _plan(paper: Paper, arguments: argparse.Namespace, kept: KeptRuns) -> Plan:
+    """Returns the plan of a figure, or of a sweep of a figure or an agent."""
+    scale, num_seeds = paper.scale(arguments.scale), arguments.seeds
+    if arguments.agent:
+        agent = imported(reproductions.AGENTS[arguments.agent])
+        base = sweep.of_agent(agent, arguments.settings or (), arguments.tasks, scale)
+        num_seeds = num_seeds or DEFAULT_SEEDS
+    else:
+        base = paper.experiment(arguments.experiment)
+        for experiment in (base, base.at(scale.name)):
+            if experiment.unavailable:
+                fail(f"{experiment.unavailable} ({experiment.name} of {paper.title})")
+        choice = (arguments.tasks, arguments.settings, num_seeds)
+        plan = make_plan(paper, base, scale, arguments.runs, kept, *choice)
+        if not arguments.vary:
+            return plan
+        runs, scale = tuple(dict.fromkeys(planned.run for planned in plan.runs)), plan.scale
+        base = dataclasses.replace(plan.experiment, runs=runs)
+        num_seeds = len({planned.seed for planned in plan.runs})
+    varied = sweep.sweep(base, sweep.parse(arguments.vary))
+    return make_plan(paper, varied, scale, arguments.runs, num_seeds=num_seeds)
 
 
 def _show(plan: Plan, say: Callable[[str], None]) -> None:
-    """Says what will be done."""
+    """Says what a plan is of, what its scale changes, and how far its runs are."""
     experiment, scale = plan.experiment, plan.scale
     say(f"{experiment.name} of {plan.paper.title}: {experiment.title}")
     if experiment.note:
@@ -147,125 +194,97 @@ def _show(plan: Plan, say: Callable[[str], None]) -> None:
     for change in dict.fromkeys(change for run in plan.runs for change in run.changes):
         everywhere = all(change in run.changes for run in plan.runs)
         say(f"  {change}{'' if everywhere else ' (not in all settings)'}")
-    width = max(len(setting) for setting in experiment.settings)
-    say(f"{'setting':{width}}  " + "  ".join(f"{state:>8}" for state in State))
-    for setting in dict.fromkeys(run.run.setting for run in plan.runs):
-        counts = (sum(run.run.setting == setting for run in plan.of(state)) for state in State)
-        say(f"{setting:{width}}  " + "  ".join(f"{count:8}" for count in counts))
-    for run in plan.of(State.RUNNING, State.UNUSABLE):
-        say(f"{run.status.state}: {run.status.note}")
-    if not plan.to_do:
-        finished = len(plan.of(State.FINISHED))
-        say(f"{finished} of {len(plan.runs)} runs are finished: nothing to do")
-    elif plan.minutes is None:
-        say(
-            f"{len(plan.to_do)} of {len(plan.runs)} runs to do, in unknown time: the budget is in "
-            "steps, and no run of this scale shows their speed"
-        )
-    else:
-        time = duration(plan.minutes)
-        say(f"{len(plan.to_do)} of {len(plan.runs)} runs to do, in about {time} one by one")
+    settings = dict.fromkeys(planned.run.setting for planned in plan.runs)
+    rows = [(name, [run for run in plan.runs if run.run.setting == name], "") for name in settings]
+    for line in table(rows):
+        say(line)
+    for planned in plan.of(State.RUNNING, State.UNUSABLE):
+        say(f"{planned.status.state}: {planned.status.note}")
 
 
-def _carry_out(plan: Plan, hint: str) -> int:
+def _make(lines: Sequence[ListedRuns], arguments: argparse.Namespace) -> int:
     """Makes the runs to do, says how many are finished, and returns the exit code."""
-    stop = StopRequest().install()
-    runs = [run for run in plan.runs if run.status.state is not State.FINISHED]
-    failures = execute(runs, stop, _Lines(len(plan.to_do)))
-    finished = sum(run.read_status().state is State.FINISHED for run in plan.runs)
-    say(f"{finished} of {len(plan.runs)} runs are finished{hint}")
-    for failure in failures:
-        say(f"failed: {failure.run.name}: {failure.reason}")
+    is_list = bool(arguments.list)
+    cores = arguments.cores or (min(_LIST_CORES, usable_cores()) if is_list else None)
+    slots = slots_of(cores) if cores and not arguments.alone else (Slot(is_quiet=is_list),)
+    with contextlib.ExitStack() as stack:
+        if is_list:
+            arguments.runs.mkdir(parents=True, exist_ok=True)
+            lock = arguments.runs / ".lock"
+            stack.enter_context(hold(lock, "campaign", arguments.runs, "--runs"))
+        stop = StopRequest().install()
+        kept, attempts = (arguments.kept, _LIST_ATTEMPTS) if is_list else (None, 1)
+        session = stack.enter_context(Session(lines, slots, attempts, kept))
+        problems = session.execute(stop)
+    for line in (session.result, *problems):
+        say(line)
     if stop.requested:
         say("stopped; the same command goes on")
         return stop.exit_code
-    return 1 if failures else 0
+    return 1 if problems else 0
 
 
-class _Lines(Observer):
-    """Prints a line for each run that starts.
+def _make_list(arguments: argparse.Namespace, kept: KeptRuns) -> int:
+    """Shows or makes the runs of a list, and returns the exit code."""
+    lines, notes = read_list(arguments.list, arguments.runs, kept, reproductions.paper)
+    for note in notes:
+        say(note)
+    if not (arguments.status or arguments.dry_run):
+        return _make([line for line in lines if line.is_alone == arguments.alone], arguments)
+    for line in table([(line.name, line.plan.runs, line.words) for line in lines]):
+        print(f"{'# ' * arguments.dry_run}{line}")
+    if arguments.dry_run:
+        for line in lines:
+            _print_commands(line.plan)
+    return 0
 
-    Args:
-      total: number of runs to do.
-    """
 
-    def __init__(self, total: int):
-        self._total = total
-        self._begun = 0
+def _print_commands(plan: Plan) -> None:
+    for planned in plan.to_do:
+        print(shlex.join(planned.command))
 
-    def begins(self, planned: PlannedRun, is_resumed: bool) -> None:
-        """See base class."""
-        self._begun += 1
-        going_on = " goes on" if is_resumed else ""
-        say(f"[{self._begun}/{self._total}] {planned.name}{going_on}")
+
+def _draw(plan: Plan, runs: pathlib.Path) -> None:
+    """Draws the figure of a finished sweep."""
+    from common.evidence import figures
+
+    with tempfile.TemporaryDirectory() as folder:
+        keep(plan, pathlib.Path(folder))
+        kept = KeptRuns(pathlib.Path(folder)).of(plan.paper.name, plan.scale.name)
+        files = figures.draw(plan.paper, plan.experiment, plan.scale.name, kept, runs)
+    print(*files, sep="\n")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Lists, prints commands, keeps or makes runs; returns the exit code."""
+    """Lists, shows, keeps or makes runs; returns the exit code."""
     arguments = _arguments(argv)
-    if arguments.agent:
-        return _sweep_agent(arguments)
-    roots = [arguments.runs, _KEPT]
-    paper = reproductions.paper(arguments.paper)
-    chosen = [f"{kind} {getattr(arguments, kind)}" for kind in _KINDS if getattr(arguments, kind)]
-    if not chosen:
-        _list(paper, roots)
+    kept = KeptRuns(arguments.kept)
+    if arguments.list:
+        return _make_list(arguments, kept)
+    name = arguments.paper or imported(reproductions.AGENTS[arguments.agent]).paper
+    paper = reproductions.paper(name)
+    if not (arguments.experiment or arguments.agent):
+        _list(paper, arguments.runs, kept)
         return 0
-    experiment = paper.experiment(chosen[0])
-    _check(paper, experiment)
-    scale = paper.scale(arguments.scale)
-    _check(paper, experiment.at(scale.name))
-    plan = make_plan(
-        paper, experiment, scale, roots, arguments.tasks, arguments.settings, arguments.seeds
-    )
-    if arguments.vary:
-        runs = tuple(dict.fromkeys(one.run for one in plan.runs))
-        base = dataclasses.replace(plan.experiment, runs=runs)
-        return _sweep(paper, base, plan.scale, len({one.seed for one in plan.runs}), arguments)
+    plan = _plan(paper, arguments, kept)
     if arguments.keep:
-        kept = keep(plan, _KEPT)
-        there = len(plan.of(State.FINISHED)) - len(kept)
-        print(f"{len(kept)} runs copied to {_KEPT}, {there} were there")
-        return 0
-    return _begin(plan, arguments, "; with --keep the same command copies them to results/runs")
-
-
-def _begin(plan: Plan, arguments: argparse.Namespace, hint: str = "") -> int:
-    """Shows the plan and carries it out, or prints its commands; returns the exit code."""
-    if arguments.dry_run:
+        added = len(keep(plan, arguments.kept))
+        print(f"{added} runs added, {len(plan.of(State.FINISHED)) - added} were there")
+    elif arguments.set_aside:
+        moved = len(set_aside(plan, arguments.kept))
+        print(f"{moved} runs moved to the scale {plan.scale.name}{EARLIER}")
+    elif arguments.status:
+        _show(plan, print)
+    elif arguments.dry_run:
         _show(plan, lambda line: print(f"# {line}"))
-        for run in plan.to_do:
-            print(shlex.join(run.command))
-        return 0
-    _show(plan, say)
-    if plan.to_do:
-        return _carry_out(plan, hint)
-    return int(bool(plan.of(State.RUNNING, State.UNUSABLE)))
-
-
-def _sweep_agent(arguments: argparse.Namespace) -> int:
-    """Makes a sweep of an agent on any environments."""
-    agent = imported(reproductions.AGENTS[arguments.agent])
-    paper = reproductions.paper(agent.paper)
-    scale = paper.scale(arguments.scale)
-    experiment = sweep.of_agent(agent, arguments.settings or (), arguments.tasks, scale)
-    return _sweep(paper, experiment, scale, arguments.seeds or DEFAULT_SEEDS, arguments)
-
-
-def _sweep(
-    paper: Paper, experiment: Experiment, scale: Scale, seeds: int, arguments: argparse.Namespace
-) -> int:
-    """Makes the runs of an experiment with values that vary, draws them, returns the exit code."""
-    varied = sweep.sweep(experiment, sweep.parse(arguments.vary))
-    plan = make_plan(paper, varied, scale, [arguments.runs], num_seeds=seeds)
-    code = _begin(plan, arguments)
-    if code == 0 and not arguments.dry_run:
-        from common.experiments import figures
-        from common.experiments.runs import KeptRuns
-
-        runs = KeptRuns(arguments.runs).of(paper.name, scale.name)
-        print(*figures.draw(paper, varied, scale.name, runs, arguments.runs), sep="\n")
-    return code
+        _print_commands(plan)
+    else:
+        _show(plan, say)
+        code = _make([ListedRuns("", plan)], arguments)
+        if code == 0 and arguments.vary:
+            _draw(_plan(paper, arguments, kept), arguments.runs)
+        return code
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from common.agents.declaration import AgentDeclaration
     from common.agents.trained import TrainedPolicy
-    from common.experiments.claims import Claim
-    from common.experiments.paper import Paper
+    from common.evidence.claims import Claim
+    from common.evidence.paper import Paper
     from common.program.notebook import NotebookAgent
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -23,7 +23,7 @@ def _folders(module: str, name: str) -> list[str]:
     return [file.parent.relative_to(_FOLDER).as_posix() for file in declaring]
 
 
-PAPERS = tuple(_folders("experiments", "PAPER"))
+PAPERS = tuple(file.parent.name for file in sorted(_FOLDER.glob("*/figures.toml")))
 AGENTS = {
     folder.replace("/", "_"): f"reproductions.{folder.replace('/', '.')}.config:AGENT"
     for folder in _folders("config", "AGENT")
@@ -130,13 +130,26 @@ def paper(name: str) -> "Paper":
     Raises:
       UnknownError: there is no such paper; the message lists all.
     """
-    from common.experiments.paper import UnknownError
+    from common.cluster.layout import imported
+    from common.evidence import figures_file
+    from common.evidence.paper import UnknownError
 
     if name not in PAPERS:
         raise UnknownError(f'unknown paper "{name}": there are {", ".join(PAPERS)}')
-    return importlib.import_module(f"reproductions.{name}.experiments").PAPER
+    file = _FOLDER / name / "figures.toml"
+    return figures_file.read(file, lambda agent: imported(AGENTS[agent]))
 
 
 def claims(name: str) -> tuple["Claim", ...]:
-    """Returns the claims of a paper, in its order."""
-    return importlib.import_module(f"reproductions.{name}.claims").CLAIMS
+    """Returns the claims of a paper, in its order.
+
+    Raises:
+      ClaimError: its claims.toml is wrong.
+    """
+    from common.evidence import claims_file
+
+    folder = _FOLDER / name
+    checks = None
+    if (folder / "checks.py").exists():
+        checks = importlib.import_module(f"reproductions.{name}.checks")
+    return claims_file.read(folder / "claims.toml", paper(name), checks)

@@ -26,8 +26,7 @@ ROOMS = (
     "agents",
     "roles",
     "program",
-    "figures",
-    "experiments",
+    "evidence",
     "benchmarks",
 )
 """From the ground up: a room imports those before it."""

@@ -25,13 +25,14 @@ class LiveLine(abc.ABC):
 
     Args:
       stream: where to print; standard error by default.
+      may_redraw: whether nothing else draws on the terminal.
     """
 
-    def __init__(self, stream: TextIO | None = None):
+    def __init__(self, stream: TextIO | None = None, may_redraw: bool = True):
         self._stream = sys.stderr if stream is None else stream
         self._live: Live | None = None
         console = Console(file=self._stream)
-        if self._stream.isatty() and not console.is_dumb_terminal:
+        if may_redraw and self._stream.isatty() and not console.is_dumb_terminal:
             self._live = Live(self, console=console, auto_refresh=False)
             self._live.start()
 

@@ -178,7 +178,7 @@ class RunDirectory:
             if self.path.is_dir():
                 problem = f"{self.path} is no run directory, it has no config.json"
             raise RunDirectoryError(f"{problem}: name that of a run")
-        return records.require_keys(self.config_json, config, _CONFIG)
+        return require_config(self.config_json, config)
 
     def read_starts(self) -> list[dict[str, Any]]:
         """Returns the entries of run.json, the oldest first; none before the first start.
@@ -190,17 +190,7 @@ class RunDirectory:
         if record is None:
             return []
         starts = record.get("starts") if isinstance(record, dict) else None
-        if not (isinstance(starts, list) and starts):
-            raise RunDirectoryError(
-                f"{self.run_json} is not the record of a run: mend it, or move {self.path} away"
-            )
-        for number, start in enumerate(starts):
-            records.require_keys(self.run_json, start, _START, f"starts[{number}]")
-            try:
-                Budget.from_json(start.get("budget", Budget().to_json()))
-            except ValueError as error:
-                raise RunDirectoryError(f"{self.run_json}: {error}") from None
-        return starts
+        return require_starts(self.run_json, starts)
 
     def read_evaluation(self) -> float | None:
         """Returns the mean return in evaluation.json; None if there is no such file.
@@ -308,6 +298,36 @@ class RunDirectory:
 
     def _write_starts(self, starts: list[dict[str, Any]]) -> None:
         replace_file(self.run_json, json.dumps({"starts": starts}, indent=2) + "\n")
+
+
+def require_config(where: str | Path, found: Any) -> dict[str, Any]:
+    """Returns what config.json holds, once it is checked.
+
+    Args:
+      where: name of the file that has it.
+      found: what it holds.
+
+    Raises:
+      JsonError: a member is of another kind.
+    """
+    return records.require_keys(where, found, _CONFIG)
+
+
+def require_starts(where: str | Path, found: Any) -> list[dict[str, Any]]:
+    """Returns the entries of run.json, once they are checked; see `require_config`.
+
+    Raises:
+      RunDirectoryError, JsonError: it is not the record of a run.
+    """
+    if not (isinstance(found, list) and found):
+        raise RunDirectoryError(f"{where} is not the record of a run: mend it or move it away")
+    for number, start in enumerate(found):
+        records.require_keys(where, start, _START, f"starts[{number}]")
+        try:
+            Budget.from_json(start.get("budget", Budget().to_json()))
+        except ValueError as error:
+            raise RunDirectoryError(f"{where}: {error}") from None
+    return found
 
 
 def write_new_file(path: Path, text: str) -> None:

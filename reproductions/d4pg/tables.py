@@ -3,20 +3,15 @@
 from collections.abc import Sequence
 import dataclasses
 
-from common.experiments.paper import Cell, Experiment, OwnNumbers
-from common.experiments.runs import KeptRun
-from common.reporting.reported import Reported
+from common.evidence.paper import Experiment
+from common.evidence.reported import Reported
+from common.evidence.runs import KeptRun
+from common.evidence.tables import Cell, OwnNumbers
 
 
 @dataclasses.dataclass(frozen=True)
 class Sizes(OwnNumbers):
-    """Sizes of actions and observations in the installed simulator.
-
-    Attributes:
-      environments: names.
-    """
-
-    environments: tuple[str, ...]
+    """Sizes of actions and observations in the installed simulator."""
 
     columns = ("|A|", "|X|")
     is_of_runs = False
@@ -32,9 +27,8 @@ class Sizes(OwnNumbers):
         from common import environments
 
         found = {}
-        for name in self.environments:
-            environment = environments.make(name, seed=0)
-            row = name.removeprefix("control:")
+        for row in numbers.table("d4pg", experiment.name).index:
+            environment = environments.make(f"control:{row}", seed=0)
             found[row, "|A|"] = Cell(environment.action_spec().shape[0])
             found[row, "|X|"] = Cell(environment.observation_spec().shape[0])
         return found

@@ -1,4 +1,4 @@
-"""`binaries.experiment` as its user meets it; what runs is in tests/experiments/test_execute.py."""
+"""`binaries.experiment` as its user meets it; what runs is in tests/evidence/test_execute.py."""
 
 import os
 import pathlib
@@ -10,8 +10,8 @@ import pytest
 from refusals import refusal
 
 from binaries import experiment
-from common.experiments import execute, plan
-from common.experiments.status import State, Status
+from common.evidence import execute, plan
+from common.evidence.plan import State, Status
 import reproductions
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -31,7 +31,8 @@ FEW = (
 def empty(tmp_path, monkeypatch):
     """No runs anywhere."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(experiment, "_KEPT", tmp_path / "kept")
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(experiment, "RESULTS", tmp_path / "results")
 
 
 def test_without_a_figure_it_lists_all_with_their_states(capsys):
@@ -51,12 +52,12 @@ def test_without_a_figure_it_lists_all_with_their_states(capsys):
 def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
     assert experiment.main([*FEW, "--scale=smoke", "--dry_run"]) == 0
     out, err = capsys.readouterr()
-    assert err == "" and list(tmp_path.iterdir()) == []
+    assert err == "" and [path.name for path in tmp_path.iterdir()] == ["results"]
     comments = [line for line in out.splitlines() if line.startswith("#")]
     commands = [shlex.split(line) for line in out.splitlines() if not line.startswith("#")]
     assert "#   1 minute instead of 12 hours" in comments
     assert "#   num_actors 4 instead of 32 (not in all settings)" in comments
-    assert comments[-1] == "# 2 of 2 runs to do, in about 3 minutes one by one"
+    assert comments[-1].split()[1:] == ["all", "2", "0", "0", "0", "2", "0.0", "h", "0.1", "h"]
     assert [command[1:3] for command in commands] == [["-m", "binaries.d4pg"]] * 2
     assert {"--setting=ddpg", "--num_actors=1", "--max_minutes=1", "--scale=smoke"} < set(
         commands[1]
@@ -144,17 +145,19 @@ def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, 
     assert command[-1] == (
         "--workdir=runs/experiments/d4pg/smoke/ddpg/control-cartpole-swingup/seed_0"
     )
-    assert "[1/1] ddpg on control:cartpole:swingup, seed 0" in err
+    assert "run 1 of 1 · ddpg on control:cartpole:swingup, seed 0 0%" in err
     assert f"{1 - code} of 1 runs are finished" in err
     assert (
         "failed: ddpg on control:cartpole:swingup, seed 0: it ended with exit code 3" in err
     ) == bool(code)
 
 
-def test_keep_says_what_it_copied(capsys):
+def test_keep_says_what_it_did(capsys):
     pathlib.Path("runs/experiments").mkdir(parents=True)
     assert experiment.main([*FEW, "--keep"]) == 0
-    assert capsys.readouterr().out.startswith("0 runs copied")
+    assert capsys.readouterr().out.startswith("0 runs added")
+    assert experiment.main([*FEW, "--set_aside"]) == 0
+    assert capsys.readouterr().out == "0 runs moved to the scale workstation_earlier\n"
     line = refusal(capsys, experiment.main, *FEW, "--keep", "--runs=absent")
     assert line == "error: --runs=absent is no directory\n"
 

@@ -1,32 +1,42 @@
-"""What is committed below results/ is what `make results` makes of runs, reports and benchmarks."""
+"""`binaries.results` as its user meets it, and what is committed below results/."""
 
+import contextlib
+import io
 import re
 import shutil
+import subprocess
+import sys
 
+import pandas
+from planted_curves import plant_run
 import pytest
+from refusals import refusal
 
-from binaries import claims, figures, tables
-from common.experiments.paper import RESULTS
+from binaries import results
+from common.evidence import overview
+from common.evidence.claims import Basis, Verdict
+from common.evidence.main_effects import planned_budget
+from common.evidence.paper import RESULTS
+import reproductions
 
 ROOT = RESULTS.parent
+RUNS = f"--runs={RESULTS / 'runs'}"
+BENCHMARKS = f"--benchmarks={RESULTS / 'benchmarks'}"
 
 
 @pytest.fixture(name="made", scope="module")
 def _made(tmp_path_factory):
-    """A directory with the programs' output, by the commands of the Makefile."""
+    """A directory with the program's output, by the command of the Makefile."""
     made = tmp_path_factory.mktemp("results")
-    shutil.copy(RESULTS / "README.md", made)
-    here = [f"--runs={RESULTS / 'runs'}"]
+    page = (RESULTS / "README.md").read_text()
+    (made / "README.md").write_text(page.replace(overview.BEGIN, f"{overview.BEGIN}\nold\n"))
     target = (ROOT / "Makefile").read_text().partition("\nresults: ")[2].partition("\n\n")[0]
-    commands = re.findall(r"\$\(RUN\) -m binaries\.(\w+) (.*)", target)
-    assert [name for name, _ in commands] == ["figures", "tables", "claims"]
-    for program, (name, flags) in zip((figures, tables, claims), commands):
-        own = [flag.replace("=results", f"={made}") for flag in flags.split()]
-        if name != "claims":
-            own.append(f"--output={made / name}")
-        else:
-            own.append(f"--benchmarks={RESULTS / 'benchmarks'}")
-        program.main([*own, *here])
+    ((name, flags),) = re.findall(r"\$\(RUN\) -m binaries\.(\w+) (.*)", target)
+    assert name == "results"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        results.main([*flags.split(), f"--output={made}", RUNS, BENCHMARKS])
+    files = map(str, (file for file in made.rglob("*") if file.is_file()))
+    assert sorted(printed.getvalue().split()) == sorted(files)
     return made
 
 
@@ -45,6 +55,17 @@ def test_the_overview_is_that_of_the_readme(made):
     )
 
 
+def test_an_overview_needs_its_place(tmp_path):
+    file = tmp_path / "plain.md"
+    file.write_text(f"before\n{overview.BEGIN}\nold\n{overview.END}\nafter\n")
+    overview.renew(file, "new")
+    text = f"before\n{overview.BEGIN}\n\nnew\n\n{overview.END}\nafter\n"
+    assert file.read_text() == text
+    file.write_text("nothing\n")
+    with pytest.raises(overview.OverviewError, match="plain.md has no place for the overview"):
+        overview.renew(file, "new")
+
+
 def test_what_the_readmes_show_exists():
     for file in [
         ROOT / "README.md",
@@ -53,3 +74,253 @@ def test_what_the_readmes_show_exists():
     ]:
         for link in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / link).exists(), f"{file}: {link}"
+
+
+def test_a_figure_is_written_as_png_and_on_demand_as_pdf(tmp_path, capsys):
+    flags = ["--paper=d4pg", "--figure=2", RUNS, f"--output={tmp_path}/new"]
+    for more, kinds in ([], ["png"]), (["--pdf"], ["png", "pdf"]):
+        results.main([*flags, *more])
+        files = [tmp_path / "new/figures" / f"d4pg_figure_2_two_cores.{kind}" for kind in kinds]
+        assert capsys.readouterr().out.split() == list(map(str, files))
+        assert all(file.stat().st_size > 10_000 for file in files)
+        assert sorted(file.parent.iterdir() for file in files[:1])
+    assert len(list((tmp_path / "new/figures").iterdir())) == 2
+
+
+def test_a_section_is_asked_for_by_its_name(tmp_path, capsys):
+    section = ("--paper=aql", "--section=match")
+    results.main([*section, RUNS, f"--output={tmp_path}"])
+    assert f"{tmp_path}/figures/aql_section_match_small.png" in capsys.readouterr().out
+    words = refusal(capsys, results.main, "--paper=aql", "--section=math")
+    assert "AQL has no section math" in words and "section match" in words
+    words = refusal(capsys, results.main, *section, f"--runs={tmp_path}")
+    assert "--paper=aql --section=match --scale=" in words
+    assert "not allowed with" in refusal(capsys, results.main, *section, "--figure=1")
+
+
+def test_a_malformed_row_ends_it(tmp_path, capsys):
+    plant_run(tmp_path, "d4pg_prioritized_n5", "control:cheetah:walk", 0, [1.0, 2.0])
+    flags = ["--paper=d4pg", "--figure=runs", f"--runs={tmp_path}", f"--output={tmp_path}"]
+    file = tmp_path / "d4pg" / "two_cores.evaluations.csv"
+    with open(file, "a") as rows:
+        rows.write("d4pg,d4pg_prior\n")
+    expected = f"error: {file}:4: 2 cells for 9 columns\n"
+    assert refusal(capsys, results.main, *flags) == expected
+    assert refusal(capsys, results.main, "--figures", *flags[2:]) == expected
+
+
+def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):
+    plant_run(tmp_path, "d4pg_prioritized_n5", "control:cheetah:walk", 0, [])
+    flags = [f"--runs={tmp_path}", f"--output={tmp_path}"]
+    results.main(["--figures", *flags])
+    assert capsys.readouterr().out == ""
+    assert "has anything to draw" in refusal(
+        capsys, results.main, "--paper=d4pg", "--figure=2", *flags
+    )
+
+
+def test_a_table_is_written_as_markdown_and_csv(tmp_path, capsys):
+    results.main(["--paper=apex", "--table=2", f"--runs={tmp_path}", f"--output={tmp_path}/new"])
+    files = [tmp_path / "new/tables" / f"apex_table_2.{kind}" for kind in ("md", "csv")]
+    assert capsys.readouterr().out.split() == list(map(str, files))
+    assert "| alien " in files[0].read_text() and "\nalien,40804.9," in files[1].read_text()
+
+
+def test_a_malformed_reported_row_is_named(tmp_path, capsys):
+    reported = tmp_path / "reported"
+    shutil.copytree(RESULTS / "reported", reported)
+    with open(reported / "apex.csv", "a") as file:
+        file.write("apex,table\n")
+    line = len((reported / "apex.csv").read_text().splitlines())
+    flags = [f"--runs={tmp_path}", f"--reported={reported}", f"--output={tmp_path}/t"]
+    assert f"apex.csv:{line}: 2 cells for 6" in refusal(capsys, results.main, "--tables", *flags)
+
+
+def test_all_claims_with_verdict_numbers_and_what_lacks(made):
+    rows = pandas.read_csv(made / "tables/claims.csv")
+    assert len(rows) >= 40 and rows["paper"].nunique() == 5
+    assert set(rows["verdict"]) == set(Verdict)
+    assert not rows[["says", "source", "basis"]].isna().to_numpy().any()
+    is_decided = rows["verdict"] != Verdict.OPEN
+    assert is_decided.sum() >= 8 and (rows["claim"] + rows["paper"]).is_unique
+    assert set(rows["basis"]) == set(Basis)
+    # An open claim says what it lacks, or has had all of its runs, or lacks games.
+    is_told = rows[["missing", "lacks", "complete"]].notna().any(axis="columns")
+    assert set(rows["claim"][~is_decided & ~is_told]) == {"median_reached"}
+    assert not (rows["complete"].notna() & is_decided).any()
+    assert (rows["missing"].notna() == rows["commands"].notna()).all()
+    # Each verdict has its numbers, those by runs with their interval, bounds and outcome.
+    numbers = pandas.read_csv(made / "tables/claims_numbers.csv", keep_default_na=False)
+    decided = set(zip(rows["paper"][is_decided], rows["claim"][is_decided]))
+    assert decided <= set(zip(numbers["paper"], numbers["claim"]))
+    effects = numbers[numbers["unit"] != ""]
+    by_runs = rows[is_decided & (rows["basis"] == Basis.RUNS)]
+    assert set(by_runs["claim"]) <= set(effects["claim"])
+    for column in ("value", "low", "high", "from", "to", "over", "measure", "outcome", "seeds"):
+        assert (effects[column] != "").all(), column
+    assert (effects["low"].astype(float) <= effects["high"].astype(float)).all()
+    text = (made / "tables/claims.md").read_text()
+    assert all(f"| {claim} |" in text for claim in rows["claim"])
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles == [
+        "## Decided by runs",
+        "## Not decided by all of their runs",
+        "## Decided by benchmarks",
+        "## Not yet decided",
+    ]
+    unsure = text.partition(titles[1])[2].partition(titles[2])[0]
+    assert all(
+        (f"| {row.claim} |" in unsure) == (row.complete == "yes") for row in rows.itertuples()
+    )
+    assert text.count("<details>") == text.count("</details>") == 5
+    text = (made / "README.md").read_text()
+    cells = row_of(text.partition("## Figures and runs")[2], "Ape-X")
+    for basis in Basis:
+        for verdict in Verdict:
+            of = (rows["basis"] == basis) & (rows["paper"] == "Ape-X")
+            number = (of & (rows["verdict"] == verdict)).sum()
+            assert cells[f"{basis}: {verdict}"] == str(number)
+    assert float(cells["core hours"]) >= float(cells["hours"]) > 0
+    holding = rows["claim"][(rows["paper"] == "D4PG") & (rows["verdict"] == Verdict.HOLDS)]
+    assert row_of(text, "D4PG")["holds"] == ", ".join(f"`{name}`" for name in holding)
+
+
+def row_of(text, first):
+    """The cells of the first row that begins with a cell, by the columns of its table."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines()]
+    (number, *_) = [number for number, line in enumerate(lines) if line[0] == first]
+    begin = max(place for place in range(number) if lines[place][0] == "---") - 1
+    return dict(zip(lines[begin], lines[number]))
+
+
+def test_claims_of_a_paper_are_printed(capsys):
+    results.main([RUNS, BENCHMARKS, "--claims", "--paper=reactor", "--scale=paper"])
+    out, _ = capsys.readouterr()
+    head, _, rest = out.partition("Reactor tree: NOT YET DECIDED\n")
+    assert head.startswith("Reactor median_reached: NOT YET DECIDED\n") and "Ape-X DQN" not in out
+    assert "    source: section 6.5\n" in rest and "    missing: 228\n" in rest
+    assert "    commands: .venv/bin/python -m binaries.experiment --paper=reactor" in rest
+    assert out.endswith(
+        "runs: 0 holds, 0 does not hold, 11 not yet decided\n"
+        "benchmark: 0 holds, 0 does not hold, 0 not yet decided\n"
+    )
+
+
+def test_a_terminal_sees_which_claim_is_judged_and_lines_of_its_width(capsys, monkeypatch):
+    class Terminal(io.StringIO):
+        encoding = "utf-8"
+
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "57")
+    results.main([RUNS, BENCHMARKS, "--claims", "--paper=reactor", "--scale=paper"])
+    assert "claims 0/11 Reactor " in terminal.getvalue()
+    assert "claims 11/11" in terminal.getvalue()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 57 and "\n      " in "\n".join(lines)
+
+
+def test_a_verdict_has_its_scale_and_its_numbers_everywhere(tmp_path, capsys):
+    paper = reproductions.paper("d4pg")
+    budget = planned_budget(paper, paper.experiment("section 4"), "small")
+    for setting, level in (("d4pg_prioritized_n5", 800), ("d4pg_prioritized_n5_ou", 600)):
+        for task in paper.experiment("section 4").at("small").environments:
+            for seed in range(3):
+                returns = [0] + [level + seed] * 9
+                plant_run(
+                    tmp_path / "runs", setting, task, seed, returns, budget=budget, scale="small"
+                )
+    where = [f"--runs={tmp_path / 'runs'}", BENCHMARKS, "--claims", "--paper=d4pg"]
+    results.main(where)
+    out = capsys.readouterr().out
+    of_claim = out.partition("D4PG noise: HOLDS\n")[2].partition("\nD4PG ")[0]
+    assert "    scale: small\n" in of_claim and "    exploratory: yes\n" in of_claim
+    assert "    effect: +20.0 % [+19" in of_claim and of_claim.endswith("] ahead")
+    assert "runs: 1 holds, 0 does not hold, " in out
+    results.main([*where, f"--output={tmp_path}"])
+    text = (tmp_path / "tables/claims.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith("| D4PG | noise | Ornst")]
+    assert "| holds |  | +20.0 % [" in row and "] | ahead | yes | small | 4 | 16 | 0 | 3 |" in row
+
+
+@pytest.mark.parametrize(
+    "flags", [["--paper=aql", "--claims"], ["--paper=reactor", "--table=5", "--output={tmp}"]]
+)
+def test_a_reader_may_leave(tmp_path, flags):
+    flags = [flag.format(tmp=tmp_path) for flag in flags]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "binaries.results", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        ("--paper=d4pg", ["one of the arguments --figure --section --table", "is required"]),
+        ("--figure=2", ["--figure is of one paper: give --paper"]),
+        ("--paper=d4 --figure=2", ['unknown paper "d4"', "aql, d4pg"]),
+        ("--paper=d4 --claims", ['unknown paper "d4"']),
+        ("--paper=d4pg --figure=99", ["D4PG has no figure 99", "there are figure 1, figure 2"]),
+        ("--paper=apex --table=7", ["Ape-X has no table 7: there are"]),
+        ("--paper=d4pg --figure=2 --scale=huge", ['D4PG: no scale "huge"', "two_cores"]),
+        ("--paper=d4pg --table=2 --scale=huge", ['D4PG: no scale "huge"']),
+        ("--paper=d4pg --claims --scale=huge", ['D4PG: no scale "huge", there are paper, ']),
+        ("--paper=d4pg --figure=7", ["D4PG figure 7", "nothing to run"]),
+        ("--paper=d4pg --figure=5 --scale=workstation", ["no runs of D4PG figure 5"]),
+        (
+            "--paper=aql --figure=3 --scale=workstation",
+            ["no runs of AQL figure 3", "--figure=3 --scale=workstation"],
+        ),
+        (
+            "--paper=reactor --table=4",
+            [
+                "Reactor table 4 (57 Atari games, human starts: scores): results/reported has no "
+                "numbers of it: the human starts were never published"
+            ],
+        ),
+        ("--all --figure=2", ["--figure: not allowed with argument --all"]),
+        ("--all --table=1", ["--table: not allowed with argument --all"]),
+        (
+            "--all --scale=two_core",
+            ['no scale "two_core", there are paper', "two_cores", "quickstart"],
+        ),
+        ("--all --paper=aql --scale=tiny", ['AQL: no scale "tiny", there are paper']),
+        ("--tables --runs=none", ["there are no runs: none is no directory"]),
+        ("--claims --runs=none", ["there are no runs: none is no directory"]),
+        ("--tables --reported=none", ["there is no none/apex.csv; reported is: nothing"]),
+        ("--claims --benchmarks=none", ["--benchmarks=none is no directory"]),
+    ],
+)
+def test_mistakes_are_said_in_one_line(tmp_path, capsys, flags, words):
+    own = [RUNS, BENCHMARKS, f"--output={tmp_path}", *flags.split()]
+    line = refusal(capsys, results.main, *own)
+    for word in words:
+        assert word in line
+
+
+def test_without_runs_it_says_which_command_makes_them(tmp_path, capsys, monkeypatch):
+    def line(*flags, runs=tmp_path):
+        return refusal(capsys, results.main, *flags, f"--runs={runs}")
+
+    figure = ("--paper=d4pg", "--figure=8")
+    assert line(*figure).endswith(
+        f"--paper=d4pg --figure=8 --scale=workstation --runs={tmp_path}\n"
+    )
+    command = "python -m binaries.experiment --paper=d4pg --figure=8 --scale=smoke"
+    assert command in line(*figure, "--scale=smoke")
+    (tmp_path / "runs").mkdir()
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    words = line(*figure, runs=tmp_path / "runs")
+    assert "--scale=workstation, and copy" in words and "with --keep" in words
+    assert "--runs" not in words
+    assert "there are no runs of D4PG" in line("--paper=d4pg", "--figure=runs")
+    assert "there are no runs: " in line("--all", runs=tmp_path / "none")

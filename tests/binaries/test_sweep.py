@@ -9,9 +9,12 @@ import pytest
 from refusals import refusal
 
 from binaries import experiment
-from common.experiments import figures, sweep
-from common.experiments.plan import make_plan
-from common.experiments.runs import KeptRuns
+from common.evidence import figures, sweep
+from common.evidence.keep import keep
+from common.evidence.plan import make_plan
+from common.evidence.runs import KeptRuns
+from common.reporting import csv_rows
+from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 import reproductions
 from reproductions.d4pg.config import AGENT
@@ -120,18 +123,22 @@ def test_a_sweep_is_drawn_like_any_figure(tmp_path):
     base = sweep.of_agent(AGENT, (), [SWINGUP], planted.SMALL)
     varied = sweep.sweep(base, {"config.n_step": ("1", "3")})
     paper = planted.paper(varied)
-    plan = make_plan(paper, varied, planted.SMALL, [tmp_path], num_seeds=2)
+    plan = make_plan(paper, varied, planted.SMALL, tmp_path, num_seeds=2)
     for one in plan.runs:
+        config = {"sizes": [4, 4], "n_step": int(one.run.setting[-1])}
         run = RunDirectory(pathlib.Path(one.directory))
         record = {"paper": paper.name, "setting": AGENT.settings.default, "environment": SWINGUP}
-        run.open({**record, "seed": one.seed, "num_actors": 1, "config": {}})
+        run.open({**record, "seed": one.seed, "num_actors": 2, "config": config})
         run.write_run_record(seed=one.seed, scale="small", budget=planted.SMALL.budget)
         run.close_run_record("finished")
-        text = "paper,setting,environment,seed,learner_steps,episode_return_mean\n"
         for step in (0, 5, 10):
-            text += f"{paper.name},{record['setting']},{SWINGUP},{one.seed},{step},{step}\n"
-        run.evaluator_csv.write_text(text)
-    runs = KeptRuns(tmp_path).of(paper.name, "small")
+            row = dict.fromkeys(csv_rows.EVALUATOR, step) | record | {"seed": one.seed}
+            CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row)
+        row = dict.fromkeys(csv_rows.LEARNER, 10)
+        CsvRows(run.learner_csv, csv_rows.LEARNER).append(row)
+    plan = make_plan(paper, varied, planted.SMALL, tmp_path, num_seeds=2)
+    assert len(keep(plan, tmp_path / "kept")) == 4
+    runs = KeptRuns(tmp_path / "kept").of(paper.name, "small")
     files = figures.draw(paper, varied, "small", runs, tmp_path)
     assert [path.name for path in files] == [
         f"{paper.name}_sweep_n_step_small.{kind}" for kind in ("png", "pdf")

@@ -4,7 +4,7 @@ import pytest
 
 from common import environments
 from common.environments import control_suite
-from reproductions.d4pg.experiments import CONTROL_SUITE
+import reproductions
 
 # D4PG figure 2 with the sizes (observations, actions) of its table 1; those of two tasks differ
 # in the public suite.
@@ -33,7 +33,9 @@ FIGURE_2 = TABLE_1 | DIFFERENT
 def test_names_has_the_tasks_of_d4pg_figure_2():
     assert len(FIGURE_2) == 16
     assert {f"control:{task}" for task in FIGURE_2} <= set(environments.names())
-    assert {f"control:{task}" for task in FIGURE_2} == set(CONTROL_SUITE)
+    assert {f"control:{task}" for task in FIGURE_2} == set(
+        reproductions.paper("d4pg").experiment("figure 2").environments
+    )
 
 
 def test_names_has_no_task_without_action_bounds():

@@ -12,14 +12,16 @@ from by_hand import TOKEN, RunByHand
 from forked import forked
 import pytest
 
-from common.experiments.claims import Evidence
-from common.experiments.main_effects import claim_of
-from common.experiments.paper import Run, run_path
-from common.experiments.runs import KeptRuns
+from common.evidence.claims import EffectPart, Evidence
+from common.evidence.keep import keep
+from common.evidence.main_effects import MainEffects
+from common.evidence.paper import Run, run_path
+from common.evidence.plan import make_plan
+from common.evidence.reported import Reported
+from common.evidence.runs import KeptRuns
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
-from common.reporting.reported import Reported
 import reproductions
 
 BATCH, RATIO, MIN_SIZE, UPDATES_PER_CALL, SEND_BATCH, STEPS = 32, 4, 200, 4, 50, 500
@@ -69,25 +71,26 @@ def test_the_evaluator_prints_the_result_and_the_learner_records_the_run(ended):
 
 
 def test_a_claim_counts_the_run(ended, tmp_path):
-    """Judged as its kept copy would be, as the run of two curves that are compared."""
+    """Kept as the run of two curves that are compared."""
     run, _ = ended
-    for curve in ("first", "second"):
-        path = tmp_path / run_path("d4pg", "paper", curve, ENVIRONMENT, seed=0)
-        shutil.copytree(run.workdir, path)
-    kept = KeptRuns(tmp_path)
-    assert all(one.has_ended for one in kept.of("d4pg", "paper"))
     paper = reproductions.paper("d4pg")
     runs = tuple(Run(paper.agents[0], curve, ENVIRONMENT, ()) for curve in ("first", "second"))
     budget = Budget(learner_steps=STEPS)
     experiment = dataclasses.replace(
         paper.experiment("figure 2"), runs=runs, substitutes={}, budget=budget
     )
+    for curve in ("first", "second"):
+        path = tmp_path / "runs" / run_path("d4pg", "paper", curve, ENVIRONMENT, seed=0)
+        shutil.copytree(run.workdir, path)
+    plan = make_plan(paper, experiment, paper.scale("paper"), tmp_path / "runs", num_seeds=1)
+    assert len(keep(plan, tmp_path)) == 2
+    kept = KeptRuns(tmp_path)
+    assert all(one.has_ended for one in kept.of("d4pg", "paper"))
     evidence = Evidence(kept, None, Reported(), tmp_path)
-    finding = claim_of([("first", "second")]).find(paper, experiment, evidence)
+    part = EffectPart("", {"first": 1.0, "second": -1.0})
+    finding = MainEffects((part,)).find(paper, experiment, evidence)
     (one,) = finding.effects
-    assert finding.coverage == "1 of 1 tasks, 1 seeds" and one.effect.estimate == pytest.approx(
-        0, abs=1e-9
-    )
+    assert finding.coverage == (1, 1, 0, 1) and one.effect.estimate == pytest.approx(0, abs=1e-9)
 
 
 def test_the_csv_files_are_whole(ended):

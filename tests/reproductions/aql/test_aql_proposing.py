@@ -81,5 +81,5 @@ def test_four_moments_of_an_episode_are_drawn(tmp_path, capsys):
     arguments = evaluate._arguments([*flags, f"--proposals={tmp_path}/moments.png"])
     evaluate._evaluate(arguments, evaluate._trusted_agent(arguments))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"proposals {tmp_path}/moments.png, {tmp_path}/moments.pdf"
+    assert lines[-1] == f"proposals {tmp_path}/moments.png"
     assert (tmp_path / "moments.png").stat().st_size > 10_000

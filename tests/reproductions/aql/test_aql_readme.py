@@ -8,19 +8,21 @@ from reproduction_readme import Readme
 
 from common.environments.spec import EnvironmentSpec
 from common.replay.footprint import unroll_bytes_per_step
+import reproductions
 from reproductions.aql import config as config_lib
-from reproductions.aql import experiments, match, networks
+from reproductions.aql import match, networks
 from reproductions.aql.actions import ActionSpace
 
 README = Readme("aql")
+PAPER = reproductions.paper("aql")
 
 
 def test_the_table_of_scales_names_those_of_the_experiments():
     section = README.section("Run").split("### Scales\n", 1)[1]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [one.name for one in experiments.SCALES]
-    small = experiments.PAPER.scale("small").budget.actor_steps
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [one.name for one in PAPER.scales]
+    small = PAPER.scale("small").budget.actor_steps
     match, rover = (
-        experiments.PAPER.experiment(name).substitute("small").budget.actor_steps
+        PAPER.experiment(name).substitute("small").budget.actor_steps
         for name in ("section match", "section rover")
     )
     words = f"{small:,} actor steps in one process on one core (match: {match:,}, rover: {rover:,})"
@@ -30,7 +32,7 @@ def test_the_table_of_scales_names_those_of_the_experiments():
 def test_what_differs_on_two_cores_is_in_the_table():
     section = README.section("Run").split("### On two cores\n", 1)[1].split("\n### ", 1)[0]
     rows = re.findall(r"^\| `(?:--)?(\w+)` \| ([\de-]+) \| ([\de-]+) \| .+ \|$", section, re.M)
-    scale = experiments.PAPER.scale("two_cores")
+    scale = PAPER.scale("two_cores")
     changed = {
         change.name.removeprefix("config."): float(change.flag.partition("=")[2])
         for change in scale.changes

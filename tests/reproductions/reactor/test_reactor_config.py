@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from reproductions.reactor import experiments
+import reproductions
 from reproductions.reactor.config import NUM_WORKERS, SETTINGS, ReactorConfig, num_actors
 
 
@@ -69,7 +69,11 @@ def test_the_default_is_the_papers():
 
 
 def test_settings_are_those_of_the_figures_and_claims():
-    names = {run.setting for experiment in experiments.EXPERIMENTS for run in experiment.runs}
+    names = {
+        run.setting
+        for experiment in reproductions.paper("reactor").experiments
+        for run in experiment.runs
+    }
     assert names - {"reactor_500m"} <= set(SETTINGS.names)  # "reactor" with more frames
     assert SETTINGS.default == "reactor"
 

@@ -8,25 +8,27 @@ from reproduction_readme import Readme
 from common.environments import make
 from common.environments.spec import EnvironmentSpec
 from common.replay.footprint import episode_bytes_per_step
+import reproductions
 from reproductions.refer import config as config_lib
-from reproductions.refer import experiments, networks, rules
+from reproductions.refer import networks, rules
 
 README = Readme("refer")
+PAPER = reproductions.paper("refer")
 
 
 def test_every_task_of_the_paper_is_in_the_text():
     section = README.section("Run")
-    for task in experiments.TASKS:
+    for task in PAPER.experiment("figure 1").environments:
         name = task.removeprefix("gym:").removesuffix("-v4")
         assert f"`{name}`" in section or f"`{task}`" in section, name
 
 
 def test_the_table_of_scales_is_that_of_the_experiments():
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| ([\d,]+) \|$", README.section("Run"), re.M)
-    assert [name for name, _, _ in rows] == [scale.name for scale in experiments.SCALES]
+    assert [name for name, _, _ in rows] == [scale.name for scale in PAPER.scales]
     paper = config_lib.ReferConfig().min_replay_size
-    for (_, steps, prefill), scale in zip(rows, experiments.SCALES, strict=True):
-        budget = scale.budget or experiments.EXPERIMENTS[0].budget
+    for (_, steps, prefill), scale in zip(rows, PAPER.scales, strict=True):
+        budget = scale.budget or PAPER.experiments[0].budget
         words = f"{budget.actor_steps:,}" if budget.actor_steps else "one minute"
         assert steps == words and (words != "one minute" or budget.minutes == 1)
         changed = {change.name: change.flag.partition("=")[2] for change in scale.changes}
@@ -36,7 +38,7 @@ def test_the_table_of_scales_is_that_of_the_experiments():
 def test_the_tasks_of_the_scale_small_are_as_many_as_it_says():
     tasks = {
         experiment.name: len(experiment.at("small").environments)
-        for experiment in experiments.EXPERIMENTS
+        for experiment in PAPER.experiments
         if "small" in experiment.substitutes
     }
     by_number = {
@@ -65,7 +67,7 @@ def test_the_arithmetic():
     memories = [config.replay_capacity * step / 1e9 for step in steps]
     network = networks.VracerNetwork(config, cheetah.observation_size, cheetah.action_size)
     size = sum(variable.shape.num_elements() for variable in network.parameters)
-    whole = (experiments.EXPERIMENTS[0].budget.actor_steps - config.min_replay_size) // 1
+    whole = (PAPER.experiments[0].budget.actor_steps - config.min_replay_size) // 1
     small = 200_000 - 16_384
     c_max = [
         float(rules.c_max(step, config.penalty_c, config.annealing)) for step in (0, whole, small)

@@ -1,0 +1,238 @@
+"""Draws figures, writes tables and judges claims, from the kept runs and the reported numbers.
+
+    python -m binaries.results --paper=d4pg --figure=2
+    python -m binaries.results --paper=d4pg --figure=2 --scale=two_cores --pdf
+    python -m binaries.results --paper=d4pg --figure=runs --scale=two_cores
+    python -m binaries.results --paper=d4pg --section=4
+    python -m binaries.results --paper=apex --table=2
+    python -m binaries.results --paper=d4pg --claims
+    python -m binaries.results --all
+
+Files are written below --output, in figures/ and tables/, and their names are printed: a figure as
+PNG, a table as Markdown and CSV; without runs it has no columns of ours. --figure=runs shows
+everything that was run at a scale, task by task.
+
+--figures draws every figure and section that compares runs of one of its paper's scales, and
+--figure=runs of each scale that has curves in none of these; --tables writes every table, at each
+scale that has runs of it; --claims prints the verdicts on all claims, or writes them where --output
+is given. --all is all three; of all papers and scales it writes the verdicts, and renews the
+overview in --output's README.md where there is one. Each verdict is computed by a rule, see
+docs/verdicts.md. Runs that are still going on, or were killed, do not count.
+"""
+
+import argparse
+import functools
+import pathlib
+
+from common.evidence import figures, overview, selection, tables, verdicts
+from common.evidence.claims import Evidence
+from common.evidence.paper import RESULTS, Experiment, Paper
+from common.evidence.plan import DEFAULT_SCALE
+from common.evidence.reported import DIRECTORY, Reported
+from common.evidence.runs import KeptRuns
+from common.reporting.command_line import Parser, as_it_runs, exit_with, fail
+from common.reporting.user_error import UserError
+import reproductions
+
+_ONE = {
+    "figure": 'its number, or "runs"',
+    "section": "its number or name: a result that the paper tells without a figure, or one of ours",
+    "table": "its number",
+}
+_EVERY = {
+    "figures": "every figure and section that compares runs",
+    "tables": "every table",
+    "claims": "the verdicts on all claims",
+    "all": "figures, tables and claims",
+}
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = Parser(prog="python -m binaries.results", description=__doc__)
+    which = parser.add_mutually_exclusive_group(required=True)
+    for kind, words in _ONE.items():
+        which.add_argument(f"--{kind}", metavar="N", help=f"{words}; with --paper")
+    for kind, words in _EVERY.items():
+        which.add_argument(f"--{kind}", action="store_true", help=words)
+    papers = ", ".join(reproductions.PAPERS)
+    parser.add_argument("--paper", metavar="PAPER", help=f"one of {papers}; default all")
+    parser.add_argument(
+        "--scale",
+        metavar="SCALE",
+        help="of the runs; default for a figure or a table the nearest to the paper's that has "
+        "some, for a claim the nearest that decides it, smoke never",
+    )
+    for flag, default, words in (
+        ("--runs", "results/runs", "of the runs"),
+        ("--reported", DIRECTORY, "of the reported numbers"),
+        ("--benchmarks", "results/benchmarks", "of the benchmarks' JSON files"),
+    ):
+        words = f"directory {words}; default {default}"
+        parser.add_argument(flag, type=pathlib.Path, default=default, metavar="DIR", help=words)
+    parser.add_argument(
+        "--output",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="directory for figures/ and tables/; default results",
+    )
+    parser.add_argument("--pdf", action="store_true", help="draw figures as PDF, too")
+    parser.add_argument(
+        "--whole_axis",
+        action="store_true",
+        help="draw the paper's horizontal axis even if our runs cover little of it",
+    )
+    arguments = parser.parse_args(argv)
+    asked = [kind for kind in _ONE if getattr(arguments, kind) is not None]
+    if asked and arguments.paper is None:
+        fail(f"--{asked[0]} is of one paper: give --paper")
+    arguments.asked = "".join(f"{kind} {getattr(arguments, kind)}" for kind in asked)
+    return arguments
+
+
+class _Results:
+    """The figures, tables and claims that the arguments ask for."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        self._arguments, self._scale = arguments, arguments.scale
+        self._kept, self._numbers = KeptRuns(arguments.runs), Reported(arguments.reported)
+        self._papers = reproductions.papers(arguments.paper)
+        self._output = arguments.output or pathlib.Path("results")
+        self._figures, self._tables = self._output / "figures", self._output / "tables"
+        self._suffixes = (*figures.PNG, ".pdf") if arguments.pdf else figures.PNG
+        selection.check_scale(self._papers, self._kept, self._scale)
+
+    def one(self, name: str) -> None:
+        """Draws a figure or a section, or writes a table, of the only paper."""
+        (paper,) = self._papers
+        if name.startswith("table"):
+            table = paper.experiment(name)
+            scale = self._scale or selection.nearest_scale(paper, self._kept, table)
+            self._write_table(paper, table, scale)
+        else:
+            self._draw(paper, *self._figure_and_scale(paper, name))
+
+    def figures(self) -> None:
+        """Draws every figure, and the effects of every paper's claims."""
+        for paper in self._papers:
+            for scale in selection.scales_of(paper, self._kept):
+                if self._scale in (None, scale):
+                    runs = self._kept.of(paper.name, scale)
+                    for experiment in figures.drawn(paper, scale, runs):
+                        try:
+                            self._draw(paper, experiment, scale)
+                        except figures.NothingToDraw:
+                            pass
+        for paper in self._papers:
+            findings = self._findings[paper.name]
+            _say(*figures.draw_effects(paper, findings, self._figures, self._suffixes))
+
+    def tables(self) -> None:
+        """Writes every table, at each scale that has runs of it."""
+        for paper in self._papers:
+            for table in paper.of_kind("table"):
+                if self._numbers.has(paper.name, table.name):
+                    there = [
+                        scale
+                        for scale in selection.scales_of(paper, self._kept)
+                        if self._scale in (None, scale) and self._runs(paper, table, scale)
+                    ]
+                    for scale in there or [None]:
+                        self._write_table(paper, table, scale)
+
+    def claims(self) -> None:
+        """Prints the verdicts, or writes them and renews the overview."""
+        arguments = self._arguments
+        is_whole = arguments.all and not (arguments.paper or arguments.scale)
+        if arguments.output is None and not is_whole:
+            verdicts.show(self._papers, self._findings)
+            return
+        _say(*verdicts.write(self._papers, self._findings, self._tables))
+        if is_whole and (file := self._output / "README.md").exists():
+            text = overview.text(self._papers, self._kept, self._findings, self._numbers)
+            overview.renew(file, text)
+            _say(file)
+
+    @functools.cached_property
+    def _findings(self) -> overview.Findings:
+        if not self._arguments.benchmarks.is_dir():
+            fail(f"--benchmarks={self._arguments.benchmarks} is no directory")
+        evidence = Evidence(self._kept, self._scale, self._numbers, self._arguments.benchmarks)
+        claims = {paper.name: reproductions.claims(paper.name) for paper in self._papers}
+        return verdicts.judge(self._papers, claims, evidence)
+
+    def _runs(self, paper: Paper, experiment: Experiment, scale: str) -> tuple:
+        return selection.runs_of(experiment, self._kept.of(paper.name, scale))
+
+    def _draw(self, paper: Paper, experiment: Experiment, scale: str) -> None:
+        runs, whole_axis = self._kept.of(paper.name, scale), self._arguments.whole_axis
+        files = figures.draw(
+            paper, experiment, scale, runs, self._figures, whole_axis, self._suffixes
+        )
+        _say(*files)
+
+    def _write_table(self, paper: Paper, experiment: Experiment, scale: str | None) -> None:
+        runs = self._kept.of(paper.name, scale) if scale else ()
+        table = tables.build(paper, experiment, scale, runs, self._numbers)
+        self._tables.mkdir(parents=True, exist_ok=True)
+        name = tables.file_name(paper.name, experiment.name, scale)
+        for suffix, text in ((".md", tables.page(table)), (".csv", tables.csv(table))):
+            file = self._tables / f"{name}{suffix}"
+            file.write_text(text)
+            _say(file)
+
+    def _figure_and_scale(self, paper: Paper, name: str) -> tuple[Experiment, str]:
+        """Returns the figure that is asked for and its scale, or says what it lacks."""
+        kept = self._kept
+        if name == f"figure {figures.ALL_RUNS}":
+            scale = self._scale or selection.nearest_scale(paper, kept)
+            if scale is not None:
+                everything = figures.all_runs(paper, scale, kept.of(paper.name, scale))
+                if everything.runs:
+                    return everything, scale
+            fail(f"there are no runs of {paper.title} in {kept.root / paper.name / (scale or '')}")
+        experiment = paper.experiment(name)
+        if not experiment.runs:
+            fail(f"{paper.title} {name} ({experiment.title}): {experiment.unavailable}")
+        scale = self._scale or selection.nearest_scale(paper, kept, experiment)
+        if scale is None or not self._runs(paper, experiment, scale):
+            fail(self._how_to_make(paper, experiment, scale))
+        return experiment, scale
+
+    def _how_to_make(self, paper: Paper, experiment: Experiment, scale: str | None) -> str:
+        root = self._kept.root
+        where = f"at the scale {scale} in {root}" if scale else f"in {root}"
+        problem = f"there are no runs of {paper.title} {experiment.name} {where}"
+        if experiment.unavailable:
+            return f"{problem}: {experiment.unavailable}"
+        is_listed = scale in [listed.name for listed in paper.scales]
+        command = as_it_runs(
+            f"python -m binaries.experiment --paper={paper.name} {experiment.flag} "
+            f"--scale={scale if is_listed else DEFAULT_SCALE}"
+        )
+        if root.resolve() != RESULTS / "runs":
+            command += f" --kept={root}"
+        return f"{problem}; make them by {command}, and add the finished ones with --keep"
+
+
+def _say(*files: pathlib.Path) -> None:
+    """Prints the names of files."""
+    for file in files:
+        print(file)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Makes what is asked for."""
+    arguments = _arguments(argv)
+    results = _Results(arguments)
+    if arguments.asked:
+        results.one(arguments.asked)
+    if arguments.figures or arguments.all:
+        results.figures()
+    if arguments.tables or arguments.all:
+        results.tables()
+    if arguments.claims or arguments.all:
+        results.claims()
+
+
+if __name__ == "__main__":
+    exit_with(main, (UserError, OSError))

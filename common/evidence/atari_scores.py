@@ -1,0 +1,352 @@
+"""Scores of agents on Atari games: summaries, ranks and Elo, and ours beside a paper's tables.
+
+Mean rank and Elo follow the Reactor (Gruslys et al. 2018), appendix 6.2. Its text leaves ties and
+the fit open; the choices here reproduce its table 2 (tests/evidence/test_reported_summaries.py says
+how closely). A table of scores has games as rows, all of which count the same, and agents as
+columns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import pandas
+
+from common.evidence import selection
+from common.evidence.paper import EPISODE_RETURN, Experiment, Paper, Returns
+from common.evidence.reported import Reported
+from common.evidence.runs import KeptRun
+from common.evidence.tables import Cell, OwnNumbers
+
+_OURS = ", ours"
+_DIGITS = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
+
+
+class Final(NamedTuple):
+    """The end of a run on a game: its final return, and the frames that it saw."""
+
+    score: float
+    frames: float
+
+
+def finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str, list[Final]]:
+    """Returns the ends of the runs of a setting by game, a seed each.
+
+    The score is that of `binaries.evaluate` where a run has one.
+    """
+    games: dict[str, list[Final]] = {}
+    for run in runs:
+        game = run.environment.removeprefix("atari:")
+        if run.setting != setting or game == run.environment or not run.has_ended:
+            continue
+        points = run.points("environment_frames", EPISODE_RETURN, returns)
+        if len(points):
+            score = run.evaluation
+            if score is None:
+                score = selection.final(points[EPISODE_RETURN])
+            frames = points["environment_frames"].iloc[-1]
+            games.setdefault(game, []).append(Final(score, frames))
+    return games
+
+
+def final_scores(
+    runs: Sequence[KeptRun], settings: Iterable[str], returns: Returns
+) -> pandas.DataFrame:
+    """Returns the final scores of the best of some settings on each game.
+
+    Returns:
+      by game: `score`, the mean over seeds of the final returns (see `finals`), `frames`, the mean
+      that the runs have seen, `seeds` and `setting`.
+    """
+    found: dict[str, list[tuple[float, float, int, str]]] = {}
+    for setting in settings:
+        for game, ends in finals(runs, setting, returns).items():
+            score, frames = np.mean(ends, axis=0)
+            found.setdefault(game, []).append((score, frames, len(ends), setting))
+    best = {game: max(ends) for game, ends in found.items()}
+    names = ["score", "frames", "seeds", "setting"]
+    return pandas.DataFrame.from_dict(best, orient="index", columns=names)
+
+
+@dataclasses.dataclass(frozen=True)
+class GameScores(OwnNumbers):
+    """Our numbers for a table with a row for each game.
+
+    Attributes:
+      agents: {the paper's column: our setting}.
+      field: paper and source of the scores of other agents, for ranks and Elo.
+      smaller: settings that stand for it at smaller scales, where the best of them counts.
+    """
+
+    agents: Mapping[str, str]
+    field: tuple[str, str]
+    smaller: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Implements `OwnNumbers`."""
+        return tuple(self.agents)
+
+    def cells(
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
+    ) -> dict[tuple[str, str], Cell]:
+        """Implements `OwnNumbers`."""
+        return {
+            (game, column): Cell(row.score, row.frames, int(row.seeds), row.setting)
+            for column, setting in self.agents.items()
+            for game, row in self._scores(experiment, runs, setting).iterrows()
+        }
+
+    def summary(
+        self,
+        table: pandas.DataFrame,
+        experiment: Experiment,
+        runs: Sequence[KeptRun],
+        numbers: Reported,
+    ) -> pandas.DataFrame:
+        """Implements `OwnNumbers`."""
+        field = numbers.table(*self.field)
+        rows = {}
+        for column, setting in self.agents.items():
+            ours = self._scores(experiment, runs, setting)["score"]
+            rows[column] = among_others(column, table[column].dropna(), field)
+            rows[column + _OURS] = among_others(column, ours, field)
+        text = {
+            agent: {
+                name: "" if pandas.isna(value) else f"{value:.{_DIGITS[name]}f}"
+                for name, value in row.items()
+            }
+            for agent, row in rows.items()
+        }
+        return pandas.DataFrame.from_dict(text, orient="index").rename_axis("summed up")
+
+    def _scores(
+        self, experiment: Experiment, runs: Sequence[KeptRun], setting: str
+    ) -> pandas.DataFrame:
+        return final_scores(runs, (setting, *self.smaller), experiment.returns)
+
+
+def reported_scores(
+    paper: Paper, game: str, settings: Iterable[str], numbers: Reported
+) -> dict[str, float]:
+    """Returns the paper's own scores on a game by the labels of its agents.
+
+    Args:
+      paper: whose tables of scores are read.
+      game: a row of these tables.
+      settings: ours; agents that none of them stands for are left out.
+      numbers: that papers report.
+    """
+    there = set(settings)
+    return {
+        paper.label(setting): numbers.number(paper.name, table.name, game, column)
+        for table in paper.of_kind("table")
+        if isinstance(table.ours, GameScores)
+        for column, setting in table.ours.agents.items()
+        if there & {setting, *table.ours.smaller}
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class GameSummaries(OwnNumbers):
+    """Our numbers for a table with a row for each agent, whose scores it sums up over games.
+
+    Attributes:
+      agents: {the paper's row: our setting}.
+      medians: {the paper's column: 100 if it is in percent, 1 if it is in parts of a human}.
+      field: as of `GameScores`.
+      ranks: the paper's column of mean ranks, if it has one.
+      elo: the paper's column of Elo, if it has one.
+    """
+
+    agents: Mapping[str, str]
+    medians: Mapping[str, float]
+    field: tuple[str, str]
+    ranks: str | None = None
+    elo: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Implements `OwnNumbers`."""
+        return (*self.medians, *filter(None, (self.ranks, self.elo)))
+
+    def cells(
+        self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
+    ) -> dict[tuple[str, str], Cell]:
+        """Returns numbers of agents that were run on all games. Implements `OwnNumbers`."""
+        games = {name.removeprefix("atari:") for name in experiment.environments}
+        cells = {}
+        for row, setting in self.agents.items():
+            final = final_scores(runs, (setting,), experiment.returns)
+            if not games <= set(final.index):
+                continue
+            ours = among_others(row, final["score"], numbers.table(*self.field))
+            values = {name: factor * ours["median"] for name, factor in self.medians.items()}
+            values |= {self.ranks: ours["mean rank"], self.elo: ours["Elo"]}
+            frames, seeds = final["frames"].mean(), int(final["seeds"].min())
+            cells |= {
+                (row, name): Cell(values[name], frames, seeds, setting) for name in self.columns
+            }
+        return cells
+
+
+def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pandas.Series:
+    """Returns a summary of an agent's scores, with its rank among other agents.
+
+    Args:
+      agent: takes the place of the agent of that name in `field`, if there is one.
+      ours: its scores by game; games that `field` lacks are left out.
+      field: scores of agents, with the columns "Random" and "Human".
+
+    Returns:
+      games, median and mean (parts of a human), mean rank and Elo; nan where there is none.
+    """
+    table = field.assign(**{agent: ours}).dropna()
+    if table.empty:
+        return pandas.Series([0.0] + 4 * [float("nan")], list(_DIGITS))
+    return pandas.Series(summary(table).loc[agent].array, list(_DIGITS))
+
+
+def human_normalised(
+    scores: pandas.DataFrame, random: pandas.Series, human: pandas.Series
+) -> pandas.DataFrame:
+    """Returns (score - random) / (human - random): 0 is as good as random play, 1 as a human.
+
+    Ape-X's percentages are 100 times this, Reactor's "normalized scores" its median over games.
+
+    Args:
+      scores: unit score, unclipped.
+      random: scores of random play by game; games that are not in `scores` are ignored.
+      human: scores of a human by game; games that are not in `scores` are ignored.
+
+    Returns:
+      A table like `scores`.
+
+    Raises:
+      ValueError: a game has no random or human score.
+    """
+    unknown = [game for game in scores.index if game not in random or game not in human]
+    if unknown:
+        raise ValueError(f"no random or human score of {', '.join(map(str, unknown))}")
+    random, human = random.loc[scores.index], human.loc[scores.index]
+    return scores.sub(random, axis="index").div(human - random, axis="index")
+
+
+def summary(
+    scores: pandas.DataFrame, random: str = "Random", human: str = "Human"
+) -> pandas.DataFrame:
+    """Returns what the Reactor's tables 1 and 2 show of each agent, and the mean score.
+
+    Args:
+      scores: unit score, a score in every cell.
+      random: the column with the scores of random play, which is ranked like the others.
+      human: the column with the scores of a human, which is ranked too and whose Elo is 0.
+
+    Returns:
+      By agent: `games` (count), `median` and `mean` of the human-normalised scores (human = 1),
+      `mean_rank` (1 is best), `elo` (nan if there is no finite maximum).
+
+    Raises:
+      ValueError: a score is missing.
+    """
+    require_complete(scores)
+    try:
+        strengths = elo(wins(scores), anchor=human)
+    except ValueError:  # on few games an agent may win or lose all
+        strengths = float("nan")
+    normalised = human_normalised(scores, scores[random], scores[human])
+    return pandas.DataFrame(
+        {
+            "games": normalised.count(),
+            "median": normalised.median(),
+            "mean": normalised.mean(),
+            "mean_rank": mean_rank(scores),
+            "elo": strengths,
+        }
+    )
+
+
+def mean_rank(scores: pandas.DataFrame) -> pandas.Series:
+    """Returns the mean over the games of each agent's rank, from 1 (best).
+
+    An agent's rank is the number of agents, itself included, that score at least as much: agents
+    that tie share the worst of their places.
+
+    Raises:
+      ValueError: a score is missing.
+    """
+    require_complete(scores)
+    return scores.rank(axis="columns", ascending=False, method="max").mean()
+
+
+def wins(scores: pandas.DataFrame) -> pandas.DataFrame:
+    """Returns the number of games in which the row's agent beats the column's; a tie is half a win.
+
+    Raises:
+      ValueError: a score is missing.
+    """
+    require_complete(scores)
+    score = scores.to_numpy(float)
+    row, column = score[:, :, np.newaxis], score[:, np.newaxis, :]
+    won = (row > column).sum(axis=0) + (row == column).sum(axis=0) / 2
+    np.fill_diagonal(won, 0)
+    return pandas.DataFrame(won, index=scores.columns, columns=scores.columns)
+
+
+def elo(won: pandas.DataFrame, anchor: str, penalty: float = 0.0) -> pandas.Series:
+    """Returns Elo scores, by maximum likelihood in the logistic Bradley-Terry model.
+
+    P(i beats j) = 1 / (1 + 10^((elo_j - elo_i) / 400)): 400 are odds of 10 to 1.
+
+    Args:
+      won: as `wins` returns it.
+      anchor: the agent whose score is 0.
+      penalty: factor of the sum of squared strengths (logits, around their mean), which is added
+        to the negative log-likelihood. It keeps the scores finite of agents that win or lose
+        everything.
+
+    Raises:
+      ValueError: there is no such agent, or no finite maximum, which a penalty gives.
+    """
+    # Imported here because SciPy takes half a second, and most users of scores need no Elo.
+    from scipy import optimize, special
+
+    if anchor not in won.index:
+        raise ValueError(f"there is no agent {anchor!r}: there are {', '.join(won.index)}")
+    counts = won.to_numpy(float)
+    if penalty == 0:
+        _require_finite(counts, won.index)
+
+    def loss(strengths: np.ndarray) -> tuple[float, np.ndarray]:
+        margins = strengths[:, np.newaxis] - strengths
+        missed = counts * special.expit(-margins)  # d log-likelihood / d margin
+        gradient = missed.sum(axis=0) - missed.sum(axis=1) + 2 * penalty * strengths
+        value = -(counts * special.log_expit(margins)).sum() + penalty * (strengths**2).sum()
+        return value, gradient
+
+    start = np.zeros(len(counts))
+    strengths = optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-7}).x
+    scores = pandas.Series(400 / np.log(10) * strengths, index=won.index)
+    return scores - scores[anchor]
+
+
+def require_complete(scores: pandas.DataFrame) -> None:
+    """Raises a ValueError that names the first game and agent without a score."""
+    missing = scores.isna().stack()
+    if missing.any():
+        game, agent = missing.idxmax()
+        raise ValueError(f"there is no score of {agent} on {game}: leave the game or agent out")
+
+
+def _require_finite(counts: np.ndarray, names: pandas.Index) -> None:
+    from scipy.sparse import csgraph
+
+    groups, group = csgraph.connected_components(counts > 0, connection="strong")
+    if groups > 1:
+        first = ", ".join(names[group == group[0]])
+        others = ", ".join(names[group != group[0]])
+        raise ValueError(
+            f"no finite Elo separates {first} from {others}: one side never wins against the "
+            "other; give a penalty above 0"
+        )

@@ -1,0 +1,399 @@
+"""Pages of figures: bars, effects, values by size, and moments of an episode; panels are apart."""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import math
+import pathlib
+from typing import NamedTuple
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, NullLocator
+import numpy as np
+
+from common.evidence import palette
+from common.evidence.palette import BLUE, GREEN, Style
+
+SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
+"""Sizes of type in points."""
+GREY = "0.45"
+_CAPTION = "0.15"
+
+_WIDTH = {1: 4.6, 2: 6.0}
+_FULL_WIDTH = 7.2
+_PANEL_HEIGHT = {1: 2.7, 2: 2.2, 3: 1.8, 4: 1.45, 5: 1.3, 6: 1.2}
+_DPI = 150
+_NO_METADATA = {
+    ".png": {"Software": None},
+    ".pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+}
+_MARGIN = 0.012  # at the left and the right, of the width
+_TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A grid of panels.
+
+    Attributes:
+      rows: of the grid.
+      columns: of the grid.
+      share: whether all panels have the same axes.
+    """
+
+    rows: int
+    columns: int
+    share: bool
+
+
+class Page:
+    """Blocks of axes side by side, each as high as the page.
+
+    Args:
+      blocks: with 1 to 6 columns together. Panels of a block with fewer rows are larger.
+      wide: whether the page has its full width whatever its columns.
+      panel_height: in inches; None: by the number of columns.
+
+    Attributes:
+      blocks: the axes of each block, row by row.
+      legend: {label: artist}, in order.
+    """
+
+    def __init__(
+        self, blocks: Sequence[Block], *, wide: bool = False, panel_height: float | None = None
+    ):
+        self.legend: dict[str, Artist] = {}
+        rows = math.lcm(*(block.rows for block in blocks))
+        widths = [block.columns * rows // block.rows for block in blocks]
+        columns = sum(widths)
+        self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
+        self._grid_height = rows * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
+        self._figure = Figure(dpi=_DPI, layout="constrained")
+        self._canvas = FigureCanvasAgg(self._figure)
+        page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)
+        self.blocks: list[list[Axes]] = [
+            list(
+                page[0, number]
+                .subgridspec(block.rows, block.columns)
+                .subplots(squeeze=False, sharex=block.share, sharey=block.share)
+                .ravel()
+            )
+            for number, block in enumerate(blocks)
+        ]
+        for axes in self._figure.axes:
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.spines[["left", "bottom"]].set_color(GREY)
+            axes.grid(True, color="0.92", linewidth=0.6)
+            axes.set_axisbelow(True)
+            axes.tick_params(labelsize=SMALL, color=GREY, length=2.5)
+
+    def save(self, title: str, caption: str, *files: pathlib.Path) -> tuple[pathlib.Path, ...]:
+        """Writes files, each in the format of its suffix, .png or .pdf, and returns them.
+
+        The same contents give the same bytes, because the files have no dates and versions.
+
+        Args:
+          title: of the page.
+          caption: sentences, which are wrapped here.
+          *files: their directories are made if they do not exist.
+        """
+        legend = self.legend
+        longest = max(map(len, legend), default=1)
+        columns = max(1, int(self._width * 72 / (longest * NORMAL * 0.52 + 40)))
+        legend_height = _LEGEND_LINE * -(-len(legend) // columns)
+        lines = self._wrapped(caption, SMALL)
+        caption_height = _CAPTION_LINE * len(lines) + 0.08
+        below = legend_height + caption_height + 0.05
+        titles = self._wrapped(title, LARGE)
+        height = self._grid_height + below + _TITLE_LINE * len(titles) + 0.06
+        self._figure.set_size_inches(self._width, height)
+        self._figure.get_layout_engine().set(
+            rect=(0, below / height, 1, self._grid_height / height), w_pad=0.04, h_pad=0.03
+        )
+        self._figure.text(
+            0.5, 1 - 0.05 / height, "\n".join(titles), ha="center", va="top", fontsize=LARGE
+        )
+        if legend:
+            self._figure.legend(
+                legend.values(),
+                legend.keys(),
+                loc="lower center",
+                ncols=columns,
+                bbox_to_anchor=(0.5, caption_height / height),
+                borderaxespad=0,
+                borderpad=0,
+                fontsize=NORMAL,
+                frameon=False,
+                handlelength=2.4,
+                columnspacing=1.5,
+                labelspacing=0.35,
+            )
+        self._figure.text(
+            _MARGIN,
+            0.06 / height,
+            "\n".join(lines),
+            ha="left",
+            va="bottom",
+            fontsize=SMALL,
+            color=_CAPTION,
+            linespacing=1.25,
+        )
+        self._fix_positions()
+        for file in files:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._figure.savefig(file, metadata=_NO_METADATA[file.suffix])
+        return files
+
+    def _wrapped(self, text: str, size: float) -> list[str]:
+        """Returns lines of `text` that are no wider than the page less its margins."""
+        renderer, font = self._canvas.get_renderer(), FontProperties(size=size)
+        widest = (1 - 2 * _MARGIN) * self._width * _DPI
+        lines: list[str] = []
+        for word in text.split():
+            longer = f"{lines[-1]} {word}" if lines else ""
+            if longer and renderer.get_text_width_height_descent(longer, font, False)[0] <= widest:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+        return lines
+
+    def _fix_positions(self) -> None:
+        """Rounds the layout, whose solver's last digits differ between starts of Python."""
+        self._figure.draw_without_rendering()
+        self._figure.set_layout_engine("none")
+        for axes in self._figure.axes:
+            axes.set_position([round(float(end), 6) for end in axes.get_position().bounds])
+
+
+@dataclasses.dataclass(frozen=True)
+class Bar:
+    """A method in a group.
+
+    Attributes:
+      label: of the method.
+      style: of the method.
+      value: mean over seeds.
+      low: lower end of the error bar; None with few seeds.
+      high: upper end of the error bar; None with few seeds.
+      seeds: the value of each; none if tasks are combined.
+    """
+
+    label: str
+    style: Style
+    value: float
+    low: float | None = None
+    high: float | None = None
+    seeds: tuple[float, ...] = ()
+
+
+def bars(
+    groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[tuple[float, str]]
+) -> Page:
+    """Returns a page with groups of bars side by side.
+
+    Args:
+      groups: {name: bars}. A lone group has its name above, each bar's below it and no legend.
+      y_label: of the vertical axis.
+      lines: reported numbers as (value, label).
+    """
+    page = Page([Block(1, 1, share=True)], wide=len(groups) > 3)
+    ((place,),) = page.blocks
+    place.grid(False, axis="x")
+    legend, ticks = {}, {}
+    for number, (name, group) in enumerate(groups.items()):
+        width = 0.84 / max(1, len(group))
+        for index, bar in enumerate(group):
+            position = number + (index - (len(group) - 1) / 2) * width
+            drawn = place.bar(
+                position,
+                bar.value,
+                0.9 * width,
+                color=bar.style.color,
+                hatch="////" if bar.style.line != "-" else None,
+                edgecolor="white",
+            )
+            if bar.low is not None:
+                place.errorbar(
+                    position,
+                    bar.value,
+                    [[bar.value - bar.low], [bar.high - bar.value]],
+                    color="0.2",
+                    linewidth=0.9,
+                    capsize=2,
+                )
+            spread = np.linspace(-0.2, 0.2, len(bar.seeds)) * width if len(bar.seeds) > 1 else [0]
+            place.plot(
+                position + np.array(spread[: len(bar.seeds)]),
+                bar.seeds,
+                "o",
+                color="0.15",
+                markersize=2.2,
+                markeredgewidth=0,
+            )
+            legend[bar.label] = drawn
+            ticks |= {position: bar.label} if len(groups) == 1 else {number: name}
+    for style, (value, label) in zip(("--", ":", "-.") * len(lines), lines):
+        legend[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
+    long = max(map(len, ticks.values()), default=0) * len(ticks) > 70
+    place.set_xticks(
+        list(ticks), ticks.values(), rotation=30 if long else 0, ha="right" if long else "center"
+    )
+    place.set_ylabel(y_label, fontsize=NORMAL)
+    if len(groups) == 1:
+        place.set_title(*groups, fontsize=NORMAL)
+        legend = {label: legend[label] for _, label in lines}
+    page.legend = legend
+    return page
+
+
+_OUTCOME_COLOURS = {
+    "ahead": palette.BLUE,
+    "behind": palette.VERMILLION,
+    "level": palette.BLACK,
+    "unclear": palette.GREY,
+}
+_EFFECT_HEIGHT = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class EffectRow:
+    """An effect, in percent.
+
+    Attributes:
+      label: left of it.
+      estimate: the effect.
+      low: lower end of the interval.
+      high: upper end of the interval.
+      outcome: "ahead", "level", "behind" or "unclear", which gives the colour.
+    """
+
+    label: str
+    estimate: float
+    low: float
+    high: float
+    outcome: str
+
+
+def forest(rows: Sequence[EffectRow], margin: float) -> Page:
+    """Returns a page with effects and their intervals, the first on top.
+
+    Args:
+      rows: one or more.
+      margin: effects within plus and minus this are level; a grey band, in percent.
+    """
+    block = Block(1, 1, share=True)
+    page = Page([block], wide=True, panel_height=_EFFECT_HEIGHT * (len(rows) + 2))
+    ((place,),) = page.blocks
+    place.grid(False, axis="y")
+    place.axvspan(-margin, margin, color="0.9", linewidth=0)
+    place.axvline(0, color="0.35", linewidth=0.9)
+    for number, row in enumerate(rows):
+        page.legend[row.outcome] = place.errorbar(
+            row.estimate,
+            -number,
+            xerr=[[row.estimate - row.low], [row.high - row.estimate]],
+            fmt="o",
+            markersize=4,
+            color=_OUTCOME_COLOURS[row.outcome],
+            linewidth=1.4,
+            capsize=2,
+        )
+    place.set_yticks([-number for number in range(len(rows))], [row.label for row in rows])
+    place.set_ylim(-len(rows) + 0.4, 0.6)
+    place.set_xlabel("effect, percent of the scale", fontsize=NORMAL)
+    return page
+
+
+def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_label: str) -> Page:
+    """Returns a page with values by size on logarithmic axes, and what is in proportion to size.
+
+    Args:
+      sizes: the number of each value.
+      values: as for `bars`.
+      x_label: of the horizontal axis.
+      y_label: of the vertical axis.
+    """
+    page = Page([Block(1, 1, share=True)])
+    ((place,),) = page.blocks
+    for size, bar in zip(sizes, values, strict=True):
+        reach = None if bar.low is None else [[bar.value - bar.low], [bar.high - bar.value]]
+        color = values[-1].style.color
+        drawn = place.errorbar(size, bar.value, reach, color=color, marker="o", capsize=2)
+    ends = np.array([min(sizes), max(sizes)])
+    first = values[int(np.argmin(sizes))].value
+    (line,) = place.plot(ends, first * ends / ends[0], color="0.35", linewidth=0.9, linestyle="--")
+    place.set_xscale("log", base=2)
+    place.set_yscale("log")
+    place.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    place.xaxis.set_minor_locator(NullLocator())
+    place.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    place.yaxis.set_minor_formatter(
+        lambda value, _: f"{value:,.0f}" if f"{value:g}"[0] in "25" else ""
+    )
+    place.tick_params(which="minor", labelsize=SMALL)
+    place.set_xlabel(x_label, fontsize=NORMAL)
+    place.set_ylabel(y_label, fontsize=NORMAL)
+    page.legend = {"ours": drawn, "in proportion to the first": line}
+    return page
+
+
+_BINS = 40
+_GAP = 1.5
+"""Bars' widths between two sub-actions."""
+
+
+class Moment(NamedTuple):
+    """A moment of an episode.
+
+    Attributes:
+      step: timestep, 0 at the beginning.
+      picture: uint8 [height, width, 3].
+      values: float [N], of the sampled actions.
+      probabilities: of each sub-action, float [K].
+      chosen: int [D], the chosen value of each sub-action.
+    """
+
+    step: int
+    picture: np.ndarray
+    values: np.ndarray
+    probabilities: Sequence[np.ndarray]
+    chosen: np.ndarray
+
+
+def moments(shown: Sequence[Moment]) -> Page:
+    """Returns a page with a row for each moment, given them in the order of time."""
+    page = Page([Block(len(shown), 3, share=False)], wide=True)
+    (places,) = page.blocks
+    low = min(float(moment.values.min()) for moment in shown)
+    high = max(float(moment.values.max()) for moment in shown)
+    margin = 0.05 * (high - low) or 1.0
+    edges = np.linspace(low - margin, high + margin, _BINS + 1)
+    for row, moment in enumerate(shown):
+        picture, values, probabilities = places[3 * row : 3 * row + 3]
+        picture.imshow(moment.picture)
+        picture.set_axis_off()
+        picture.set_title(f"step {moment.step}", fontsize=NORMAL)
+        values.hist(moment.values, edges, color=BLUE)
+        values.xaxis.set_major_locator(MaxNLocator(4))
+        _draw_probabilities(probabilities, moment)
+    for place, name in zip(places[-2:], ("Q of the sampled actions", "values of each sub-action")):
+        place.set_xlabel(name, fontsize=NORMAL)
+    for place, name in zip(places[1:3], ("actions", "probability")):
+        place.set_title(name, fontsize=NORMAL)
+    page.legend = {"proposal": Patch(color=BLUE), "chosen": Patch(color=GREEN)}
+    return page
+
+
+def _draw_probabilities(place: Axes, moment: Moment) -> None:
+    left = 0.0
+    for probabilities, chosen in zip(moment.probabilities, moment.chosen, strict=True):
+        at = left + np.arange(len(probabilities))
+        colors = [GREEN if k == chosen else BLUE for k in range(len(probabilities))]
+        place.bar(at, probabilities, color=colors)
+        left += len(probabilities) + _GAP
+    place.set_ylim(0, 1)
+    place.set_xticks([])

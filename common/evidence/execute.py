@@ -1,0 +1,480 @@
+"""Makes planned runs, each in a process of its own, as many at once as there are slots.
+
+The runs of a session are those of a figure, or of the lines of a list such as results/campaign.csv.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+import math
+import os
+import pathlib
+import reprlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from typing import TextIO
+
+from common.cluster.processes import StopRequest, set_parent_death_signal
+from common.evidence.keep import keep_run
+from common.evidence.paper import Paper
+from common.evidence.plan import Plan, PlannedRun, Speeds, State, Status, last_progress, make_plan
+from common.evidence.runs import KeptRuns, Progress
+from common.reporting.budget import duration
+from common.reporting.csv_rows import read_lines
+from common.reporting.progress import LiveLine, shortened
+from common.reporting.records import as_typed
+from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
+
+COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")
+"""The columns of a list; docs/campaign.md explains each."""
+RETRY_SECONDS = 20.0
+"""The time before a second attempt: what a killed run left behind has ended by then."""
+_POLL_SECONDS = 0.2
+_SECONDS_BETWEEN_LINES = 1.0
+_NICENESS = 10
+"""Other programs of the machine go first."""
+
+
+class ListError(UserError):
+    """A list that is no list of runs, or a number of cores that there are not."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ListedRuns:
+    """The runs of a line of a list, or of a figure.
+
+    Attributes:
+      name: for the table of states: the line with its paper, experiment and scale.
+      plan: its runs.
+      claims: names of the paper's claims that hang on it.
+      is_alone: whether a claim is about wall-clock time, so that nothing may run at the same time.
+    """
+
+    name: str
+    plan: Plan
+    claims: tuple[str, ...] = ()
+    is_alone: bool = False
+
+    @property
+    def words(self) -> str:
+        """The cells of the table of states besides numbers."""
+        return " ".join([*self.claims, *["alone on the machine"] * self.is_alone])
+
+
+def read_list(
+    path: pathlib.Path, runs: pathlib.Path, kept: KeptRuns, paper: Callable[[str], Paper]
+) -> tuple[list[ListedRuns], list[str]]:
+    """Reads a list of runs.
+
+    Args:
+      path: of the CSV file.
+      runs: root of the run directories.
+      kept: the kept runs.
+      paper: finds a paper by its name.
+
+    Returns:
+      its lines, and a note for each one that is left out: it is wrong, or its agent or scale does
+      not exist yet.
+
+    Raises:
+      ListError, CsvError: the file has other columns, or is no CSV.
+    """
+    lines, notes = [], []
+    (_, header), *listed = read_lines(path, may_be_torn=False)
+    if tuple(header) != COLUMNS:
+        raise ListError(f"{path}:1: the columns are not {','.join(COLUMNS)}")
+    speeds: dict[tuple[str, str], Speeds] = {}
+    for number, cells in listed:
+        try:
+            if cells:
+                lines.append(_line(number, cells, runs, kept, paper, speeds))
+        except UserError as error:
+            notes.append(f"{as_typed([str(path)])[0]}:{number}: {error}: the line is left out")
+    return lines, notes
+
+
+def _line(
+    number: int,
+    found: Sequence[str],
+    runs: pathlib.Path,
+    kept: KeptRuns,
+    paper: Callable[[str], Paper],
+    speeds: dict[tuple[str, str], Speeds],
+) -> ListedRuns:
+    cells = dict(zip(COLUMNS, found))
+    if len(found) != len(COLUMNS):
+        raise ListError(f"it does not have {len(COLUMNS)} cells")
+    of = paper(cells["paper"])
+    experiment, scale = of.experiment(cells["experiment"]), of.scale(cells["scale"])
+    if why := experiment.at(scale.name).unavailable:
+        raise ListError(why)
+    if scale.is_compact and scale.name not in experiment.substitutes:
+        raise ListError(f"{experiment.name} of {of.title} has no runs at the scale {scale.name}")
+    if cells["seeds"] and not (cells["seeds"].isdecimal() and len(cells["seeds"]) <= 3):
+        raise ListError(f"seeds is {reprlib.repr(cells['seeds'])}, not a number below 1000")
+    if cells["alone"] not in ("", "yes"):
+        raise ListError(f"alone is {cells['alone']!r}, neither yes nor empty")
+    plan = make_plan(
+        of,
+        experiment,
+        scale,
+        runs,
+        kept,
+        cells["tasks"].split() or None,
+        cells["settings"].split() or None,
+        int(cells["seeds"] or 0) or None,
+        speeds.get((of.name, scale.name)),
+    )
+    speeds[of.name, scale.name] = plan.speeds
+    name = f"{number}: {of.title}, {experiment.name}, {scale.name}"
+    return ListedRuns(name, plan, tuple(cells["claims"].split()), cells["alone"] == "yes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Slot:
+    """A place for one run at a time.
+
+    Attributes:
+      cores: that its programs may use; None: those of this process.
+      niceness: added to that of this process for its programs; 19 is the most polite.
+      is_quiet: whether output goes to `log_of` the run instead of this process's.
+    """
+
+    cores: frozenset[int] | None = None
+    niceness: int = 0
+    is_quiet: bool = False
+
+
+def slots_of(cores: int) -> tuple[Slot, ...]:
+    """Returns quiet slots of a core each, which leave the way to other programs.
+
+    Raises:
+      ListError: this process may not use as many cores.
+    """
+    usable = sorted(os.sched_getaffinity(0))
+    if not 1 <= cores <= len(usable):
+        raise ListError(f"{cores} cores are not among the {len(usable)} that there are")
+    return tuple(Slot(frozenset([core]), _NICENESS, is_quiet=True) for core in usable[-cores:])
+
+
+def log_of(planned: PlannedRun) -> pathlib.Path:
+    """Returns the file of a run's output in a quiet slot, next to its directory."""
+    return planned.directory.with_name(planned.directory.name + ".log")
+
+
+@dataclasses.dataclass(eq=False)
+class _Job:
+    """A run of a session.
+
+    Attributes:
+      number: its place in the session, from 1.
+      planned: the run.
+      plan: that it is of.
+      claims: that hang on it.
+      attempts: starts that are left.
+      is_finished: whether it is finished.
+      not_before: the time of its next start, on the monotonic clock.
+      slot: where it is made; None before.
+      process: that makes it; None before.
+      is_told: whether the process was told to stop.
+    """
+
+    number: int
+    planned: PlannedRun
+    plan: Plan
+    claims: tuple[str, ...]
+    attempts: int
+    is_finished: bool
+    not_before: float = 0.0
+    slot: Slot | None = None
+    process: subprocess.Popen | None = None
+    is_told: bool = False
+
+    @property
+    def progress(self) -> Progress:
+        """The progress of the run while it is made."""
+        try:
+            return last_progress(RunDirectory(self.planned.directory).learner_csv)
+        except UserError:  # `read_status` names the error when the run has ended
+            return Progress()
+
+    @property
+    def minutes(self) -> float | None:
+        """The time that it needs; None if it is unknown."""
+        progress = self.planned.status.progress if self.process is None else self.progress
+        return self.plan.minutes_of(self.planned, progress)
+
+
+class Session(LiveLine):
+    """Makes the runs of some plans, keeps those that are finished, and shows a line.
+
+    Args:
+      lines: in order; a run in several of them is made for the first.
+      slots: one or more.
+      attempts: the number of times that a run may fail.
+      kept: root of the tables; None: finished runs are not kept.
+      stream: where to print; standard error by default.
+    """
+
+    def __init__(
+        self,
+        lines: Iterable[ListedRuns],
+        slots: Sequence[Slot] = (Slot(),),
+        attempts: int = 1,
+        kept: pathlib.Path | None = None,
+        stream: TextIO | None = None,
+    ):
+        jobs: dict[pathlib.Path, _Job] = {}
+        for listed in lines:
+            for run in listed.plan.runs:
+                done = run.status.state is State.FINISHED
+                new = _Job(len(jobs) + 1, run, listed.plan, (), attempts, done)
+                job = jobs.setdefault(run.directory, new)
+                job.claims = tuple(dict.fromkeys((*job.claims, *listed.claims)))
+        self._jobs = tuple(jobs.values())
+        self._free = list(reversed(slots))
+        self._num_slots = len(slots)
+        self._kept = kept
+        self._waiting: list[_Job] = []
+        self._running: list[_Job] = []
+        self._problems: list[str] = []
+        self._shown_at = 0.0
+        super().__init__(stream, may_redraw=all(slot.is_quiet for slot in slots))
+
+    @property
+    def result(self) -> str:
+        """The number of finished runs, in words."""
+        done = sum(job.is_finished for job in self._jobs)
+        return f"{done} of {len(self._jobs)} runs are finished"
+
+    def execute(self, stop: StopRequest) -> list[str]:
+        """Makes missing runs and resumes cut ones, in order; leaves the finished ones alone.
+
+        A run that fails does not end the others. On `stop` the current runs end in order and no
+        other starts. If this process dies, its runs end in order, too.
+
+        Args:
+          stop: installed; call this function from the main thread.
+
+        Returns:
+          A line for each run that used all of its attempts, or could not be kept.
+        """
+        for job in self._jobs:
+            if job.is_finished:
+                self._keep(job, job.planned.status)
+        self._waiting = [job for job in self._jobs if not job.is_finished]
+        try:
+            while self._go_on(stop):
+                time.sleep(_POLL_SECONDS)
+        except KeyboardInterrupt:  # the second Ctrl-C
+            for job in self._running:
+                job.process.send_signal(signal.SIGINT)
+            for job in self._running:
+                job.process.wait()
+            raise
+        return self._problems
+
+    def line(self, width: int | None) -> str:
+        """See base class."""
+        running, names = self._running, [run.planned.run for run in self._running]
+        head = f"run {' and '.join(str(job.number) for job in running) or '-'} of {len(self._jobs)}"
+        parts = [f"{job.planned.budget.fraction(*job.progress):.0%}" for job in running]
+        runs = [f"{job.planned.name} {part}" for job, part in zip(running, parts)]
+        short = [
+            f"{name.setting} {name.environment.rpartition(':')[2]} {part}"
+            for name, part in zip(names, parts)
+        ]
+        left = self._time_left()
+        claims = dict.fromkeys(claim for job in running for claim in job.claims)
+        decides = [f"for {', '.join(claims)}"] if claims else []
+        shown = [
+            [head, *runs, left, *decides],
+            [head, *short, left, *decides],
+            [head, *short, left],
+            [head, left],
+        ]
+        forms = [" · ".join(form) for form in shown]
+        if width is None:
+            return forms[0]
+        return next((form for form in forms if len(form) <= width), shortened(forms[-1], width))
+
+    def _time_left(self) -> str:
+        minutes = [job.minutes for job in self._jobs if not job.is_finished]
+        known = [one for one in minutes if one is not None]
+        if not known:
+            return "time left unknown" if minutes else "nothing left"
+        # A run of unknown speed counts as the mean of the others.
+        total = sum(known) * len(minutes) / len(known) / self._num_slots
+        return f"about {duration(math.ceil(total))} left"
+
+    def _go_on(self, stop: StopRequest) -> bool:
+        """Collects what has ended and fills the slots; returns whether there is more to do."""
+        for job in [job for job in self._running if job.process.poll() is not None]:
+            self._running.remove(job)
+            self._free.append(job.slot)
+            self._collect(job, stop)
+        while self._free and not stop.requested and (job := self._next()):
+            self._begin(job)
+        for job in self._running:
+            if stop.requested and not job.is_told:
+                job.process.terminate()
+                job.is_told = True
+        if time.monotonic() - self._shown_at >= _SECONDS_BETWEEN_LINES:
+            self._shown_at = time.monotonic()
+            self.refresh()
+        return bool(self._running) or (bool(self._waiting) and not stop.requested)
+
+    def _next(self) -> _Job | None:
+        now = time.monotonic()
+        job = next((job for job in self._waiting if job.not_before <= now), None)
+        if job is not None:
+            self._waiting.remove(job)
+        return job
+
+    def _begin(self, job: _Job) -> None:
+        before = job.planned.read_status()  # hours may have passed since the plan
+        if before.state in (State.UNUSABLE, State.RUNNING):
+            self._fail(job, before.note)
+        elif before.state is State.FINISHED:
+            self._end(job, before)
+        else:
+            job.slot, job.is_told = self._free[-1], False
+            try:
+                job.process = _start(job.planned, job.slot)
+            except OSError as error:  # a full disk, no memory
+                self._fail(job, f"it cannot be started: {error}")
+                return
+            self._running.append(job)
+            self._free.pop()
+            if not self.is_live:
+                self.print(self.line(None))
+
+    def _collect(self, job: _Job, stop: StopRequest) -> None:
+        after = job.planned.read_status()
+        if after.state is State.FINISHED:
+            self._end(job, after)
+        elif not stop.requested:
+            self._fail(job, after.note or _reason(job))
+
+    def _end(self, job: _Job, status: Status) -> None:
+        job.is_finished = True
+        job.plan.speeds.add(job.planned.run, status.progress)
+        self._keep(job, status)
+
+    def _fail(self, job: _Job, reason: str) -> None:
+        job.attempts -= 1
+        line = f"failed: {job.planned.name}: {reason}"
+        if job.attempts > 0:
+            self.print(f"{line}; it is tried once more")
+            job.not_before = time.monotonic() + RETRY_SECONDS
+            self._waiting.insert(0, job)
+        else:
+            self._name(line)
+
+    def _keep(self, job: _Job, status: Status) -> None:
+        """Keeps a finished run; removes its directory if the run's scale has many."""
+        if self._kept is None or status.is_kept:
+            return
+        try:
+            keep_run(job.planned, self._kept)
+            if job.planned.scale.is_compact:
+                _remove(job.planned)
+        except (UserError, OSError) as error:
+            self._name(f"not kept: {job.planned.name}: {error}")
+
+    def _name(self, problem: str) -> None:
+        self._problems.append(problem)
+        self.print(problem)
+
+
+def _reason(job: _Job) -> str:
+    """Returns why a run that ended is not finished."""
+    log, words, where = log_of(job.planned), "", "above"
+    if job.slot.is_quiet:
+        lines = log.read_text(errors="replace").split("\n")
+        words = next((f" ({line.strip()})" for line in reversed(lines) if line.strip()), "")
+        where = f"in {log}"
+    return (
+        f"it ended with exit code {job.process.returncode} before its budget was used up{words}; "
+        f"its output is {where}, its logs in {job.planned.directory / 'logs'}"
+    )
+
+
+def _start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
+    """Starts a run's program.
+
+    It leads a process group of its own. Otherwise Ctrl-C would reach it twice, which ends it
+    without a checkpoint.
+    """
+    parent = os.getpid()
+
+    def prepare() -> None:
+        set_parent_death_signal(parent, signal.SIGTERM)
+        if slot.cores is not None:
+            os.sched_setaffinity(0, slot.cores)
+        os.nice(slot.niceness)
+
+    output = None
+    if slot.is_quiet:
+        log_of(planned).parent.mkdir(parents=True, exist_ok=True)
+        output = open(log_of(planned), "wb")
+    try:
+        return subprocess.Popen(
+            planned.command,
+            stdin=subprocess.DEVNULL if slot.is_quiet else None,
+            stdout=output,
+            stderr=output,
+            process_group=0,
+            preexec_fn=prepare,
+        )
+    finally:
+        if output is not None:
+            output.close()
+
+
+def _remove(planned: PlannedRun) -> None:
+    """Removes a run's directory, of which nothing is seen as a run if this is interrupted."""
+    directory = planned.directory
+    os.sync()  # what is kept of it comes first, if the power fails
+    removed = tempfile.mkdtemp(prefix=f"{directory.name}.removed_", dir=directory.parent)
+    directory.rename(removed)
+    shutil.rmtree(removed)
+    log_of(planned).unlink(missing_ok=True)
+
+
+def table(rows: Iterable[tuple[str, Sequence[PlannedRun], str]]) -> list[str]:
+    """Returns the table of states: a line for each name with its runs and words, then the totals.
+
+    A run in several rows counts in the first.
+    """
+    lines = [("", "runs", "finished", "cut", "running", "missing", "spent", "left", "")]
+    seen: dict[pathlib.Path, PlannedRun] = {}
+    for name, runs, words in rows:
+        new = {run.directory: run for run in runs if run.directory not in seen}
+        seen |= new
+        lines.append((name, *_counts(list(new.values())), words))
+    lines.append(("all", *_counts(list(seen.values())), ""))
+    first, *widths = [max(map(len, column)) for column in zip(*lines)]
+    return [
+        "  ".join([name.ljust(first), *map(str.rjust, cells, widths), words]).rstrip()
+        for name, *cells, words in lines
+    ]
+
+
+def _counts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
+    """Returns the number of runs, of those in each state, and the hours spent and left."""
+    states = [run.status.state for run in runs]
+    counts = (
+        states.count(State.FINISHED),
+        states.count(State.CUT),
+        states.count(State.RUNNING),
+        states.count(State.MISSING) + states.count(State.UNUSABLE),
+    )
+    spent = sum(run.status.progress.wall_seconds for run in runs) / 3600
+    left = [run.minutes for run in runs if run.status.state is not State.FINISHED]
+    known = [one for one in left if one is not None]
+    hours = f"{sum(known) / len(known) * len(left) / 60:.1f} h" if known else "?"
+    return (str(len(runs)), *map(str, counts), f"{spent:.1f} h", hours if left else "-")

@@ -1,0 +1,452 @@
+"""The papers' figures, drawn from the kept runs, and the effects of a paper's claims."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+import dataclasses
+import pathlib
+
+import numpy as np
+import pandas
+
+from common.environments import frames_per_step
+from common.evidence import drawing, palette, panels, selection
+from common.evidence.atari_scores import reported_scores
+from common.evidence.captions import FEWEST_SEEDS, caption, task_title, title
+from common.evidence.claims import Claim, Finding, NamedEffect
+from common.evidence.effects import CONFIDENCE, MARGIN
+from common.evidence.paper import (
+    EPISODE_RETURN,
+    PAPER_SCALE,
+    Experiment,
+    OverTasks,
+    Paper,
+    Returns,
+    Run,
+)
+from common.evidence.reported import Reported, game_of
+from common.evidence.runs import KeptRun
+from common.reporting.user_error import UserError
+
+ALL_RUNS = "runs"
+"""The name of the figure of everything that was run at a scale."""
+EFFECTS = "effects"
+"""The end of the names of the files with the effects of a paper's claims."""
+PNG = (".png",)
+"""The suffixes of a figure's files."""
+
+Lines = Mapping[tuple[str, str], Sequence[Sequence[pandas.Series]]]
+"""{(panel, setting): for each task of the panel, each seed's values by their positions}."""
+
+Looks = Mapping[str, tuple[str, palette.Style]]
+"""{setting: (label, style)}, in the order of the legend."""
+
+References = tuple[tuple[float, str], ...]
+"""Reported numbers with their labels, drawn as lines."""
+
+_GRID_POINTS = 200
+_MOST_CURVES = 4
+_PAPERS_AXIS_FROM = 0.2
+"""The paper's horizontal axis is drawn whole if our runs cover this part of it."""
+_CONTROL_SUITE_LIMITS = (0.0, 1000.0)
+"""Rewards are in [0, 1], episodes have 1000 steps."""
+_Y_LABELS = {
+    EPISODE_RETURN: "episode return",
+    "actor_steps_per_second": "actor steps/s",
+    "kl_divergence": "KL divergence",
+    "wall_seconds": "training time (s)",
+}
+_LOGARITHMIC = ("kl_divergence",)
+
+
+class NothingToDraw(UserError):
+    """A figure whose runs have no values yet."""
+
+
+def file_name(paper: str, figure: str, scale: str) -> str:
+    """Returns "PAPER_figure_2" at the paper's scale, "PAPER_figure_2_smoke" at another."""
+    name = paper if figure == ALL_RUNS else f"{paper}_{figure.replace(' ', '_')}"
+    return name if scale == PAPER_SCALE.name else f"{name}_{scale}"
+
+
+def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
+    """Returns a figure of everything that was run at a scale: a panel a task.
+
+    The horizontal axis is that of the runs' limits if they are all of one kind, otherwise time.
+    Runs that were made only for a figure of another quantity, such as a speed, are left out.
+    """
+    models = {run.setting: run for each in paper.experiments for run in each.every_run}
+    listed, for_returns, for_others = {}, set(), set()
+    for experiment in (each.at(scale) for each in paper.experiments):
+        listed |= {(run.setting, run.environment): run for run in experiment.runs}
+        (for_returns if experiment.is_of_returns else for_others).update(experiment.settings)
+    shown = [run for run in runs if run.setting not in for_others - for_returns]
+    clocks = {selection.clock(Experiment(ALL_RUNS, ""), run.budget) for run in shown}
+
+    def planned(run: KeptRun) -> Run:
+        if (curve := (run.setting, run.environment)) in listed:
+            return listed[curve]
+        model = models.get(run.setting, Run(paper.agents[0], run.setting, "", ()))
+        return dataclasses.replace(model, environment=run.environment)
+
+    return Experiment(
+        ALL_RUNS,
+        "everything that was run",
+        tuple(map(planned, shown)),
+        x=clocks.pop() if len(clocks) == 1 else "wall_seconds",
+    )
+
+
+def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
+    """Returns the figures to draw at a scale. Every run appears in at least one of them.
+
+    These are the figures that compare settings, then the sections that compare settings and have
+    runs that no figure has. A figure of all runs stands before them if any run is still missing. A
+    figure without a comparison is drawn only if the figure of all runs lacks its runs, as it does
+    those of a speed.
+    """
+    everything = all_runs(paper, scale, runs)
+    in_everything = {(run.setting, run.environment) for run in everything.runs}
+    is_listed = scale in [each.name for each in paper.scales]
+    chosen: list[Experiment] = []
+    shown: set[tuple[str, str]] = set()
+    for kind in ("figure", "section") if is_listed else ():
+        before = set(shown)
+        for figure in (each.at(scale) for each in paper.of_kind(kind)):
+            curves = _curves(figure, runs)
+            if curves - before and (_compares(figure, curves) or curves - in_everything):
+                chosen.append(figure)
+                shown |= curves
+    alike = [part for figure in chosen for part in figure.divided() if _is_like_all_runs(part)]
+    remaining = in_everything.difference(*(_curves(part, runs) for part in alike))
+    return [everything] * bool(remaining) + chosen
+
+
+def _is_like_all_runs(part: Experiment) -> bool:
+    """Returns whether it shows learning curves of evaluations, each task in its panel."""
+    is_apart, is_evaluated = part.over_tasks is OverTasks.APART, part.returns is Returns.EVALUATOR
+    return bool(part.x) and part.is_of_returns and is_evaluated and is_apart
+
+
+def _curves(experiment: Experiment, runs: Sequence[KeptRun]) -> set[tuple[str, str]]:
+    """Returns the (setting, environment) of each curve that the experiment shows of these runs."""
+    curves = {(run.setting, run.environment) for run in selection.runs_of(experiment, runs)}
+    tasks = selection.shown_tasks(experiment, curves)
+    return {(setting, task) for setting, task in curves if task in tasks}
+
+
+def _compares(experiment: Experiment, curves: set[tuple[str, str]]) -> bool:
+    """Returns whether a task has two settings, or the figure is of the curves of a single one."""
+    is_alone = len(experiment.settings) == 1 and bool(experiment.x)
+    return is_alone or len(curves) > len({task for _, task in curves})
+
+
+def draw(
+    paper: Paper,
+    experiment: Experiment,
+    scale: str,
+    runs: Sequence[KeptRun],
+    directory: pathlib.Path,
+    whole_axis: bool = False,
+    suffixes: Sequence[str] = PNG,
+) -> tuple[pathlib.Path, ...]:
+    """Draws a figure from those runs of a scale that it lists, and returns the files.
+
+    Args:
+      paper: of the figure.
+      experiment: the figure.
+      scale: of the runs.
+      runs: of the scale.
+      directory: of the files.
+      whole_axis: whether the paper's horizontal axis is drawn even if our runs cover little of it.
+      suffixes: of the files, ".png" and ".pdf".
+
+    Raises:
+      NothingToDraw: none of the runs has anything to draw.
+    """
+    experiment, reported = experiment.at(scale), Reported()
+    parts = [
+        _Part(paper, part, _lines(part, runs, reported), reported) for part in experiment.divided()
+    ]
+    having = {setting for part in parts for _, setting in part.lines}
+    if not having:
+        raise NothingToDraw(
+            f"no run of {experiment.name} at the scale {scale} has anything to draw"
+        )
+    if experiment.x:
+        page = _page_of_curves(experiment, parts, whole_axis)
+    else:
+        page = _page_of_finals(experiment, parts)
+    listed = selection.runs_of(experiment, runs)
+    drawn_tasks = dict.fromkeys(run.environment for run in listed)
+    settings = [name for name in experiment.settings if name in having]
+    return page.save(
+        title(paper, experiment, scale, list(drawn_tasks)),
+        caption(paper, experiment, listed, settings),
+        *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
+    )
+
+
+def draw_effects(
+    paper: Paper,
+    findings: Iterable[tuple[Claim, Finding]],
+    directory: pathlib.Path,
+    suffixes: Sequence[str] = PNG,
+) -> tuple[pathlib.Path, ...]:
+    """Draws the effects of a paper's claims, and returns the files; none without effects."""
+    rows = [
+        drawing.EffectRow(
+            " ".join(filter(None, (claim.name, named.name))),
+            *(100 * end for end in (named.effect.estimate, named.effect.low, named.effect.high)),
+            str(named.effect.outcome),
+        )
+        for claim, finding in findings
+        for named in _on_the_scale(finding)
+    ]
+    if not rows:
+        return ()
+    words = (
+        f"Main effects over the tasks of each claim with {CONFIDENCE:.0%} intervals. Grey: within "
+        f"{MARGIN:.0%} of the scale. Verdicts, the colours, ask for 99% or 98% (docs/verdicts.md)."
+    )
+    head = f"{paper.title}: effects of its claims"
+    files = _files(directory, f"{paper.name}_{EFFECTS}", suffixes)
+    return drawing.forest(rows, 100 * MARGIN).save(head, words, *files)
+
+
+def has_effects(findings: Iterable[tuple[Claim, Finding]]) -> bool:
+    """Returns whether `draw_effects` draws something."""
+    return any(_on_the_scale(finding) for _, finding in findings)
+
+
+def _on_the_scale(finding: Finding) -> list[NamedEffect]:
+    """Returns the effects in parts of the scale: others have no place on its axis."""
+    return [named for named in finding.effects if not named.is_logarithm]
+
+
+def _files(directory: pathlib.Path, name: str, suffixes: Sequence[str]) -> list[pathlib.Path]:
+    return [directory / f"{name}{suffix}" for suffix in suffixes]
+
+
+def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) -> Lines:
+    x = selection.clock(experiment)
+    is_normalised = experiment.over_tasks is OverTasks.MEDIAN_NORMALISED
+    human = reported.atari_scores() if is_normalised else None
+    curves: dict[tuple[str, str], list[pandas.Series]] = {}
+    for run in selection.runs_of(experiment, runs):
+        points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
+        if is_normalised and len(points):
+            points = 100 * selection.human_normalised(run.environment, points, human)
+        if len(points):
+            curves.setdefault((run.setting, run.environment), []).append(points)
+    if experiment.over_tasks is OverTasks.APART:
+        return {(task, setting): [seeds] for (setting, task), seeds in curves.items()}
+    tasks = selection.shown_tasks(experiment, curves)
+    panel = f"{len(tasks)} of {len(experiment.environments)} tasks"
+    settings = dict.fromkeys(setting for setting, _ in curves) if tasks else ()
+    return {(panel, name): [curves[name, task] for task in tasks] for name in settings}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """A part of a figure, or a whole one.
+
+    Attributes:
+      paper: of the figure.
+      experiment: what the part shows.
+      lines: of its runs.
+      reported: numbers of papers.
+    """
+
+    paper: Paper
+    experiment: Experiment
+    lines: Lines
+    reported: Reported
+
+    def looks(self, having: Container[str]) -> Looks:
+        """Returns the looks of those settings that the figure has."""
+        styles = palette.styles(self.experiment.settings, self.paper.looks)
+        return {
+            name: (self.paper.label(name), style)
+            for name, style in styles.items()
+            if name in having
+        }
+
+    def end(self, panel: str | None = None) -> float | None:
+        """Returns where the longest run ends, of one panel or of all; None without runs."""
+        shown = (tasks for (name, _), tasks in self.lines.items() if panel in (None, name))
+        ends = [line.index[-1] for tasks in shown for seeds in tasks for line in seeds]
+        return max(ends, default=None)
+
+    def axes(self, whole_axis: bool) -> panels.Axes:
+        """Returns the axes of the part's panels."""
+        experiment, ours = self.experiment, self.end()
+        papers = papers_limit(experiment)
+        limit = None if experiment.name == ALL_RUNS else ours
+        if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
+            limit = max(papers, ours or 0)
+        return panels.Axes(experiment.x, limit, _y_label(experiment), experiment.y in _LOGARITHMIC)
+
+    def panels_of(self, name: str, looks: Looks) -> list[panels.Panel]:
+        """Returns the panel of a task, or several if its curves cannot be told apart in one."""
+        there = {setting: looks[setting] for setting in looks if (name, setting) in self.lines}
+        found = [self._panel(name, some) for some in _divided(there)]
+        if len(found) == 1:
+            return found
+        return [
+            dataclasses.replace(panel, title=f"{panel.title}, {number} of {len(found)}")
+            for number, panel in enumerate(found, 1)
+        ]
+
+    def _panel(self, name: str, looks: Looks) -> panels.Panel:
+        curves = []
+        for setting, (label, style) in looks.items():
+            tasks = self.lines[name, setting]
+            grid, values = _on_grid([line for seeds in tasks for line in seeds])
+            by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
+            curves.append(panels.Curve(label, style, grid, *_over_seeds(by_task, self.experiment)))
+        limits, references = None, ()
+        if curves:
+            references = _references(self.paper, self.experiment, self.reported)
+            references += self.experiment.levels.get(name, ())
+        if self.experiment.is_of_returns and name.startswith("control:"):
+            limits = _CONTROL_SUITE_LIMITS
+        elif self.experiment.is_of_returns and name.startswith("atari:") and curves:
+            references += self._atari_references(name)
+        words = task_title(name)
+        return panels.Panel(words, tuple(curves), self.end(name), references, limits, words)
+
+    def _atari_references(self, environment: str) -> References:
+        """Returns the scores of a human, of random play, and the paper's of these settings."""
+        game = environment.removeprefix("atari:")
+        scores = game_of(self.reported.atari_scores(), game)
+        settings = [setting for panel, setting in self.lines if panel == environment]
+        agents = reported_scores(self.paper, game, settings, self.reported)
+        return (
+            (scores["human"], "a human"),
+            (scores["random"], "random play"),
+            *((score, f"{agent}, reported") for agent, score in agents.items()),
+        )
+
+    def bars_of(self, name: str, looks: Looks) -> list[drawing.Bar]:
+        """Returns the final values on a task."""
+        drawn, (take, _) = [], selection.final_of(self.experiment.y)
+        for setting, (label, style) in looks.items():
+            if (name, setting) in self.lines:
+                tasks = self.lines[name, setting]
+                finals = [np.array([[take(line)] for line in seeds]) for seeds in tasks]
+                value, *ends = _over_seeds(finals, self.experiment)
+                low, high = (None if end is None else float(end[0]) for end in ends)
+                seeds = tuple(finals[0].ravel()) if len(finals) == 1 else ()
+                drawn.append(drawing.Bar(label, style, float(value[0]), low, high, seeds))
+        return drawn
+
+
+def _page_of_finals(experiment: Experiment, parts: Sequence[_Part]) -> drawing.Page:
+    """Returns the page of a figure of final values."""
+    having = {setting for part in parts for _, setting in part.lines}
+    names = [f"{part.name}, " for part in experiment.parts] or [""]
+    groups = {
+        f"{name}{task_title(panel)}": part.bars_of(panel, part.looks(having))
+        for part, name in zip(parts, names)
+        for panel in dict.fromkeys(panel for panel, _ in part.lines)
+    }
+    label = _y_label(experiment)
+    if experiment.sizes:
+        (values,) = groups.values()
+        sizes = [experiment.sizes[name] for name in experiment.settings if name in having]
+        return drawing.proportion(sizes, values, experiment.size_name, label)
+    references = _references(parts[0].paper, experiment, parts[0].reported)
+    return drawing.bars(groups, label, references)
+
+
+def _references(paper: Paper, experiment: Experiment, reported: Reported) -> References:
+    """Returns the reported numbers as (value, label), the largest first."""
+    values = [
+        (reported.number(paper.name, line.source, line.row, line.column), line.label)
+        for line in experiment.references
+    ]
+    return tuple(
+        (value, f"{label}, reported: {value:g}") for value, label in sorted(values, reverse=True)
+    )
+
+
+def _page_of_curves(
+    experiment: Experiment, parts: Sequence[_Part], whole_axis: bool
+) -> drawing.Page:
+    """Returns the page of a figure of learning curves."""
+    having = {setting for part in parts for _, setting in part.lines}
+    shown = {panel for part in parts for panel, _ in part.lines}
+    groups = []
+    for part in parts:
+        of_part, runs = part.experiment, part.experiment.runs
+        alike = (
+            other.lines
+            for other in parts
+            if dataclasses.replace(other.experiment, runs=runs) == of_part
+        )
+        if any(part.lines.keys() < lines.keys() for lines in alike):
+            continue  # its other curves have not been run
+        names = tuple(dict.fromkeys(panel for panel, _ in part.lines)) or ("",)
+        if of_part.over_tasks is OverTasks.APART:
+            names = tuple(name for name in of_part.environments if name in shown)
+        looks, axes = part.looks(having), part.axes(whole_axis)
+        # A part of several is a row: its further curves get a row of their own.
+        for row in _divided(looks) if experiment.parts else [looks]:
+            grid = tuple(panel for name in names for panel in part.panels_of(name, row))
+            groups.append(panels.PanelGroup(grid, axes))
+    return panels.draw(groups)
+
+
+def _divided(looks: Looks) -> list[Looks]:
+    """Returns the curves by fours: more in a panel cannot be told apart."""
+    names = list(looks)
+    number = max(1, -(-len(names) // _MOST_CURVES))
+    ends = [round(index * len(names) / number) for index in range(number + 1)]
+    return [{name: looks[name] for name in names[start:end]} for start, end in zip(ends, ends[1:])]
+
+
+def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns positions [P] that all lines have, and their values [len(lines), P] there."""
+    if len(lines) == 1:
+        return lines[0].index.to_numpy(), lines[0].to_numpy()[np.newaxis]
+    start, end = max(line.index[0] for line in lines), min(line.index[-1] for line in lines)
+    grid = np.linspace(min(start, end), end, _GRID_POINTS)
+    return grid, np.array([np.interp(grid, line.index, line.to_numpy()) for line in lines])
+
+
+def _over_seeds(
+    tasks: Sequence[np.ndarray], part: Experiment
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Returns means over seeds and the interquartile range, combined over tasks.
+
+    Args:
+      tasks: of each task [seeds, P]; tasks may have different numbers of seeds.
+      part: says how tasks are combined.
+
+    Returns:
+      middle, low and high, [P] each; low and high are None if a task has fewer than three seeds.
+    """
+    is_median = part.over_tasks is OverTasks.MEDIAN_NORMALISED
+    combine = np.median if is_median else np.mean
+    middle = combine([seeds.mean(axis=0) for seeds in tasks], axis=0)
+    if min(map(len, tasks)) < FEWEST_SEEDS:
+        return middle, None, None
+    low, high = combine([np.percentile(seeds, (25, 75), axis=0) for seeds in tasks], axis=0)
+    return middle, low, high
+
+
+def papers_limit(experiment: Experiment) -> float | None:
+    """Returns where the paper's runs end on the horizontal axis; None if that is not known."""
+    budget = experiment.budget
+    if experiment.x == "wall_seconds":
+        return None if budget.minutes is None else 60 * budget.minutes
+    if experiment.x == "learner_steps":
+        return budget.learner_steps
+    if budget.actor_steps is None or experiment.x == "actor_steps":
+        return budget.actor_steps
+    return budget.actor_steps * max(map(frames_per_step, experiment.environments))
+
+
+def _y_label(experiment: Experiment) -> str:
+    if experiment.is_of_returns and experiment.over_tasks is OverTasks.MEDIAN_NORMALISED:
+        return "median human-normalised score (%)"
+    return _Y_LABELS.get(experiment.y, experiment.y.replace("_", " "))

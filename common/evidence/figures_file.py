@@ -1,0 +1,342 @@
+"""Reader of a paper's `figures.toml`: its figures and tables as lists of runs, scales and looks.
+
+    title = "D4PG"                     and `citation`, of `Paper`
+    agents = ["d4pg", "d4pg_ppo"]      names of declarations
+    [tasks]                            lists of environments, by names for `tasks`
+    [flags]                            lists of flags, by names for `flags`
+    [curves]                           what a curve runs, by its name
+    [scales.small]                     a `Scale`, after the paper's own
+    [defaults]                         of the figures, tables and sections that have runs
+    [figure.2], [table.1]              an `Experiment`
+    [figure.2.small]                   its `Substitute` at a scale
+    [looks]                            labels and colours of curves
+
+`"{a,b}_n{1,5}"` stands for four names, as in a shell: a_n1, a_n5, b_n1, b_n5.
+
+A curve runs the setting of its name unless a pattern in `[curves]` matches the name. Its table may
+have `setting`, `flags`, `fixed` and a budget. `"dqn_{actors}_actors"` matches "dqn_8_actors", and
+`{actors}` in its values is then 8; `{setting}` may have underscores, and is the setting.
+`[scales.small.curves]` replaces values of these tables in experiments that name the scale.
+
+An experiment has the fields of `Experiment` and a budget in `minutes`, `hours` or steps. Its runs
+are `curves` on `tasks`, a curve after the other, with `flags` and `fixed` that win over those of
+the curves; `runs` is a list of such tables where they differ. `[scales.small.figures]` has defaults
+of what replaces experiments at a scale.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import importlib.util
+import itertools
+import pathlib
+import re
+import tomllib
+from typing import Any
+
+from common.agents.declaration import AgentDeclaration
+from common.cluster.layout import imported
+from common.evidence.palette import Look, Style, named_color, shades
+from common.evidence.paper import (
+    PAPER_SCALE,
+    Band,
+    Change,
+    Experiment,
+    OverTasks,
+    Paper,
+    Part,
+    Reference,
+    Returns,
+    Run,
+    Scale,
+    Substitute,
+    changes,
+    flag_name,
+)
+from common.reporting.budget import Budget
+from common.reporting.user_error import UserError
+
+KINDS = ("figure", "table", "section")
+
+_Table = Mapping[str, Any]
+
+_LIMITS = ("hours", *(field.name for field in dataclasses.fields(Budget)))
+_OF_RUNS = ("runs", "curves", "tasks", "flags", "fixed")
+_ENUMS = {"returns": Returns, "band": Band, "over_tasks": OverTasks}
+
+
+class FiguresFileError(UserError):
+    """A mistake in a file; the message says where."""
+
+
+def read(path: pathlib.Path, declared: Callable[[str], AgentDeclaration]) -> Paper:
+    """Returns the paper whose directory in `reproductions` has this file.
+
+    Args:
+      path: of the file.
+      declared: returns the agent of a name.
+
+    Raises:
+      FiguresFileError: a name or a key is not known.
+    """
+    with path.open("rb") as file:
+        content = tomllib.load(file)
+    try:
+        return _Reader(content, declared).paper(path.parent.name)
+    except (KeyError, TypeError, ValueError, LookupError) as error:
+        raise FiguresFileError(f"{path}: {error}") from error
+
+
+def spread(pattern: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields the names that a pattern stands for, each with what was chosen in its braces."""
+    parts = re.split(r"\{([^{}]*,[^{}]*)\}", pattern)
+    for chosen in itertools.product(*(part.split(",") for part in parts[1::2])):
+        texts = itertools.zip_longest(parts[::2], chosen, fillvalue="")
+        yield "".join(itertools.chain.from_iterable(texts)), chosen
+
+
+def names(patterns: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the names that one or more patterns stand for."""
+    listed = [patterns] if isinstance(patterns, str) else patterns
+    return tuple(name for pattern in listed for name, _ in spread(pattern))
+
+
+class _Reader:
+    """The content of a file, and what it says."""
+
+    def __init__(self, content: _Table, declared: Callable[[str], AgentDeclaration]):
+        self._content = content
+        self._agents = {name: declared(name) for name in content["agents"]}
+        self._scales: dict[str, _Table] = {PAPER_SCALE.name: {}} | content["scales"]
+
+    def paper(self, name: str) -> Paper:
+        experiments = tuple(
+            self._experiment(f"{kind} {number}", table)
+            for kind in KINDS
+            for number, table in self._content.get(kind, {}).items()
+        )
+        return Paper(
+            name=name,
+            title=self._content["title"],
+            citation=self._content["citation"],
+            agents=tuple(self._agents.values()),
+            experiments=experiments,
+            scales=tuple(self._scale(*named) for named in self._scales.items()),
+            looks=self._looks(experiments),
+        )
+
+    def _scale(self, name: str, table: _Table) -> Scale:
+        changed: list[Change] = []
+        for change in table.get("changes", ()):
+            if isinstance(change, str):
+                changed += changes(change)
+            else:
+                changed += changes(*change["flags"], agent=self._agents[change["agent"]])
+        return Scale(
+            name,
+            table.get("title", PAPER_SCALE.title),
+            _budget(table),
+            tuple(changed),
+            tuple(table.get("flags", ())),
+            table.get("tried_minutes"),
+            table.get("is_compact", False),
+        )
+
+    def _experiment(self, name: str, table: _Table) -> Experiment:
+        if any(key in table for key in _OF_RUNS):
+            table = _with_defaults(self._content.get("defaults", {}), table)
+        try:
+            return Experiment(
+                name,
+                runs=self._runs(table),
+                budget=_budget(table) or Budget(),
+                substitutes={
+                    scale: self._substitute(table, scale)
+                    for scale in self._scales
+                    if scale in table
+                },
+                **self._fields(table),
+            )
+        except (KeyError, TypeError, ValueError, LookupError) as error:
+            raise FiguresFileError(f"{name}: {error}") from error
+
+    def _substitute(self, table: _Table, scale: str) -> Substitute:
+        own = _with_defaults(self._scales[scale].get("figures", {}), table[scale])
+        if "needs" in own:
+            if importlib.util.find_spec(own.pop("needs")) is not None:
+                own.pop("unavailable")
+        elif "unavailable" in own:
+            return Substitute.none(own["unavailable"])
+        of_runs = {key: table[key] for key in _OF_RUNS if key in table}
+        if "curves" in own:
+            of_runs.pop("runs", None)
+        return Substitute(
+            self._runs({**of_runs, **own}, scale),
+            own.pop("note", ""),
+            _budget(own),
+            own.pop("seeds", None),
+            is_evidence=own.pop("is_evidence", True),
+            overrides=self._fields(own),
+        )
+
+    def _fields(self, table: _Table) -> dict[str, Any]:
+        """Returns fields of `Experiment`."""
+        readers = {
+            "references": _references,
+            "sizes": _sizes,
+            "levels": _levels,
+            "parts": self._parts,
+            "ours": _instance,
+        }
+        return {
+            key: readers[key](value)
+            if key in readers
+            else _ENUMS[key][value.upper()]
+            if key in _ENUMS
+            else value
+            for key, value in table.items()
+            if key not in (*_OF_RUNS, *_LIMITS, *self._scales)
+        }
+
+    def _parts(self, listed: Sequence[_Table]) -> tuple[Part, ...]:
+        return tuple(
+            Part(
+                part["name"],
+                names(part.get("curves", ())),
+                self._tasks(part.get("tasks", ())),
+                self._fields({key: value for key, value in part.items() if key != "name"}),
+            )
+            for part in listed
+        )
+
+    def _runs(self, table: _Table, scale: str = "") -> tuple[Run, ...]:
+        """Returns the runs of a table at a scale; "": at those that it does not name."""
+        if "runs" in table:
+            shared = {key: table[key] for key in _OF_RUNS[1:] if key in table}
+            return tuple(
+                run for each in table["runs"] for run in self._runs({**shared, **each}, scale)
+            )
+        return tuple(
+            self._run(name, environment, table, scale)
+            for name in names(table.get("curves", ()))
+            for environment in self._tasks(table["tasks"])
+        )
+
+    def _run(self, name: str, environment: str, table: _Table, scale: str) -> Run:
+        curve = self._curve(name, scale)
+        setting = curve.get("setting", name)
+        agent = next(
+            (agent for agent in self._agents.values() if setting in agent.settings.names), None
+        )
+        if agent is None:
+            raise LookupError(f"{name} is no setting, nor does a pattern in [curves] match it")
+        flags, fixed = (
+            (*self._flags(curve.get(key, ())), *self._flags(table.get(key, ())))
+            for key in ("flags", "fixed")
+        )
+        if self._content.get("settings_are_fixed", False):
+            fixed += tuple(f"--config.{field}" for field in agent.settings.overrides[setting])
+        by_name = {flag_name(flag): flag for flag in (f"--setting={setting}", *flags)}
+        return Run(agent, name, environment, tuple(by_name.values()), _budget(curve), fixed)
+
+    def _curve(self, name: str, scale: str) -> dict[str, Any]:
+        """Returns what [curves] says about a curve, also of the scale."""
+        found: dict[str, Any] = {}
+        for tables in (self._content, self._scales.get(scale, {})):
+            for patterns, table in tables.get("curves", {}).items():
+                matches = (re.fullmatch(_regex(pattern), name) for pattern in names(patterns))
+                if match := next(filter(None, matches), None):
+                    found |= _filled({**match.groupdict(), **table}, match.groupdict())
+                    break
+        return found
+
+    def _tasks(self, listed: str | Sequence[str]) -> tuple[str, ...]:
+        """Returns environments, given patterns of them and names of lists."""
+        found: list[str] = []
+        for name in [listed] if isinstance(listed, str) else listed:
+            known = self._content["tasks"].get(name)
+            if isinstance(known, dict):
+                found += imported(known["from"])
+            else:
+                found += names(name) if known is None else self._tasks(known)
+        return tuple(found)
+
+    def _flags(self, listed: Sequence[str]) -> tuple[str, ...]:
+        """Returns flags, given some of them and names of lists."""
+        lists = self._content.get("flags", {})
+        parts = ([flag] if flag.startswith("--") else lists[flag] for flag in listed)
+        return tuple(itertools.chain.from_iterable(parts))
+
+    def _looks(self, experiments: Sequence[Experiment]) -> dict[str, Look]:
+        """Returns the looks; a curve without one has that of its setting."""
+        looks = {}
+        for pattern, look in self._content["looks"].items():
+            found = dict(spread(pattern))
+            styles: list[Style | None] = [None] * len(found)
+            if "shades" in look:
+                ends = self._content["shades"][look["shades"]]
+                line = look.get("line", "-")
+                styles = [Style(color, line) for color in shades(*ends, len(found))]
+            elif "color" in look:
+                others = {key: look[key] for key in ("line", "width") if key in look}
+                styles = [Style(named_color(look["color"]), **others)] * len(found)
+            for (name, chosen), style in zip(found.items(), styles):
+                looks[name] = Look(look["label"].format(*chosen), style)
+        for run in (run for experiment in experiments for run in experiment.every_run):
+            if run.setting not in looks and run.agent_setting in looks:
+                looks[run.setting] = looks[run.agent_setting]
+        return looks
+
+
+def _with_defaults(defaults: _Table, table: _Table) -> dict[str, Any]:
+    """Returns a table with the defaults of keys that it lacks; a budget replaces that of these."""
+    left_out = _LIMITS if any(key in table for key in _LIMITS) else ()
+    return {key: value for key, value in defaults.items() if key not in left_out} | table
+
+
+def _budget(table: _Table) -> Budget | None:
+    """Returns the budget of a table; None if it has none."""
+    limits = {key: table[key] for key in _LIMITS if key in table}
+    if "hours" in limits:
+        limits["minutes"] = 60 * limits.pop("hours")
+    return Budget(**limits) if limits else None
+
+
+def _regex(pattern: str) -> str:
+    def group(match: re.Match) -> str:
+        return f"(?P<{match[1]}>{'.+' if match[1] == 'setting' else '[^_]+'})"
+
+    return re.sub(r"\\\{(\w+)\\\}", group, re.escape(pattern))
+
+
+def _filled(value: Any, values: Mapping[str, str]) -> Any:
+    """Returns a value of TOML whose texts have `values` in the place of their names in braces."""
+    if isinstance(value, str):
+        return value.format(**values)
+    if isinstance(value, dict):
+        return {key: _filled(part, values) for key, part in value.items()}
+    return [_filled(part, values) for part in value] if isinstance(value, list) else value
+
+
+def _references(tables: Sequence[_Table]) -> tuple[Reference, ...]:
+    return tuple(
+        Reference(table["source"], row, table["column"], row)
+        for table in tables
+        for row in table["rows"]
+    )
+
+
+def _sizes(patterns: Sequence[str]) -> dict[str, float]:
+    """Returns the number in the braces for each curve."""
+    return {name: float(size) for pattern in patterns for name, (size,) in spread(pattern)}
+
+
+def _levels(table: _Table) -> dict[str, tuple[tuple[float, str], ...]]:
+    return {name: tuple(map(tuple, lines)) for name, lines in table.items()}
+
+
+def _instance(table: _Table) -> Any:
+    """Returns an object of the class that a table names, made with its other values."""
+    values = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
+    return imported(values.pop("class"))(**values)

@@ -1,0 +1,360 @@
+"""Keeps finished runs in the tables where figures, tables and claims look.
+
+All that their readers rely on is checked here: that a run is the one that its key says, that the
+seeds of a curve have one configuration, that numbers are finite, and that the rows are those that
+were kept.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import pathlib
+import types
+from typing import Any
+
+import numpy as np
+
+from common.evidence.paper import EARLIER, Returns
+from common.evidence.plan import Plan, PlannedRun, State, last_progress
+from common.evidence.runs import KEYS, Key, Tables
+from common.reporting import csv_rows
+from common.reporting import records as records_lib
+from common.reporting.run_directory import (
+    RunDirectory,
+    RunDirectoryError,
+    differences,
+    hold,
+    listed,
+    replace_file,
+)
+
+STRETCHES = 50
+"""The parts of a run of whose rows and episodes means are kept: ReF-ER's 2e5 steps of 1e7."""
+_PATIENCE_SECONDS = 600.0
+"""The time to wait for other processes that keep runs, which need a second for one."""
+
+Rows = list[dict[str, str]]
+"""A run's cells by column, without `KEYS` and without empty ones."""
+
+
+def keep(plan: Plan, root: pathlib.Path) -> list[PlannedRun]:
+    """Keeps the plan's finished runs below `root`, and returns those of which anything is new."""
+    finished = [planned for planned in plan.of(State.FINISHED) if not planned.status.is_kept]
+    return [planned for planned in finished if keep_run(planned, root)]
+
+
+def keep_run(planned: PlannedRun, root: pathlib.Path) -> bool:
+    """Keeps a run that is finished in its directory; returns whether anything changed below `root`.
+
+    A run that went on replaces what was kept of it. Whatever stops that, readers see the run as it
+    was, as it is, or not at all. Processes that keep runs wait for each other.
+
+    Args:
+      planned: the run.
+      root: of the tables.
+
+    Raises:
+      RunDirectoryError: another run of the same seed is kept there, or runs of another config.
+      CsvError: a file of the run, or a table, is malformed.
+    """
+    with _held(root):
+        writer = TableWriter(root, planned.paper, planned.scale.name)
+        is_new = writer.add(planned)
+        if is_new:
+            writer.write()
+    return is_new
+
+
+def set_aside(plan: Plan, root: pathlib.Path) -> list[PlannedRun]:
+    """Moves what is kept of the plan's runs to the scale for replaced runs; returns these runs."""
+    with _held(root):
+        there = [TableWriter(root, plan.paper.name, plan.scale.name + end) for end in (EARLIER, "")]
+        moved = [planned for planned in plan.runs if there[0].take(planned.key, there[1])]
+        for writer in there if moved else ():
+            writer.write()
+    return moved
+
+
+@contextlib.contextmanager
+def _held(root: pathlib.Path) -> Iterator[None]:
+    """Keeps other programs from the tables below a root."""
+    root.mkdir(parents=True, exist_ok=True)
+    with hold(root / ".keep.lock", "program that keeps runs", root, "root", _PATIENCE_SECONDS):
+        yield
+
+
+class TableWriter:
+    """The tables of a scale, whose files are replaced as a whole.
+
+    Args:
+      root: of the tables.
+      paper: name of the paper.
+      scale: name of the scale.
+
+    Raises:
+      UserError: a table is malformed, rows are not those that were kept, or seeds of a curve have
+        several configurations.
+    """
+
+    def __init__(self, root: pathlib.Path, paper: str, scale: str):
+        self._paper, self._tables = paper, Tables.of(root, paper, scale)
+        self._configs = self._tables.read_configs()
+        self._records = {key: one for key, (_, one) in self._tables.read_records().items()}
+        self._evaluations = _RowTable(self._tables.evaluations, csv_rows.RESULT)
+        self._training = _RowTable(self._tables.training, csv_rows.PROGRESS)
+        self._outdated: set[Key] = set()
+        self._check()
+
+    def add(self, planned: PlannedRun) -> bool:
+        """Adds a finished run from its directory; returns whether anything is new.
+
+        Raises:
+          UserError: as of `keep_run`.
+        """
+        run = RunDirectory(planned.directory)
+        config, starts = run.read_config(), run.read_starts()
+        identity = {name: str(config.get(name)) for name in csv_rows.EVALUATOR[:4]}
+        if (identity["paper"], *planned.key[1:]) != (
+            self._paper,
+            config.get("environment"),
+            config.get("seed"),
+        ):
+            raise RunDirectoryError(f"{run.config_json} is not of {planned.name}: move it away")
+        csv_rows.read_numbers(run.evaluator_csv, csv_rows.RESULT, identity)
+        evaluations = [
+            {name: cells[name] for name in csv_rows.RESULT} for cells in _cells(run.evaluator_csv)
+        ]
+        if planned.scale.is_compact:  # even if a signal came after the last evaluation
+            starts[-1]["outcome"] = "finished"
+        ends = map(last_progress, (run.learner_csv, run.evaluator_csv))
+        record = {
+            "progress": dict(zip(csv_rows.PROGRESS, map(max, *ends))),
+            "starts": [_without_diff(start) for start in starts],
+        }
+        if run.read_evaluation() is not None:
+            record["evaluation"] = records_lib.read_json(run.evaluation_json)
+        training = _training(run, config.get("num_actors") or 1)
+        defaults = vars(planned.run.agent.settings.config_class())
+        return self.put(planned.key, config, record, evaluations, training, defaults)
+
+    def put(
+        self,
+        key: Key,
+        config: Mapping[str, Any],
+        record: Mapping[str, Any],
+        evaluations: Rows,
+        training: Rows,
+        defaults: Mapping[str, Any] = types.MappingProxyType({}),
+    ) -> bool:
+        """Adds a run; returns whether anything is new.
+
+        Args:
+          key: of the run.
+          config: as in config.json.
+          record: progress, starts and perhaps an evaluation.
+          evaluations: its rows.
+          training: its rows.
+          defaults: the hyperparameters that runs had which were kept before there were these.
+
+        Raises:
+          RunDirectoryError: another run of the seed is kept, or seeds of another config.
+        """
+        old = self._records.get(key)
+        begun = [str(one["starts"][0].get("start_time")) for one in (old, record) if one]
+        if begun[0] != begun[-1]:
+            raise RunDirectoryError(
+                f"{self._tables.runs} has another run of {_words(key)}, begun {begun[0]}, than "
+                f"this one, begun {begun[1]}: to keep both, first set the other one aside"
+            )
+        config = {name: value for name, value in config.items() if name not in KEYS[1:]}
+        evaluations, training = _in_order(evaluations), _in_order(training)
+        rows = _digest(evaluations, training)
+        used = self._used_config(key, config, defaults)
+        new = dict(zip(KEYS, key)) | {"config": used, **record, "rows": rows}
+        if new == old:
+            return False
+        self._outdated |= {key} & self._records.keys()
+        self._records[key] = new
+        self._evaluations.put(key, evaluations)
+        self._training.put(key, training)
+        return True
+
+    def take(self, key: Key, other: "TableWriter") -> bool:
+        """Moves a run from another scale; returns whether there was one."""
+        record = other._records.get(key)
+        if record is None:
+            return False
+        config = other._configs[record["config"]]
+        rows = other._evaluations.of(key), other._training.of(key)
+        left_out = (*KEYS, "config", "rows")
+        self.put(
+            key, config, {name: record[name] for name in record if name not in left_out}, *rows
+        )
+        del other._records[key]
+        return True
+
+    def write(self) -> None:
+        """Replaces the files; if that is cut, runs are missing that were replaced or are new."""
+        self._tables.runs.parent.mkdir(parents=True, exist_ok=True)
+        records = dict(sorted(self._records.items()))
+        if not records:
+            self._tables.remove()
+            return
+        if self._outdated:
+            self._write_records({key: records[key] for key in records.keys() - self._outdated})
+        used = sorted({one["config"] for one in records.values()})
+        lines = [{"id": name, **self._configs[name]} for name in used]
+        replace_file(self._tables.configs, "".join(f"{json.dumps(line)}\n" for line in lines))
+        self._evaluations.write(records)
+        self._training.write(records)
+        self._write_records(records)
+        self._outdated = set()
+
+    def _write_records(self, records: Mapping[Key, Mapping[str, Any]]) -> None:
+        text = "".join(f"{json.dumps(record)}\n" for record in records.values())
+        replace_file(self._tables.runs, text)
+
+    def _used_config(self, key: Key, config: dict[str, Any], defaults: Mapping[str, Any]) -> str:
+        """Returns the id of the run's config: that of the other seeds, which may lack defaults."""
+        for (setting, environment, _), record in self._records.items():
+            if (setting, environment) == key[:2]:
+                kept = self._configs[record["config"]]
+                newer = config["config"].keys() - kept["config"].keys() & defaults.keys()
+                shared = kept["config"] | {name: defaults[name] for name in newer}
+                if found := differences(kept | {"config": shared}, config):
+                    raise RunDirectoryError(
+                        f"{self._tables.runs} has runs of another config than this one of "
+                        f"{_words(key)} ({listed(found)}): first set them aside"
+                    )
+                return record["config"]
+        name = _id(config)
+        self._configs[name] = config
+        return name
+
+    def _check(self) -> None:
+        """Raises RunDirectoryError unless the tables are as they were kept."""
+        configs: dict[tuple[str, str], str] = {}
+        for key, record in self._records.items():
+            name, rows = record["config"], (self._evaluations.of(key), self._training.of(key))
+            if name not in self._configs or _id(self._configs[name]) != name:
+                problem = f"{self._tables.configs} has another config of it than was kept"
+            elif configs.setdefault(key[:2], name) != name:
+                problem = "it has another config than seeds before it"
+            elif _digest(*rows) != record["rows"]:
+                problem = "its rows in the other tables are not those that were kept"
+            else:
+                continue
+            raise RunDirectoryError(
+                f"{self._tables.runs}: {_words(key)}: {problem}: put back what was there"
+            )
+
+
+def _words(key: Key) -> str:
+    return f"{key[0]} on {key[1]}, seed {key[2]}"
+
+
+def _id(config: Mapping[str, Any]) -> str:
+    """Returns the name of a configuration: the beginning of its hash."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _digest(evaluations: Rows, training: Rows) -> str:
+    """Returns the hash of a run's rows, whatever the order of the columns."""
+    text = json.dumps([evaluations, training], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without_diff(start: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a start with the hash of its code's diff in the place of the diff."""
+    git = dict(start.get("git") or {})
+    if diff := git.pop("diff", ""):
+        git["diff_sha256"] = hashlib.sha256(str(diff).encode()).hexdigest()
+    return {**start, "git": {name: git[name] for name in git if name != "diff_truncated"}}
+
+
+def _training(run: RunDirectory, num_actors: int) -> Rows:
+    """Returns means over the stretches of a run: of learner.csv, and of the training episodes."""
+    if not run.learner_csv.exists():
+        return []
+    (_, header), *_ = csv_rows.read_lines(run.learner_csv)
+    names = dict.fromkeys([*csv_rows.PROGRESS, *header])
+    rows = csv_rows.read_numbers(run.learner_csv, list(names))
+    stretch = np.ceil(np.linspace(0, STRETCHES, len(rows) + 1)[1:])
+    means = rows.drop(columns="parameter_version", errors="ignore").groupby(stretch).mean()
+    episodes = csv_rows.read_numbers(run.acting_csv, ("wall_seconds", "actor", "episode_return"))
+    if len(rows):
+        row = np.searchsorted(rows["wall_seconds"], episodes["wall_seconds"])
+        episodes["stretch"] = stretch[np.minimum(row, len(rows) - 1)]
+        chosen = {
+            Returns.GREEDIEST_ACTOR: episodes[episodes["actor"] == num_actors - 1],
+            Returns.ALL_ACTORS: episodes,
+        }
+        for returns, of in chosen.items():
+            means[returns.column] = of.groupby("stretch")["episode_return"].mean()
+    return [
+        {str(name): f"{value:.6g}" for name, value in row.items() if np.isfinite(value)}
+        for row in means.to_dict("records")
+    ]
+
+
+def _cells(
+    path: pathlib.Path, names: Iterable[str] = (), numbers: Iterable[str] = ()
+) -> list[dict[str, str]]:
+    """Returns the cells of each row of a CSV file with these columns; none if it does not exist."""
+    rows = csv_rows.numbered_rows(path, tuple(names), tuple(numbers)) if path.exists() else ()
+    return [cells for _, cells in rows]
+
+
+def _in_order(rows: Rows) -> Rows:
+    """Returns the distinct rows by wall-clock time; git's union merge leaves them otherwise."""
+    distinct = {tuple(sorted(row.items())): row for row in rows}
+    return [distinct[one] for one in sorted(distinct, key=lambda one: (_seconds(one), one))]
+
+
+def _seconds(row: tuple[tuple[str, str], ...]) -> float:
+    return float(dict(row)["wall_seconds"])
+
+
+class _RowTable:
+    """A table of rows by run, as text.
+
+    Args:
+      path: of the file.
+      names: of the columns that all of its rows have.
+    """
+
+    def __init__(self, path: pathlib.Path, names: Iterable[str]):
+        self._path = path
+        self._names = [*KEYS, *names]
+        self._rows: dict[Key, Rows] = {}
+        for cells in _cells(path, KEYS, ("seed", "wall_seconds")):
+            self._add_names(cells)
+            setting, environment, seed = (cells.pop(name) for name in KEYS)
+            row = {name: cell for name, cell in cells.items() if cell}
+            self._rows.setdefault((setting, environment, int(float(seed))), []).append(row)
+        self._rows = {key: _in_order(rows) for key, rows in self._rows.items()}
+
+    def of(self, key: Key) -> Rows:
+        """Returns the rows of a run, by wall-clock time."""
+        return self._rows.get(key, [])
+
+    def put(self, key: Key, rows: Rows) -> None:
+        """Replaces the rows of a run."""
+        self._rows[key] = rows
+        for row in rows:
+            self._add_names(row)
+
+    def write(self, keys: Iterable[Key]) -> None:
+        """Replaces the file by one of the rows of some runs."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self._names, restval="", lineterminator="\n")
+        writer.writeheader()
+        for key in keys:
+            writer.writerows(dict(zip(KEYS, key)) | row for row in self.of(key))
+        replace_file(self._path, text.getvalue())
+
+    def _add_names(self, row: Iterable[str]) -> None:
+        self._names += [name for name in row if name not in self._names]

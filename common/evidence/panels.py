@@ -1,0 +1,335 @@
+"""Learning curves in panels, a task each, arranged as papers do."""
+
+from collections.abc import Sequence
+import dataclasses
+
+from matplotlib.artist import Artist
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+import numpy as np
+
+from common.evidence import drawing
+from common.evidence.palette import Style
+from common.reporting.curves import count_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """A method on a task.
+
+    Attributes:
+      label: the same in all panels.
+      style: the same in all panels.
+      x: positions [P].
+      middle: values [P].
+      low: lower end of the shaded band [P]; None: nothing is shaded.
+      high: upper end of the shaded band [P].
+    """
+
+    label: str
+    style: Style
+    x: np.ndarray
+    middle: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """A task. Without curves only its name is shown.
+
+    Attributes:
+      title: the task in words.
+      curves: of the task.
+      end: where our runs end, marked if the axis goes on; None without curves.
+      lines: horizontal lines of reported numbers, as (value, label). Below the title stand those
+        that would leave little room to the curves.
+      y_limits: of the vertical axis; None: those of the curves.
+      task: panels of the same have the same vertical axis, unless it is "".
+    """
+
+    title: str
+    curves: tuple[Curve, ...] = ()
+    end: float | None = None
+    lines: tuple[tuple[float, str], ...] = ()
+    y_limits: tuple[float, float] | None = None
+    task: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Axes:
+    """The panels' axes.
+
+    Attributes:
+      x_column: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
+      x_limit: end of the horizontal axis in all panels; None: in each the end of its runs.
+      y_label: of the vertical axis.
+      is_log: whether the vertical axis is logarithmic.
+    """
+
+    x_column: str
+    x_limit: float | None
+    y_label: str
+    is_log: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class PanelGroup:
+    """Panels with the same axes: a whole figure, a half of it, or a row."""
+
+    panels: tuple[Panel, ...]
+    axes: Axes
+
+    @property
+    def shares(self) -> bool:
+        """True if all panels have the same axes."""
+        limits = {panel.y_limits for panel in self.panels}
+        return self.axes.x_limit is not None and len(limits) == 1 and None not in limits
+
+
+END_LABEL = "end of our runs"
+
+_LINE_STYLES = ("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
+_FARTHEST = 4.0
+"""The largest distance of a line from what else a panel shows, in heights of that; also the
+deepest fall of a curve below the others that is shown whole."""
+_X_LABELS = {
+    "actor_steps": "actor steps",
+    "learner_steps": "learner steps",
+    "environment_frames": "environment frames",
+}
+_TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
+_MARGIN = 1.02
+_WIDE_TITLE = 18
+"""Characters of a title that fits above one of four panels in the normal size."""
+_ONE_SEED_WIDTH = 0.8
+"""Points: a single seed is drawn thin."""
+
+
+def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
+    """Returns a page with the panels.
+
+    Parts with equal numbers of panels, more than one, are rows; others stand side by side. Rows
+    with different curves have a legend each beside them, else there is one for all.
+    """
+    lengths = {len(part.panels) for part in parts}
+    are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
+    if are_rows:
+        width = len(parts[0].panels)
+        page = drawing.Page([drawing.Block(len(parts), width, share=False)])
+        grids = [page.blocks[0][row * width : (row + 1) * width] for row in range(len(parts))]
+        widths = [width] * len(parts)
+    else:
+        widths = [_columns(len(part.panels)) for part in parts]
+        page = drawing.Page(
+            [
+                drawing.Block(-(-len(part.panels) // width), width, part.shares)
+                for part, width in zip(parts, widths)
+            ]
+        )
+        grids = page.blocks
+    columns = width if are_rows else sum(widths)
+    legends, marks = [], {}
+    for number, (part, places, width) in enumerate(zip(parts, grids, widths)):
+        above, below = (parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)])
+        same_titles = [panel.title for panel in above.panels] == [
+            panel.title for panel in part.panels
+        ]
+        same_unit = _unit(below) == _unit(part)
+        has_titles = not (are_rows and number and same_titles)
+        has_unit = not (are_rows and number < len(parts) - 1 and same_unit)
+        legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
+    _share_heights(parts, grids)
+    if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
+        for places, legend in zip(grids, legends):
+            places[-1].legend(
+                legend.values(),
+                legend.keys(),
+                loc="center left",
+                bbox_to_anchor=(1.02, 0.5),
+                borderaxespad=0,
+                fontsize=drawing.SMALL,
+                frameon=False,
+                labelspacing=0.35,
+            )
+        legends = []
+    page.legend = {label: line for legend in legends for label, line in legend.items()} | marks
+    return page
+
+
+def _share_heights(parts: Sequence[PanelGroup], grids: Sequence[Sequence]) -> None:
+    """Gives panels of the same task and quantity one vertical axis."""
+    of_task: dict[tuple[str, str], list] = {}
+    for part, places in zip(parts, grids):
+        for panel, place in zip(part.panels, places):
+            if panel.curves and panel.task:
+                of_task.setdefault((panel.task, part.axes.y_label), []).append(place)
+    for places in of_task.values():
+        limits = [place.get_ylim() for place in places]
+        for place in places:
+            place.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+
+
+def _draw_part(
+    places,
+    part: PanelGroup,
+    width: int,
+    columns: int,
+    marks: dict,
+    has_titles: bool,
+    has_unit: bool,
+) -> dict:
+    """Draws a part in a grid of `width` columns, adds to `marks`, and returns {label: line}.
+
+    The page has `columns` of panels; the more there are, the smaller is the text.
+    """
+    axes = part.axes
+    unit, size = _unit(part)
+    legend = {}
+    for number, (place, panel) in enumerate(zip(places, part.panels)):
+        near, fallen = (panel.curves, ()) if axes.is_log else _divide(panel.curves)
+        far = _far_lines(near, panel.lines)
+        words = [f"{label}: {value:,.6g}" for value, label in far]
+        words += [f"{curve.label}: down to {curve.middle.min():,.0f}" for curve in fallen]
+        place.set_title(
+            "\n".join([panel.title] * has_titles + words),
+            pad=3,
+            fontsize=drawing.NORMAL
+            if columns <= 4 and len(panel.title) <= _WIDE_TITLE
+            else drawing.SMALL,
+            color="black" if panel.curves else drawing.GREY,
+        )
+        for label, line in _draw_curves(place, panel, far, size).items():
+            if label not in legend or line.get_linewidth() > legend[label].get_linewidth():
+                legend[label] = line  # not thin, unless it is everywhere
+        limit = axes.x_limit or panel.end or size
+        if panel.end is not None and panel.end * _MARGIN < limit:
+            marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
+        if not panel.curves:
+            place.text(
+                0.5,
+                0.5,
+                "no runs",
+                transform=place.transAxes,
+                ha="center",
+                va="center",
+                fontsize=drawing.SMALL,
+                color="0.7",
+            )
+            place.grid(False)
+            if not part.shares:
+                place.set_yticks([])
+        if axes.is_log and panel.curves:
+            place.set_yscale("log")
+            place.yaxis.set_major_locator(LogLocator(numticks=5))
+            place.yaxis.set_minor_formatter(NullFormatter())
+        place.set_xlim(0, _MARGIN * limit / size)
+        if panel.y_limits is not None:
+            low, high = panel.y_limits
+            margin = (_MARGIN - 1) * (high - low)
+            place.set_ylim(low - margin, high + margin)
+        elif fallen:
+            shown = [*_extent(near), *(line[0] for line in panel.lines if line not in far)]
+            low, high = min(shown), max(shown)
+            margin = 0.1 * (high - low)
+            place.set_ylim(low - margin, high + margin)
+        place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
+        if size == 1:
+            place.xaxis.set_major_formatter(lambda value, _: count_text(value))
+        if number % width == 0:
+            place.set_ylabel(axes.y_label, fontsize=drawing.NORMAL)
+        if has_unit and number + width >= len(part.panels):
+            place.set_xlabel(unit, fontsize=drawing.NORMAL)
+            place.tick_params(labelbottom=True)
+    for place in places[len(part.panels) :]:
+        place.set_axis_off()
+    return legend
+
+
+def _columns(count: int) -> int:
+    """Returns the columns of a grid with few empty places; four if all are equal in that."""
+    if count <= 3:
+        return count
+    return min((4, 3, 5) if count <= 16 else (6, 5), key=lambda columns: -count % columns)
+
+
+def _draw_curves(
+    place, panel: Panel, far: Sequence[tuple[float, str]], size: float
+) -> dict[str, Artist]:
+    """Draws what a panel shows, except the lines that are `far`, and returns {label: line}."""
+    drawn = {}
+    for curve in panel.curves:
+        x = curve.x / size
+        if curve.low is not None:
+            place.fill_between(
+                x,
+                curve.low,
+                curve.high,
+                color=curve.style.color,
+                linewidth=0,
+                alpha=0.16 if len(panel.curves) <= 5 else 0.09,
+            )
+        drawn[curve.label] = place.plot(
+            x,
+            curve.middle,
+            color=curve.style.color,
+            linestyle=curve.style.line,
+            linewidth=curve.style.width if curve.low is not None else _ONE_SEED_WIDTH,
+            marker="o" if len(x) < 3 else None,
+            markersize=3,
+        )[0]
+    for style, line in zip(_LINE_STYLES * len(panel.lines), panel.lines):
+        if line not in far:
+            value, label = line
+            drawn[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
+    return drawn
+
+
+def _extent(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Returns the lowest and the highest value of curves and their bands."""
+    drawn = [[curve.middle, curve.low, curve.high] for curve in curves]
+    values = np.concatenate([line for lines in drawn for line in lines if line is not None])
+    return values.min(), values.max()
+
+
+def _divide(curves: Sequence[Curve]) -> tuple[Sequence[Curve], Sequence[Curve]]:
+    """Returns the curves, and those that diverge and would leave no height to the others.
+
+    These fall far below the others and their own start.
+    """
+    order = sorted(curves, key=lambda curve: -curve.middle.min())
+    for number in range(1, len(order)):
+        low, high = _extent(order[:number])
+        middle = order[number].middle
+        depth = min(low, middle[0]) - middle.min()
+        if depth > _FARTHEST * (max(high, 0.0) - min(low, 0.0)):
+            return order[:number], order[number:]
+    return curves, ()
+
+
+def _far_lines(
+    curves: Sequence[Curve], lines: Sequence[tuple[float, str]]
+) -> list[tuple[float, str]]:
+    """Returns the lines that are too far from the curves and from the nearer lines."""
+    far: list[tuple[float, str]] = []
+    if not curves:
+        return far
+    low, high = _extent(curves)
+
+    def distance(line: tuple[float, str]) -> float:
+        return max(low - line[0], line[0] - high)
+
+    for line in sorted(lines, key=distance):
+        if high > low and distance(line) > _FARTHEST * (high - low):
+            far.append(line)
+        else:
+            low, high = min(low, line[0]), max(high, line[0])
+    return far
+
+
+def _unit(part: PanelGroup) -> tuple[str, float]:
+    """Returns the label of the horizontal axis and the size of its unit."""
+    if part.axes.x_column in _X_LABELS:
+        return _X_LABELS[part.axes.x_column], 1
+    limit = part.axes.x_limit or max(panel.end or 0 for panel in part.panels)
+    name, size = next((name, size) for name, size in _TIMES if limit >= 2 * size or size == 1)
+    return f"training time ({name})", size

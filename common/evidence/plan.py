@@ -1,0 +1,404 @@
+"""The plan of an experiment: which runs are finished, cut or missing, and the time they take."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+import dataclasses
+import enum
+import operator
+import pathlib
+import reprlib
+import sys
+from typing import Any
+
+from common.evidence.paper import (
+    Experiment,
+    Paper,
+    Run,
+    Scale,
+    UnknownError,
+    run_folder,
+    run_path,
+    same_value,
+)
+from common.evidence.runs import IN_ORDER, KeptRun, KeptRuns, Key, Progress
+from common.reporting import csv_rows
+from common.reporting.budget import Budget
+from common.reporting.records import as_typed
+from common.reporting.run_directory import RunDirectory, RunDirectoryError, RunInUseError
+from common.reporting.user_error import UserError
+
+DEFAULT_SCALE = "workstation"
+"""The scale of new runs, if none is asked for."""
+_START_MINUTES = 0.5
+"""The time of each run besides its budget: starting processes, compiling, a last evaluation."""
+
+
+class State(enum.StrEnum):
+    """The state of a run."""
+
+    FINISHED = "finished"
+    CUT = "cut"
+    MISSING = "missing"
+    RUNNING = "running"
+    UNUSABLE = "unusable"
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """The status of a run.
+
+    Attributes:
+      state: of the run.
+      progress: of the run.
+      note: why it is unusable, or cannot be started since it runs; one line that says what to do.
+      is_kept: whether this is the status of a kept run, not of a directory.
+    """
+
+    state: State
+    progress: Progress = Progress()
+    note: str = ""
+    is_kept: bool = False
+
+
+def read_status(
+    directory: pathlib.Path, budget: Budget, flags: Iterable[str], needs_evaluation: bool = False
+) -> Status:
+    """Returns the status of the run in a directory; changes nothing.
+
+    A run is finished if its newest start ended in order and its budget is reached. With a larger
+    budget it is cut, and can be resumed. It is unusable if it is another run, or if one of its
+    files is damaged.
+
+    A run that needs an evaluation is finished if its last one is of parameters that reached the
+    budget, whatever happened to it afterwards.
+
+    Args:
+      directory: of the run.
+      budget: of the run.
+      flags: arguments of its program. Environment, seed, actors and each hyperparameter that is
+        among them must stand in its config.json. Those that `--setting` implies are left to the
+        program, which compares them when it resumes a run.
+      needs_evaluation: see above.
+    """
+    files = RunDirectory(directory)
+    if not files.config_json.exists():
+        return Status(State.MISSING)
+    try:
+        _check_identity(files.config_json, files.read_config(), flags)
+        progress = last_progress(files.learner_csv)
+        starts = files.read_starts()
+        has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
+        if needs_evaluation:
+            evaluated = last_progress(files.evaluator_csv)
+            is_over, progress = budget.reached(*evaluated), Progress(*map(max, progress, evaluated))
+        else:
+            is_over = has_ended and budget.reached(*progress)
+        if is_over and has_ended:
+            return Status(State.FINISHED, progress)
+        with files.hold():
+            return Status(State.FINISHED if is_over else State.CUT, progress)
+    except RunInUseError as error:
+        return Status(State.RUNNING, progress, str(error))
+    except UserError as error:
+        return Status(State.UNUSABLE, note=str(error))
+
+
+def kept_status(run: KeptRun, budget: Budget, flags: Iterable[str]) -> Status:
+    """Returns the status of a kept run, which is missing if it has not reached the budget.
+
+    Args:
+      run: as its table has it.
+      budget: of the run.
+      flags: as of `read_status`.
+    """
+    try:
+        _check_identity(run.where, run.config, flags)
+    except RunDirectoryError as error:
+        return Status(State.UNUSABLE, note=str(error), is_kept=True)
+    is_over = run.has_ended and budget.reached(*run.progress)
+    return Status(State.FINISHED, run.progress, is_kept=True) if is_over else Status(State.MISSING)
+
+
+def last_progress(path: pathlib.Path) -> Progress:
+    """Returns the progress in the last row of learner.csv or evaluator.csv; 0 without a row.
+
+    Raises:
+      CsvError: the row is damaged.
+    """
+    row = csv_rows.last_row(path, Progress._fields)
+    return Progress() if row is None else Progress(*(row[name] for name in Progress._fields))
+
+
+def _check_identity(
+    where: pathlib.Path | str, config: Mapping[str, Any], flags: Iterable[str]
+) -> None:
+    """Raises RunDirectoryError if the config is not one of a run with these arguments."""
+    for flag in flags:
+        name, _, wanted = flag.removeprefix("--").partition("=")
+        if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
+            continue
+        there: Any = config
+        for part in name.split("."):
+            there = there.get(part) if isinstance(there, Mapping) else None
+        if not same_value(there, wanted):
+            raise RunDirectoryError(
+                f"{where} is of another run, {name} is {reprlib.repr(there)}, not {wanted}: move "
+                "that run away, or give other --runs"
+            )
+
+
+class Speeds:
+    """The measured speeds of runs at a scale.
+
+    Args:
+      kept: the kept runs of the scale.
+      folder: of the scale's run directories; None: there are none.
+    """
+
+    def __init__(self, kept: Iterable[KeptRun], folder: pathlib.Path | None = None):
+        self._done: dict[tuple[str, ...], Progress] = {}
+        for run in kept:
+            self.add(run, run.progress)
+        for path in folder.glob("*/*/seed_*/learner.csv") if folder else ():
+            with contextlib.suppress(UserError):  # the plan of this run names the error
+                self._add(path.parts[-4:-2], last_progress(path))
+
+    def add(self, run: Run | KeptRun, progress: Progress) -> None:
+        """Adds a run that has ended."""
+        self._add((run.setting, run_folder(run.environment)), progress)
+
+    def of(self, setting: str, environment: str) -> tuple[float, float]:
+        """Returns actor and learner steps a minute, 0 if they are unknown.
+
+        Those of runs of the same setting and environment; else of the same setting; else of all.
+        """
+        keys = ((setting, run_folder(environment)), (setting,), ())
+        seconds, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
+        return tuple(60 * one / seconds if seconds else 0.0 for one in steps)
+
+    def _add(self, place: tuple[str, ...], progress: Progress) -> None:
+        for key in (place, place[:1], ()):
+            before = self._done.get(key, Progress())
+            self._done[key] = Progress(*map(operator.add, before, progress))
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedRun:
+    """A run of a scale and a seed.
+
+    Attributes:
+      run: curve and environment.
+      seed: of the run.
+      directory: where it is or will be made.
+      paper: name of its paper.
+      scale: of the run.
+      budget: its limits.
+      flags: arguments of its program, except limits, workdir and what only run.json shows.
+      changes: what differs from the paper's run, a phrase each.
+      kept: where it may have been kept; None: nowhere.
+      status: how far it was when the plan was made.
+      minutes: that it still needs; None if that is unknown.
+    """
+
+    run: Run
+    seed: int
+    directory: pathlib.Path
+    paper: str
+    scale: Scale
+    budget: Budget
+    flags: tuple[str, ...]
+    changes: tuple[str, ...]
+    kept: KeptRuns | None
+    status: Status = Status(State.MISSING)
+    minutes: float | None = None
+
+    @property
+    def key(self) -> Key:
+        """Setting, environment and seed."""
+        return self.run.setting, self.run.environment, self.seed
+
+    @property
+    def name(self) -> str:
+        """Setting, environment and seed in words."""
+        return f"{self.run.setting} on {self.run.environment}, seed {self.seed}"
+
+    @property
+    def command(self) -> list[str]:
+        """The command that starts or resumes the run."""
+        changes = ["--scale_changes=" + "; ".join(self.changes)] if self.changes else []
+        return [
+            *as_typed([sys.executable]),
+            "-m",
+            self.run.agent.module,
+            *self.flags,
+            *self.budget.flags,
+            f"--scale={self.scale.name}",
+            *changes,
+            f"--workdir={self.directory}",
+        ]
+
+    def read_status(self) -> Status:
+        """Returns the status of the run at this moment: in its directory, or as it was kept."""
+        here = read_status(self.directory, self.budget, self.flags, self.scale.is_compact)
+        if self.kept is None or here.state is State.FINISHED:
+            return here
+        try:
+            run = self.kept.find(self.paper, self.scale.name, self.key)
+        except UserError as error:
+            return Status(State.UNUSABLE, note=str(error))
+        there = kept_status(run, self.budget, self.flags) if run else here
+        is_decisive = there.state is State.FINISHED or here.state is State.MISSING
+        return there if is_decisive else here
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """An experiment's runs at a scale.
+
+    They are in order of seeds and then of tasks, so that there is soon something to see.
+
+    Attributes:
+      paper: of the experiment.
+      experiment: with the runs that it has at the scale.
+      scale: with the budget that it has for the experiment.
+      runs: in order.
+      speeds: by which minutes are estimated.
+    """
+
+    paper: Paper
+    experiment: Experiment
+    scale: Scale
+    runs: tuple[PlannedRun, ...]
+    speeds: Speeds
+
+    def of(self, *states: State) -> tuple[PlannedRun, ...]:
+        """Returns the runs that are in one of these states."""
+        return tuple(run for run in self.runs if run.status.state in states)
+
+    def minutes_of(self, planned: PlannedRun, progress: Progress) -> float | None:
+        """Returns the time that a run needs which has done so much; None if it is unknown."""
+        speeds = self.speeds.of(planned.run.setting, planned.run.environment)
+        return minutes_left(planned.budget, progress, speeds, self.scale)
+
+    @property
+    def to_do(self) -> tuple[PlannedRun, ...]:
+        """The cut and the missing runs, in order."""
+        return self.of(State.CUT, State.MISSING)
+
+    @property
+    def minutes(self) -> float | None:
+        """The time of the runs to do, one after the other; None if it is unknown."""
+        parts = [run.minutes for run in self.to_do]
+        return None if None in parts else sum(parts)
+
+
+def make_plan(
+    paper: Paper,
+    experiment: Experiment,
+    scale: Scale,
+    runs: pathlib.Path,
+    kept: KeptRuns | None = None,
+    tasks: Sequence[str] | None = None,
+    settings: Sequence[str] | None = None,
+    num_seeds: int | None = None,
+    speeds: Speeds | None = None,
+) -> Plan:
+    """Looks at the run directories and plans the rest; changes nothing.
+
+    Args:
+      paper: of the experiment.
+      experiment: to run.
+      scale: one of the paper's, or any other.
+      runs: root of the run directories.
+      kept: where runs may have been kept; None: nowhere.
+      tasks: environments, with or without their suite; None: all.
+      settings: curves; None: all.
+      num_seeds: seeds are 0 to num_seeds - 1; None: as many as the experiment has at the scale.
+      speeds: of the scale, if they are known.
+
+    Raises:
+      UnknownError: the experiment has no such task or setting, and the message lists all.
+    """
+    scale, num_seeds = experiment.scaled(scale), num_seeds or experiment.seeds_at(scale.name)
+    experiment = experiment.at(scale.name)
+    tasks = _chosen(experiment, "task", tasks, experiment.environments, _without_suite)
+    settings = _chosen(experiment, "setting", settings, experiment.settings, str)
+    chosen = sorted(
+        (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
+        key=lambda run: experiment.environments.index(run.environment),
+    )
+    there = kept.of(paper.name, scale.name) if kept else ()
+    measured = speeds or Speeds(there, runs / paper.name / scale.name)
+
+    def planned(run: Run, seed: int) -> PlannedRun:
+        reported = experiment.budget_of(run)
+        changes = scale.changes_of(run.agent, run.choices)
+        new = PlannedRun(
+            run,
+            seed,
+            runs / run_path(paper.name, scale.name, run.setting, run.environment, seed),
+            paper.name,
+            scale,
+            budget=scale.budget_of(reported),
+            flags=(
+                f"--environment={run.environment}",
+                f"--seed={seed}",
+                *run.flags,
+                *scale.flags,
+                *(change.flag for change in changes),
+            ),
+            changes=tuple(
+                scale.differences(reported, run.agent, run.choices, experiment.states_budget)
+            ),
+            kept=kept,
+        )
+        seen, speed = new.read_status(), measured.of(run.setting, run.environment)
+        left = minutes_left(new.budget, seen.progress, speed, scale)
+        return dataclasses.replace(new, status=seen, minutes=left)
+
+    every = tuple(planned(run, seed) for seed in range(num_seeds) for run in chosen)
+    return Plan(paper, experiment, scale, every, measured)
+
+
+def _chosen(
+    experiment: Experiment,
+    what: str,
+    wanted: Sequence[str] | None,
+    there: Sequence[str],
+    short: Callable[[str], str],
+) -> Sequence[str]:
+    if wanted is None:
+        return there
+    names = {short(name): name for name in there} | {name: name for name in there}
+    for name in wanted:
+        if name not in names:
+            known = ", ".join(map(short, there))
+            raise UnknownError(f'{experiment.name} has no {what} "{name}": there are {known}')
+    return [names[name] for name in wanted]
+
+
+def _without_suite(environment: str) -> str:
+    return environment.partition(":")[2]
+
+
+def minutes_left(
+    budget: Budget, progress: Progress, speeds: tuple[float, float], scale: Scale
+) -> float | None:
+    """Returns the time that a run needs; None if it is unknown.
+
+    Args:
+      budget: of the run.
+      progress: what it has done.
+      speeds: as of `Speeds.of`.
+      scale: of the run, which may say the minutes of one until a speed is measured.
+    """
+    left = []
+    if budget.minutes is not None:
+        left.append(budget.minutes - progress.wall_seconds / 60)
+    limits = (budget.actor_steps, budget.learner_steps)
+    left += [
+        (limit - done) / speed
+        for limit, done, speed in zip(limits, progress[1:], speeds)
+        if limit is not None and speed
+    ]
+    return max(0.0, min(left)) + _START_MINUTES if left else scale.tried_minutes

@@ -1,0 +1,166 @@
+"""The numbers that papers report: a CSV file for each paper, and Atari's reference scores."""
+
+from collections.abc import Iterable, Sequence
+import difflib
+import math
+import operator
+from pathlib import Path
+import reprlib
+
+import pandas
+
+from common.evidence.paper import RESULTS
+from common.reporting.csv_rows import numbered_rows
+from common.reporting.records import LARGEST
+from common.reporting.user_error import UserError
+
+DIRECTORY = RESULTS / "reported"
+COLUMNS = ("paper", "source", "row", "column", "value", "unit")
+
+_ATARI_COLUMNS = ("game", "random", "human", "source")
+_FACTORS = {"K": 1e3, "M": 1e6}
+
+
+class ReportedError(UserError):
+    """A malformed file of reported numbers, or a number that it does not have."""
+
+
+class Reported:
+    """Reads the files of a directory, by default this repository's results/reported."""
+
+    def __init__(self, directory: Path = DIRECTORY):
+        self.directory = directory
+        self._read: dict[str, pandas.DataFrame] = {}
+
+    def rows(self, paper: str) -> pandas.DataFrame:
+        """Returns everything that a paper reports, in the order of its file.
+
+        Returns:
+          `COLUMNS` as text, the value as printed but without thousands separators; and `number`,
+          the value as a float, nan where the paper has no single number ("unknown", "10+1").
+
+        Raises:
+          ReportedError, CsvError: the file does not exist or is malformed.
+        """
+        if paper not in self._read:
+            rows, lines = [], {}
+            for where, number, row in self._lines(paper, COLUMNS):
+                key = row["source"], row["row"], row["column"]
+                if row["paper"] != paper:
+                    raise ReportedError(
+                        f"{where}: the paper is {reprlib.repr(row['paper'])}, not {paper!r}"
+                    )
+                if key in lines:
+                    raise ReportedError(f"{where}: {' | '.join(key)} is also in line {lines[key]}")
+                lines[key] = number
+                rows.append({**row, "number": _number(row["value"])})
+            self._read[paper] = pandas.DataFrame(rows, columns=[*COLUMNS, "number"])
+        return self._read[paper]
+
+    def has(self, paper: str, source: str) -> bool:
+        """Returns whether there are numbers of a source, such as "table 2"; raises as `rows`."""
+        return source in set(self.rows(paper)["source"])
+
+    def table(self, paper: str, source: str, cells: str = "number") -> pandas.DataFrame:
+        """Returns what one source of a paper reports, as the paper arranges it.
+
+        Args:
+          paper: the name of the file without its suffix.
+          source: for example "table 2", "figure 2" or "section 4.1".
+          cells: what the cells hold: "number" (float), "value" (text as printed) or "unit".
+
+        Returns:
+          The paper's rows x its columns; nan where the paper prints nothing.
+
+        Raises:
+          ReportedError, CsvError: as of `rows`, or the paper has no such source.
+        """
+        rows = self.rows(paper)
+        found = rows[rows["source"] == source]
+        if found.empty:
+            raise _unknown(f"{paper}.csv", "source", source, rows["source"].unique())
+        return found.pivot(index="row", columns="column", values=cells).reindex(
+            index=found["row"].unique(), columns=found["column"].unique()
+        )
+
+    def number(self, paper: str, source: str, row: str, column: str) -> float:
+        """Returns one number, in the unit that its row of the file has.
+
+        Raises:
+          ReportedError, CsvError: as of `table`, or that cell is missing or is no single number.
+        """
+        numbers = self.table(paper, source)
+        for kind, name, names in (("row", row, numbers.index), ("column", column, numbers)):
+            if name not in names:
+                raise _unknown(f"{source} in {paper}.csv", kind, name, names)
+        found = float(numbers.at[row, column])
+        if math.isnan(found):
+            raise ReportedError(f"{source} in {paper}.csv has no number for {row} | {column}")
+        return found
+
+    def atari_scores(self) -> pandas.DataFrame:
+        """Returns the scores of random play and of a human on 57 Atari games, from no-op starts.
+
+        Returns:
+          `random` and `human`, float, unit score, indexed by the game's name in snake_case.
+
+        Raises:
+          ReportedError, CsvError: the file does not exist or is malformed.
+        """
+        scores = {}
+        for where, _, row in self._lines("atari_scores", _ATARI_COLUMNS):
+            pair = [_number(row["random"]), _number(row["human"])]
+            if row["game"] in scores:
+                raise ReportedError(f"{where}: {row['game']} stands above already")
+            if not all(map(math.isfinite, pair)):
+                shown = " or ".join(reprlib.repr(row[name]) for name in ("random", "human"))
+                raise ReportedError(f"{where}: {shown} is no number")
+            scores[row["game"]] = pair
+        return pandas.DataFrame.from_dict(scores, orient="index", columns=["random", "human"])
+
+    def _lines(
+        self, name: str, columns: Sequence[str]
+    ) -> Iterable[tuple[str, int, dict[str, str]]]:
+        """Yields "file:line", the line number and {column: text} of each row."""
+        path = Path(self.directory) / f"{name}.csv"
+        try:
+            rows = numbered_rows(path, columns, may_be_torn=False)
+        except FileNotFoundError:
+            there = ", ".join(sorted(file.stem for file in path.parent.glob("*.csv"))) or "nothing"
+            raise ReportedError(f"there is no {path}; reported is: {there}") from None
+        for number, row in rows:
+            empty = [column for column, cell in row.items() if not cell.strip()]
+            if empty:
+                raise ReportedError(f"{path}:{number}: nothing for {', '.join(empty)}")
+            yield f"{path}:{number}", number, row
+
+
+def game_of(scores: pandas.DataFrame, game: str) -> pandas.Series:
+    """Returns a game's row of `Reported.atari_scores`; raises ReportedError if it has none."""
+    if game not in scores.index:
+        raise ReportedError(f"atari_scores.csv has no {game}: put its row there")
+    return scores.loc[game]
+
+
+def _number(text: str) -> float:
+    """Returns the value of "1.5e-7", "22800M", "0.00025 / 4" or "2^18"; else nan."""
+    try:
+        value = _value(text)
+        return value if abs(value) <= LARGEST else math.nan
+    except (ValueError, ArithmeticError):
+        return math.nan
+
+
+def _value(text: str) -> float:
+    for mark, combine in (("/", operator.truediv), ("^", math.pow)):
+        left, found, right = text.partition(mark)
+        if found:
+            return combine(float(left), float(right))
+    if text[-1:] in _FACTORS:
+        return float(text[:-1]) * _FACTORS[text[-1]]
+    return float(text)
+
+
+def _unknown(where: str, kind: str, name: str, names: Iterable[str]) -> ReportedError:
+    near = difflib.get_close_matches(name, names, n=5, cutoff=0.3) or list(names)[:5]
+    return ReportedError(f"{where} has no {kind} {name!r}; near ones: {', '.join(near)}")

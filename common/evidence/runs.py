@@ -1,0 +1,405 @@
+"""The kept runs, as figures, tables and claims read them: four tables for each paper and scale.
+
+    <root>/<paper>/<scale>.runs.jsonl         a line a run: who made it, when, how far it went
+    <root>/<paper>/<scale>.configs.jsonl      a line for each distinct configuration
+    <root>/<paper>/<scale>.evaluations.csv    a row for each evaluation
+    <root>/<paper>/<scale>.training.csv       a row for each stretch of a run: means of learner.csv
+
+`keep` writes them, and checks what it writes. Two branches that both keep runs are merged line by
+line, so lines may stand in any order, and twice.
+"""
+
+import collections
+from collections.abc import Iterator
+import dataclasses
+import functools
+import pathlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+
+from common.environments import frames_per_step
+from common.evidence.effects import is_by_rule
+from common.evidence.paper import EPISODE_RETURN, Returns
+from common.reporting import csv_rows, records
+from common.reporting.budget import Budget
+from common.reporting.run_directory import RunDirectoryError, require_config, require_starts
+
+_RUNS = pathlib.Path("results/runs")
+IN_ORDER = ("finished", "stopped")
+"""Outcomes of starts whose files are whole."""
+KEYS = ("setting", "environment", "seed")
+"""The columns that say of which run a row is."""
+EVALUATIONS = (*KEYS, *csv_rows.RESULT)
+"""The columns of the table of evaluations."""
+_RUNS_FILE = ".runs.jsonl"
+_RECORD = {
+    **{"setting": str, "environment": str, "seed": int, "config": str, "rows": str},
+    "progress": dict.fromkeys(csv_rows.PROGRESS, float),
+}
+"""The kinds of the members of a line of the table of runs, as of `json_file.require`."""
+
+Key = tuple[str, str, int]
+"""Setting, environment and seed of a run."""
+
+
+class Progress(NamedTuple):
+    """How far a run has gone."""
+
+    wall_seconds: float = 0
+    actor_steps: float = 0
+    learner_steps: float = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Tables:
+    """The files of a scale.
+
+    Attributes:
+      runs: the lines of the runs.
+      configs: the lines of the configurations.
+      evaluations: the rows of all evaluations.
+      training: the rows of all stretches.
+    """
+
+    runs: pathlib.Path
+    configs: pathlib.Path
+    evaluations: pathlib.Path
+    training: pathlib.Path
+
+    @classmethod
+    def of(cls, root: pathlib.Path, paper: str, scale: str) -> "Tables":
+        """Returns the files of a paper and a scale below a root."""
+        names = (_RUNS_FILE, ".configs.jsonl", ".evaluations.csv", ".training.csv")
+        return cls(*(root / paper / f"{scale}{name}" for name in names))
+
+    def remove(self) -> None:
+        """Removes the files."""
+        for path in (self.runs, self.configs, self.evaluations, self.training):
+            path.unlink(missing_ok=True)
+
+    def read_configs(self) -> dict[str, dict[str, Any]]:
+        """Returns the configurations by id: config.json without environment and seed.
+
+        Raises:
+          JsonError: a line is malformed.
+        """
+        found = {}
+        for where, config in _json_lines(self.configs):
+            found[str(require_config(where, config).pop("id", ""))] = config
+        return found
+
+    def read_records(self) -> dict[Key, tuple[str, dict[str, Any]]]:
+        """Returns the line of each run, as its place "FILE:LINE" and what it holds, sorted by key.
+
+        Raises:
+          JsonError, RunDirectoryError: a line is malformed, or two different ones are of a run.
+        """
+        found: dict[Key, tuple[str, dict[str, Any]]] = {}
+        for where, record in _json_lines(self.runs):
+            records.require_keys(where, record, _RECORD)
+            records.require_keys(where, record.get("evaluation") or {}, {EPISODE_RETURN: float})
+            require_starts(where, record.get("starts"))
+            members = [(record, _RECORD), (record.get("progress") or {}, _RECORD["progress"])]
+            if any(there.get(name) is None for there, names in members for name in names):
+                raise RunDirectoryError(f"{where}: is not the line of a run: mend or remove it")
+            key = (record["setting"], record["environment"], record["seed"])
+            if key in found:
+                raise RunDirectoryError(
+                    f"{where}: {found[key][0]} is of the same setting, environment and seed: "
+                    "remove one of these lines, and its rows in the other tables"
+                )
+            found[key] = (where, record)
+        return dict(sorted(found.items()))
+
+
+class _Table:
+    """A table of rows with the positions of each run's."""
+
+    def __init__(self, path: pathlib.Path):
+        self._rows = _read_rows(path)
+        self._positions = self._rows.groupby(list(KEYS), sort=False).indices
+
+    def column(self, key: Key, name: str) -> np.ndarray:
+        """Returns a column of a run's rows by wall-clock time, NaN where there is none."""
+        at = self._positions.get(key, np.empty(0, int))
+        return self._rows[name].to_numpy()[at] if name in self._rows else np.full(len(at), np.nan)
+
+
+class _Rows:
+    """The rows of a scale's runs, read when they are first asked for."""
+
+    def __init__(self, tables: Tables):
+        self._tables = tables
+
+    @functools.cached_property
+    def evaluations(self) -> _Table:
+        return _Table(self._tables.evaluations)
+
+    @functools.cached_property
+    def training(self) -> _Table:
+        return _Table(self._tables.training)
+
+
+@dataclasses.dataclass(frozen=True)
+class KeptRun:
+    """A kept run.
+
+    Attributes:
+      where: "FILE:LINE" of its line, for messages.
+      paper: name of the paper.
+      scale: name of the scale.
+      setting: name of the curve, not of the agent's setting.
+      environment: as given to `common.environments.make`.
+      seed: of the run.
+      config: as in config.json.
+      starts: as in run.json; of a diff only the hash.
+      progress: how far it went, over all starts together.
+      evaluation: the mean return of its evaluation.json; None if it has none.
+    """
+
+    where: str
+    paper: str
+    scale: str
+    setting: str
+    environment: str
+    seed: int
+    config: dict[str, Any]
+    starts: tuple[dict[str, Any], ...]
+    progress: Progress
+    evaluation: float | None
+    _rows: _Rows = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def key(self) -> Key:
+        """Setting, environment and seed."""
+        return self.setting, self.environment, self.seed
+
+    @property
+    def has_ended(self) -> bool:
+        """True if its last start ended in order: it was not killed."""
+        return self._last_start.get("outcome") in IN_ORDER
+
+    def reached(self, column: str) -> float:
+        """Returns how far it went in "wall_seconds", "actor_steps" or "learner_steps"."""
+        return float(getattr(self.progress, column))
+
+    @property
+    def size(self) -> str:
+        """The scale in its record; for a run by hand a phrase such as "8 actors"."""
+        return str(self._last_start.get("scale") or "")
+
+    def value_of(self, flag: str) -> Any:
+        """Returns the value that the run had of a flag, such as "config.batch_size".
+
+        Returns:
+          The value in config.json, else the one in run.json; None if the flag was not given.
+        """
+        group, _, name = flag.rpartition(".")
+        values = self.config.get(group, {}) if group else self.config
+        return values.get(name, self._last_start.get("changed", {}).get(flag))
+
+    @property
+    def budget(self) -> Budget:
+        """The limits of its last start; for a run that was stopped before, the minutes it took."""
+        limits = Budget(**self._last_start.get("budget", {}))
+        if self._last_start.get("outcome") == "finished" and limits != Budget():
+            return limits
+        return Budget(minutes=float(f"{self.reached('wall_seconds') / 60:.2g}"))
+
+    @property
+    def commit(self) -> str:
+        """The commit of the code of its last start; "" if its line does not say."""
+        return str(self._last_start.get("git", {}).get("commit", ""))
+
+    @property
+    def cores(self) -> int:
+        """The number that its machine let it use; 1 if its line does not say."""
+        return self._last_start.get("machine", {}).get("usable_cores") or 1
+
+    @property
+    def _last_start(self) -> dict[str, Any]:
+        return self.starts[-1]
+
+    def points(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
+        """Returns what a figure draws of this run.
+
+        Args:
+          x: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
+          y: `EPISODE_RETURN`, or a column of learner.csv.
+          returns: which episodes, if y is a return.
+
+        Returns:
+          columns x and y, float64, sorted by x; empty if the run has nothing to show. Columns of
+          learner.csv and returns of training episodes are means over the stretches of the run.
+        """
+        if y == EPISODE_RETURN and returns is Returns.EVALUATOR:
+            curve = np.array([self._evaluated(x), self._evaluated(y)], float)
+        else:
+            source = returns.column if y == EPISODE_RETURN else y
+            curve = np.array([self._trained(x), self._trained(source)], float)
+        curve = curve[:, ~np.isnan(curve).any(axis=0)]
+        curve = curve[:, np.argsort(curve[0], kind="stable")]
+        return pandas.DataFrame({x: curve[0], y: curve[1]})
+
+    def _evaluated(self, name: str) -> np.ndarray:
+        if name == "environment_frames":
+            return self._evaluated("actor_steps") * frames_per_step(self.environment)
+        return self._rows.evaluations.column(self.key, name)
+
+    def _trained(self, name: str) -> np.ndarray:
+        """Returns a column of its stretches; the last value is that of its end."""
+        if name == "environment_frames":
+            return self._trained("actor_steps") * frames_per_step(self.environment)
+        stretches = self._rows.training.column(self.key, name)
+        return np.append(stretches, getattr(self.progress, name, np.nan))
+
+
+def frame(
+    paper: str, scale: str, root: pathlib.Path = _RUNS, y: str = EPISODE_RETURN, clock: str = ""
+) -> pandas.DataFrame:
+    """Returns the values of all ended runs of a scale as one long table.
+
+    Args:
+      paper: name of the paper.
+      scale: name of the scale.
+      root: of the tables of kept runs.
+      y: `EPISODE_RETURN` for evaluations, or a column of learner.csv.
+      clock: the column to take x from; "": the quantity that limits a run, which is learner steps,
+        actor steps, else seconds.
+
+    Returns:
+      columns setting, task, seed, x, value, budget, commit and by_rule, a row a value. by_rule says
+      of a run whether it was evaluated as often as claims ask. Runs without the column have no row.
+    """
+    rows, numbers = [], []
+    for run in KeptRuns(root).of(paper, scale):
+        if run.has_ended:
+            budget = run.budget
+            limits = [name for name in ("learner_steps", "actor_steps") if getattr(budget, name)]
+            limit = next(iter(limits), "wall_seconds")
+            evaluated = points = run.points(limit, EPISODE_RETURN, Returns.EVALUATOR)
+            if y != EPISODE_RETURN or clock:
+                points = run.points(clock or limit, y, Returns.EVALUATOR)
+            by_rule = is_by_rule(evaluated[limit])
+            rows += [(*run.key, str(budget), run.commit, by_rule)] * len(points)
+            numbers.append(points.to_numpy())
+    names = ["setting", "task", "seed", "budget", "commit", "by_rule"]
+    table = pandas.DataFrame(rows, columns=names).astype({"by_rule": bool})
+    table[["x", "value"]] = np.concatenate(numbers) if numbers else np.empty((0, 2))
+    return table[["setting", "task", "seed", "x", "value", "budget", "commit", "by_rule"]]
+
+
+class KeptRuns:
+    """Every run below a root, by paper and scale.
+
+    Args:
+      root: of the tables.
+    """
+
+    def __init__(self, root: pathlib.Path):
+        self.root = root
+        self._read: dict[Tables, tuple[tuple[int, int], dict[Key, KeptRun]]] = {}
+
+    def scales(self, paper: str) -> tuple[str, ...]:
+        """Returns the scales that have runs, sorted."""
+        files = (self.root / paper).glob(f"*{_RUNS_FILE}")
+        return tuple(sorted(file.name.removesuffix(_RUNS_FILE) for file in files))
+
+    def of(self, paper: str, scale: str) -> tuple[KeptRun, ...]:
+        """Returns the runs of a scale, sorted by setting, environment and seed.
+
+        Raises:
+          UserError: a line is malformed, or two different ones are of a run.
+        """
+        return tuple(self._by_key(paper, scale).values())
+
+    def find(self, paper: str, scale: str, key: Key) -> KeptRun | None:
+        """Returns a run as its table has it at this moment; None if it has none."""
+        return self._by_key(paper, scale).get(key)
+
+    def _by_key(self, paper: str, scale: str) -> dict[Key, KeptRun]:
+        tables = Tables.of(self.root, paper, scale)
+        try:
+            state = tables.runs.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        stamp = (state.st_ino, state.st_mtime_ns)  # `keep` replaces the file
+        if self._read.get(tables, ((0, 0), {}))[0] != stamp:
+            runs = _read_runs(tables, paper, scale)
+            self._read[tables] = (stamp, {run.key: run for run in runs})
+        return self._read[tables][1]
+
+
+def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
+    configs, rows = tables.read_configs(), _Rows(tables)
+    for key, (where, record) in tables.read_records().items():
+        if record["config"] not in configs:
+            raise RunDirectoryError(f"{where}: {tables.configs} lacks its config: put it back")
+        environment, seed = key[1:]
+        yield KeptRun(
+            where,
+            paper,
+            scale,
+            *key,
+            config=configs[record["config"]] | {"environment": environment, "seed": seed},
+            starts=tuple(record["starts"]),
+            progress=Progress(**record["progress"]),
+            evaluation=(record.get("evaluation") or {}).get(EPISODE_RETURN),
+            _rows=rows,
+        )
+
+
+def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """Yields the place "FILE:LINE" of each distinct line, and what it holds."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for line, number in {line: number for number, line in enumerate(lines, 1)}.items():
+        yield f"{path}:{number}", records.parse_json(line, f"{path}:{number}")
+
+
+def _read_rows(path: pathlib.Path) -> pandas.DataFrame:
+    """Returns the distinct rows of a table, sorted; numbers are float64, empty cells NaN.
+
+    Raises:
+      CsvError: it is malformed.
+    """
+    if not path.exists():
+        return pandas.DataFrame(columns=EVALUATIONS, dtype=float)
+    texts = {"setting": str, "environment": str}
+    try:
+        table = pandas.read_csv(
+            path,
+            dtype=collections.defaultdict(lambda: float, texts),
+            lineterminator="\n",
+            keep_default_na=False,
+            na_values=["", "nan"],
+        )
+        if not _are_right(table):
+            table = _read_strictly(path)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        table = _read_strictly(path)
+    table = table.astype({"seed": int}).drop_duplicates()
+    return table.sort_values([*KEYS, "wall_seconds"], ignore_index=True)
+
+
+def _are_right(table: pandas.DataFrame) -> bool:
+    """Returns whether all numbers are finite, and counts are there and from 0 on."""
+    counts = table[["seed", *csv_rows.PROGRESS]]
+    largest = table.drop(columns=list(KEYS)).abs().max()
+    are_counts = (counts >= 0) & (counts <= records.LARGEST_COUNT)
+    return not (largest > records.LARGEST).any() and bool(are_counts.all(axis=None))
+
+
+def _read_strictly(path: pathlib.Path) -> pandas.DataFrame:
+    """Returns the rows of a table that the fast reader refuses; the error names the line."""
+    keys = [
+        (cells["setting"], cells["environment"], float(cells["seed"]))
+        for _, cells in csv_rows.numbered_rows(path, KEYS, ("seed", *csv_rows.PROGRESS))
+    ]
+    (_, header), *_ = csv_rows.read_lines(path)
+    numbers = csv_rows.read_numbers(path, [name for name in header if name not in KEYS])
+    return pandas.concat([pandas.DataFrame(keys, columns=list(KEYS)), numbers], axis=1)

@@ -1,0 +1,163 @@
+"""The runs that a figure, a table or a claim takes, and their final values."""
+
+import collections
+from collections.abc import Callable, Iterable, Sequence
+import math
+
+import numpy as np
+import pandas
+
+from common.evidence.paper import EARLIER, SMOKE, Experiment, OverTasks, Paper, UnknownError
+from common.evidence.reported import game_of
+from common.evidence.runs import KeptRun, KeptRuns
+from common.reporting.budget import Budget
+from common.reporting.run_directory import RunDirectoryError
+
+FINAL = "the mean of all values in the last third of a run"
+"""The definition of a final return."""
+_FINAL_SPEED = "the mean over the last third of a run's time"
+_CLOCKS = ("wall_seconds", "actor_steps", "learner_steps", "environment_frames")
+_FINAL_CLOCK = "a run's last value"
+
+
+def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
+    """Returns those of `runs` that the experiment lists, by setting, environment and seed.
+
+    Raises:
+      RunDirectoryError: a run's config is of another setting than its place says.
+    """
+    order = {
+        (run.setting, run.environment): (number, run.agent_setting)
+        for number, run in enumerate(experiment.every_run)
+    }
+    listed = [run for run in runs if (run.setting, run.environment) in order]
+    for run in listed:
+        wanted = order[run.setting, run.environment][1]
+        if not str(run.config.get("setting")).startswith(wanted):
+            raise RunDirectoryError(
+                f"{run.where}: is of the setting {run.config.get('setting')}, not {wanted}: move "
+                "the run where it belongs"
+            )
+    return tuple(sorted(listed, key=lambda run: (order[run.setting, run.environment], run.seed)))
+
+
+def shown_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Returns the tasks to show, in the order of the figure.
+
+    A figure that averages over tasks shows only tasks that every setting has.
+
+    Args:
+      experiment: the figure, or a part of it.
+      curves: the (setting, environment) of each curve that has runs.
+    """
+    there, shown = set(curves), set()
+    for part in experiment.divided():
+        drawn = there & {(run.setting, run.environment) for run in part.runs}
+        settings = {setting for setting, _ in drawn}
+        having = collections.Counter(task for _, task in drawn)
+        fewest = 1 if part.over_tasks is OverTasks.APART else len(settings)
+        shown |= {task for task, number in having.items() if number >= fewest}
+    return tuple(task for task in experiment.environments if task in shown)
+
+
+def scales_of(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
+    """Returns the scales with runs: the paper's list in its order, then any others."""
+    there = kept.scales(paper.name)
+    listed = [scale.name for scale in paper.scales if scale.name in there]
+    return (*listed, *(name for name in there if name not in listed))
+
+
+def deciding_scales(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
+    """Returns those of `scales_of` whose runs are evidence for the paper's claims.
+
+    Runs that others have replaced are none: nobody is to choose between two runs of a seed.
+    """
+    there = scales_of(paper, kept)
+    return tuple(scale for scale in there if scale != SMOKE and not scale.endswith(EARLIER))
+
+
+def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> None:
+    """Checks that there is a directory of runs, and that a paper lists the scale or has runs of it.
+
+    Raises:
+      RunDirectoryError: there is no directory.
+      UnknownError: no paper does; the message lists the scales there are.
+    """
+    if not kept.root.is_dir():
+        raise RunDirectoryError(
+            f"there are no runs: {kept.root} is no directory, give other --runs"
+        )
+    known = dict.fromkeys(
+        name for one in papers for name in (*(of.name for of in one.scales), *kept.scales(one.name))
+    )
+    if scale is not None and scale not in known:
+        titles = ", ".join(one.title for one in papers)
+        raise UnknownError(f'{titles}: no scale "{scale}", there are {", ".join(known)}')
+
+
+def nearest_scale(paper: Paper, kept: KeptRuns, experiment: Experiment | None = None) -> str | None:
+    """Returns the scale nearest to the paper's that has runs (of the experiment), or None."""
+    for scale in scales_of(paper, kept):
+        runs = kept.of(paper.name, scale)
+        if runs_of(experiment, runs) if experiment else runs:
+            return scale
+    return None
+
+
+def clock(experiment: Experiment, budget: Budget | None = None) -> str:
+    """Returns the column along which runs are followed, also for a figure without such an axis.
+
+    Args:
+      experiment: what they are of.
+      budget: theirs; None: the paper's. Runs with a limit in steps are followed by steps, so that
+        a slower machine gives the same evidence.
+    """
+    if budget is not None and budget.minutes is None and budget != Budget():
+        return "actor_steps" if budget.learner_steps is None else "learner_steps"
+    return experiment.x or (
+        "wall_seconds" if experiment.budget.actor_steps is None else "actor_steps"
+    )
+
+
+def final(values: Sequence[float] | np.ndarray | pandas.Series) -> float:
+    """Returns the final value of a run, as `FINAL` defines it.
+
+    Args:
+      values: one or more, in the order of the run.
+    """
+    return float(np.mean(np.asarray(values)[-math.ceil(len(values) / 3) :]))
+
+
+def final_speed(values: pandas.Series) -> float:
+    """Returns the final value of a run's speed: the mean over the last third of its time.
+
+    Args:
+      values: by wall-clock seconds; each is of the time since the one before.
+    """
+    ends = values.index.to_numpy()
+    is_late = ends > 2 / 3 * ends[-1]
+    return float(np.average(values[is_late], weights=np.diff(ends, prepend=0.0)[is_late]))
+
+
+def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
+    """Returns the function that takes a column's final value, and its definition in words."""
+    if column in _CLOCKS:
+        return lambda values: float(values.iloc[-1]), _FINAL_CLOCK
+    return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
+
+
+def human_normalised(
+    environment: str, returns: pandas.Series, references: pandas.DataFrame
+) -> pandas.Series:
+    """Returns scores of an Atari game as parts of a human's: 0 is random play, 1 a human.
+
+    Args:
+      environment: "atari:GAME".
+      returns: unclipped.
+      references: scores of random play and of a human, as `Reported.atari_scores`.
+
+    Raises:
+      ReportedError: random and human scores of the game are not known.
+    """
+    random, human = game_of(references, environment.removeprefix("atari:"))
+    return (returns - random) / (human - random)

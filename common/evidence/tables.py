@@ -1,0 +1,234 @@
+"""The papers' tables: their numbers, and ours beside them."""
+
+import abc
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+
+import pandas
+
+from common.evidence import captions, selection
+from common.evidence.paper import PAPER_SCALE, Experiment, Paper
+from common.evidence.reported import Reported, ReportedError
+from common.evidence.runs import KeptRun
+
+OURS, DIFFERENCE = "ours", "difference"
+_OF_RUNS = ("frames", "seeds", "setting")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A number of ours in a table.
+
+    Attributes:
+      value: the number.
+      frames: mean number of frames that its runs saw; None if it is not made of runs.
+      seeds: number of its runs; None if it is not made of runs.
+      setting: of its runs; "" if it is not made of runs.
+    """
+
+    value: float
+    frames: float | None = None
+    seeds: int | None = None
+    setting: str = ""
+
+
+class OwnNumbers(abc.ABC):
+    """Our numbers for a table of a paper."""
+
+    is_of_runs = True
+    """True if they have frames, seeds and a setting."""
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The paper's columns beside which ours stand."""
+
+    @abc.abstractmethod
+    def cells(
+        self, experiment: Experiment, runs: Sequence, numbers: Reported
+    ) -> Mapping[tuple[str, str], Cell]:
+        """Returns our numbers by the paper's row and column.
+
+        Args:
+          experiment: the table.
+          runs: `KeptRun`s of one scale.
+          numbers: that papers report.
+        """
+
+    def summary(
+        self, table: pandas.DataFrame, experiment: Experiment, runs: Sequence, numbers: Reported
+    ) -> pandas.DataFrame | None:
+        """Returns what sums up the paper's `table`, as text; None if nothing does. See `cells`."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table as text.
+
+    Attributes:
+      title: paper, name and title of the table.
+      note: sentences on ours, and the unit if all columns have the same.
+      rows: the paper's numbers and ours; columns of ours in which nothing stands are left out.
+      units: of the paper's columns, as far as neither their names nor the note say them.
+      summary: sums up the rows; None if nothing does.
+    """
+
+    title: str
+    note: str
+    rows: pandas.DataFrame
+    units: Mapping[str, str]
+    summary: pandas.DataFrame | None
+
+
+def file_name(paper: str, name: str, scale: str | None) -> str:
+    """Returns "PAPER_table_2"; with "_smoke" if its runs are of that scale."""
+    stem = f"{paper}_{name.replace(' ', '_')}"
+    return stem if scale in (None, PAPER_SCALE.name) else f"{stem}_{scale}"
+
+
+def build(
+    paper: Paper,
+    experiment: Experiment,
+    scale: str | None,
+    runs: Sequence[KeptRun],
+    numbers: Reported,
+) -> Table:
+    """Returns a table with the numbers of one scale's runs, if any, beside the reported ones.
+
+    Raises:
+      ReportedError: the paper's text has no numbers of this table.
+    """
+    if not numbers.has(paper.name, experiment.name):
+        raise ReportedError(
+            f"{paper.title} {experiment.name} ({experiment.title}): results/reported has no "
+            f"numbers of it: {experiment.unavailable or 'the text of the paper has none'}"
+        )
+    texts = numbers.table(paper.name, experiment.name, "value")
+    values = numbers.table(paper.name, experiment.name)
+    ours = experiment.ours
+    cells = ours.cells(experiment, runs, numbers) if ours else {}
+    columns = {}
+    for name in texts:
+        columns[name] = texts[name].fillna("")
+        if ours and name in ours.columns:
+            columns |= _ours(name, texts[name], values[name], cells, ours)
+    units = _units(numbers.table(paper.name, experiment.name, "unit"))
+    note = _note(paper, experiment, scale, cells, runs)
+    if len(units) == len(texts.columns) and len(set(units.values())) == 1:
+        note, units = f"{note} Unit: {units.popitem()[1]}.".strip(), {}
+    return Table(
+        f"{paper.title}, {experiment.name}: {experiment.title}",
+        note,
+        pandas.DataFrame(columns, index=texts.index).rename_axis(""),
+        units,
+        ours.summary(values, experiment, runs, numbers) if ours else None,
+    )
+
+
+def page(table: Table) -> str:
+    """Returns the table as a page."""
+    parts = [f"# {table.title}", table.note, _grid(_with_units(table))]
+    if table.summary is not None:
+        parts.append(_grid(table.summary))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def csv(table: Table) -> str:
+    """Returns the table's rows as CSV, then an empty line and the summary, if there is one."""
+    rows = _with_units(table)
+    parts = [rows] if table.summary is None else [rows, table.summary]
+    return "\n".join(frame.to_csv(lineterminator="\n") for frame in parts)
+
+
+def markdown_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    """Returns a table without padding, since its cells may be sentences."""
+    header = list(header)
+    lines = [header, ["---"] * len(header), *rows]
+    cells = (" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
+    return "\n".join(f"| {line} |" for line in cells)
+
+
+def details(summary: str, text: str) -> str:
+    """Returns a text of Markdown that is folded below its summary."""
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def _grid(frame: pandas.DataFrame) -> str:
+    header = [name.replace("|", "\\|") for name in frame]
+    return frame.to_markdown(headers=[frame.index.name, *header], disable_numparse=True)
+
+
+def _units(units: pandas.DataFrame) -> dict[str, str]:
+    """Returns the unit of each column whose numbers have the same, if its name does not say it."""
+    found = {}
+    for name in units:
+        # What stands in brackets is on a single number.
+        in_column = {text.partition(" (")[0] for text in units[name].dropna()}
+        unit = in_column.pop()
+        if not in_column and unit != "-" and unit.lower() not in name.lower():
+            found[name] = unit
+    return found
+
+
+def _with_units(table: Table) -> pandas.DataFrame:
+    return table.rows.rename(
+        columns={name: f"{name} [{unit}]" for name, unit in table.units.items()}
+    )
+
+
+def _ours(
+    name: str,
+    texts: pandas.Series,
+    numbers: pandas.Series,
+    cells: Mapping[tuple[str, str], Cell],
+    ours: OwnNumbers,
+) -> dict[str, list[str]]:
+    """Returns the columns that follow the reported one, except those in which nothing stands."""
+    digits = max((len(text.partition(".")[2]) for text in texts.dropna()), default=0)
+    prefix = f"{name}: " if len(ours.columns) > 1 else ""
+    rows = []
+    for row in texts.index:
+        cell, difference = cells.get((row, name)), ""
+        if cell is not None and not pandas.isna(numbers[row]):
+            difference = f"{cell.value - numbers[row]:+.{digits}f}"
+        rows.append(
+            5 * [""]
+            if cell is None
+            else [
+                *(f"{cell.value:.{digits}f}", difference),
+                *(_text(cell.frames), _text(cell.seeds), cell.setting),
+            ]
+        )
+    names = (OURS, DIFFERENCE, *(_OF_RUNS if ours.is_of_runs else ()))
+    return {prefix + kind: list(column) for kind, column in zip(names, zip(*rows)) if any(column)}
+
+
+def _text(number: float | None) -> str:
+    return "" if number is None else f"{number:,.0f}"
+
+
+def _note(
+    paper: Paper,
+    experiment: Experiment,
+    scale: str | None,
+    cells: Mapping[tuple[str, str], Cell],
+    runs: Sequence[KeptRun],
+) -> str:
+    tasks = {run.environment for run in selection.runs_of(experiment, runs)}
+    words = experiment.unavailable
+    if not words and cells and scale is not None:
+        rows = sorted({row for row, _ in cells})
+        listed = f", in these rows: {', '.join(rows)}" if len(rows) <= captions.LISTED else ""
+        words = f"runs of the scale {scale}{listed}"
+    elif not words and experiment.runs and not cells:
+        words = (
+            f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale {scale}: "
+            "not enough for numbers of ours"
+            if tasks
+            else "no runs yet"
+        )
+    sentences = [f"{text[:1].upper()}{text[1:]}." for text in (words, experiment.note) if text]
+    if experiment.runs and cells:
+        sentences.append(f"Ours: {captions.joined(captions.contents(experiment))}.")
+    return " ".join(sentences)

@@ -1,1 +1,0 @@
-"""Pages of figures: panels, bars and colours."""

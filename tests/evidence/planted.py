@@ -1,0 +1,84 @@
+"""Papers and run directories that stand for real ones, so that planning is tested in no time."""
+
+import dataclasses
+import pathlib
+
+from common.evidence.paper import PAPER_SCALE, Experiment, Paper, Run, Scale, changes
+from common.reporting import csv_rows
+from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvRows
+from common.reporting.run_directory import RunDirectory
+from reproductions.d4pg.config import AGENT as D4PG
+
+# fake_program.py does what a launcher does, without learning.
+AGENT = dataclasses.replace(D4PG, title="Fake", program="fake_program")
+SETTINGS = ("good", "better")
+TASKS = ("suite:a:easy", "suite:b:hard")
+EXPERIMENT = Experiment(
+    "figure 1",
+    "two curves on two tasks",
+    runs=tuple(
+        Run(AGENT, setting, task, (f"--setting={setting}",))
+        for setting in SETTINGS
+        for task in TASKS
+    ),
+    budget=Budget(minutes=60),
+    seeds=2,
+)
+SMALL = Scale(
+    "small",
+    "a small one",
+    Budget(learner_steps=10),
+    changes("--num_actors=2", "--config.sizes=(4,4)"),
+)
+
+
+def paper(*experiments):
+    """A paper of these, with `SMALL`."""
+    return Paper("fake", "Fake", "Nobody 2000", (AGENT,), experiments, (PAPER_SCALE, SMALL), {})
+
+
+def plant(
+    directory: pathlib.Path, learner_steps: int = 10, outcome: str | None = "finished", **config
+) -> RunDirectory:
+    """A run of `SMALL` as its program leaves it; outcome None: it was killed."""
+    task = directory.parent.name.replace("-", ":")
+    seed = int(directory.name.removeprefix("seed_"))
+    run = RunDirectory(directory)
+    run.open(
+        {
+            "paper": "fake",
+            "environment": task,
+            "seed": seed,
+            "setting": directory.parents[1].name,
+            "num_actors": 2,
+            "config": {"sizes": [4, 4]},
+            **config,
+        }
+    )
+    run.write_run_record(seed=seed, scale="small")
+    row = dict.fromkeys(csv_rows.LEARNER) | {
+        "wall_seconds": 6 * learner_steps,
+        "actor_steps": 40 * learner_steps,
+        "learner_steps": learner_steps,
+    }
+    CsvRows(run.learner_csv, csv_rows.LEARNER).append(row)
+    CsvRows(run.evaluator_csv, csv_rows.EVALUATOR)
+    CsvRows(run.acting_csv, csv_rows.ACTING)
+    if outcome is not None:
+        run.close_run_record(outcome)
+    return run
+
+
+def path(root, setting, task, seed, scale="small") -> pathlib.Path:
+    """The run directory below a root."""
+    return root / "fake" / scale / setting / task.replace(":", "-") / f"seed_{seed}"
+
+
+def contents(directory: pathlib.Path) -> dict:
+    """Every file with its bytes and its time."""
+    return {
+        file: (file.read_bytes(), file.stat().st_mtime_ns)
+        for file in directory.rglob("*")
+        if file.is_file()
+    }

@@ -1,0 +1,121 @@
+"""Human-normalised scores, mean rank and Elo against counting by hand and closed forms."""
+
+import math
+
+import numpy as np
+import pandas
+import pytest
+
+from common.evidence import atari_scores
+
+TABLE = pandas.DataFrame(
+    {"Random": [-20.0, 0.0, 100.0], "Human": [20.0, 10.0, 300.0], "agent": [0.0, 20.0, 100.0]},
+    index=["pong", "breakout", "alien"],
+)
+
+
+def test_random_play_is_0_and_a_human_is_1():
+    normalised = atari_scores.human_normalised(TABLE, TABLE["Random"], TABLE["Human"])
+    assert normalised["Random"].tolist() == [0, 0, 0]
+    assert normalised["Human"].tolist() == [1, 1, 1]
+    assert normalised["agent"].tolist() == [0.5, 2, 0]
+
+
+def test_references_of_other_games_do_not_matter_but_missing_ones_do():
+    one_game = TABLE.loc[["breakout"], ["agent"]]
+    normalised = atari_scores.human_normalised(one_game, TABLE["Random"], TABLE["Human"])
+    assert normalised.to_dict() == {"agent": {"breakout": 2.0}}
+    with pytest.raises(ValueError, match="no random or human score of breakout"):
+        atari_scores.human_normalised(one_game, TABLE["Random"].drop("breakout"), TABLE["Human"])
+
+
+def test_summary():
+    summary = atari_scores.summary(TABLE)
+    assert summary["games"].tolist() == [3, 3, 3]
+    assert summary.loc["agent", ["median", "mean"]].tolist() == pytest.approx([0.5, 2.5 / 3])
+    assert summary.loc["agent", "mean_rank"] == pytest.approx((2 + 1 + 3) / 3)
+    assert summary.loc["Human", "elo"] == 0
+    assert summary.loc["Human", "elo"] > summary.loc["agent", "elo"] > summary.loc["Random", "elo"]
+    # On two games random play loses all, so that no finite Elo separates it from the others.
+    summary = atari_scores.summary(TABLE.head(2))
+    assert summary["elo"].isna().all() and summary.loc["agent", "mean"] == 1.25
+
+
+SCORES = pandas.DataFrame(
+    {"random": [0.0, 0.0, 0.0], "human": [9.0, 4.0, 0.0], "agent": [9.0, 2.0, -1.0]},
+    index=["alien", "pong", "skiing"],
+)
+
+
+def test_ties_get_the_worst_of_their_places():
+    assert atari_scores.mean_rank(SCORES).to_dict() == pytest.approx(
+        {"random": (3 + 3 + 2) / 3, "human": (2 + 1 + 2) / 3, "agent": (2 + 2 + 3) / 3}
+    )
+
+
+def test_a_tie_is_half_a_win_of_each():
+    won = atari_scores.wins(SCORES)
+    assert won.loc["human", "agent"] == 2.5
+    assert won.loc["random", "human"] == 0.5
+    played = won + won.T
+    assert (played.to_numpy() == 3 * (1 - np.eye(3))).all()
+
+
+def test_mean_rank_and_wins_are_what_counting_gives():
+    random = np.random.default_rng(0)
+    scores = pandas.DataFrame(random.integers(0, 5, size=(30, 4)), columns=list("abcd"))
+    ranks, won = atari_scores.mean_rank(scores), atari_scores.wins(scores)
+    for agent in scores:
+        at_least = sum(sum(scores[agent] <= scores[other]) for other in scores)
+        assert ranks[agent] == pytest.approx(at_least / 30)
+        for other in set(scores) - {agent}:
+            better = sum(scores[agent] > scores[other]) + sum(scores[agent] == scores[other]) / 2
+            assert won.loc[agent, other] == better
+
+
+@pytest.mark.parametrize("wins, elo", [(10, 400.0), (1, 0.0), (1 / 10, -400.0)])
+def test_odds_of_ten_are_400(wins, elo):
+    names = ["human", "agent"]
+    won = pandas.DataFrame([[0, 1], [wins, 0]], index=names, columns=names)
+    scores = atari_scores.elo(won, "human")
+    assert scores.tolist() == pytest.approx([0, elo], abs=0.01)
+
+
+def test_elo_is_where_expected_wins_are_the_wins():
+    random = np.random.default_rng(1)
+    scores = pandas.DataFrame(random.normal(size=(40, 5)) + np.arange(5) / 2, columns=list("abcde"))
+    won = atari_scores.wins(scores)
+    elo = atari_scores.elo(won, "c").to_numpy()
+    expected = 1 / (1 + 10 ** ((elo[np.newaxis, :] - elo[:, np.newaxis]) / 400))
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_allclose(40 * expected.sum(axis=1), won.sum(axis=1), atol=1e-4)
+    assert elo[2] == 0
+
+
+def test_who_never_wins_needs_a_penalty():
+    scores = pandas.DataFrame({"human": [1.0, 0.0], "agent": [0.0, 1.0], "random": [-1.0, -1.0]})
+    won = atari_scores.wins(scores)
+    with pytest.raises(ValueError, match="no finite Elo separates human, agent from random"):
+        atari_scores.elo(won, "human")
+    elo = atari_scores.elo(won, "human", penalty=0.1)
+    assert elo["agent"] == pytest.approx(0, abs=0.01)
+    assert -2000 < elo["random"] < -400
+
+
+def test_a_penalty_pulls_strengths_to_their_mean():
+    won = pandas.DataFrame([[0, 1], [3, 0]], index=["human", "agent"], columns=["human", "agent"])
+    # Strengths +-x: 4 / (1 + e^2x) - 1 wins too few = 2 penalty x, here with x = 0.4.
+    penalty = (3 - 4 / (1 + math.exp(-0.8))) / (2 * 0.4)
+    assert atari_scores.elo(won, "human", penalty)["agent"] == pytest.approx(
+        400 * 0.8 / math.log(10), abs=0.01
+    )
+
+
+def test_what_cannot_be_ranked_is_named():
+    holes = SCORES.copy()
+    holes.loc["pong", "agent"] = math.nan
+    for function in (atari_scores.mean_rank, atari_scores.wins):
+        with pytest.raises(ValueError, match="no score of agent on pong"):
+            function(holes)
+    with pytest.raises(ValueError, match="no agent 'Human': there are random, human, agent"):
+        atari_scores.elo(atari_scores.wins(SCORES), "Human")

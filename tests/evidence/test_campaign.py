@@ -1,0 +1,410 @@
+"""Tests of lists of runs with a program that only pretends: order, resumption, what is kept."""
+
+import functools
+import itertools
+import json
+import os
+import pathlib
+import re
+import signal
+import time
+
+import campaign_driver
+from launched import ROOT, launched
+from planted import TASKS, contents, plant
+import pytest
+
+from binaries import experiment
+from common.cluster.processes import StopRequest
+from common.evidence import execute, keep
+from common.evidence.execute import COLUMNS, read_list
+from common.evidence.keep import TableWriter
+from common.evidence.paper import RESULTS, Returns, run_path
+from common.evidence.runs import KeptRuns
+from common.reporting.csv_rows import PROGRESS
+from common.reporting.run_directory import replace_file
+from common.reporting.user_error import UserError
+import reproductions
+
+HERE = pathlib.Path(__file__).parent
+SHORT = [task.partition(":")[2] for task in TASKS]
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
+    monkeypatch.setattr(reproductions, "paper", reproductions.paper)
+    monkeypatch.setattr(execute, "RETRY_SECONDS", execute.RETRY_SECONDS)
+    monkeypatch.setattr(StopRequest, "install", lambda self: self)
+    campaign_driver.patch()
+
+
+class Campaign:
+    """A campaign in a directory of its own."""
+
+    def __init__(self, root, *lines):
+        self.root = root
+        self.runs, self.kept = root / "runs", root / "kept"
+        self.list = root / "list.csv"
+        self.write(*lines)
+
+    def write(self, *lines):
+        """Lines are cells after the paper, the scale and the experiment, or whole lines."""
+        text = [line if line.count(",") > 4 else f"fake,small,figure 1,{line}" for line in lines]
+        self.list.write_text("\n".join([",".join(COLUMNS), *text]) + "\n")
+
+    @property
+    def flags(self):
+        return [f"--list={self.list}", f"--runs={self.runs}", f"--kept={self.kept}"]
+
+    def __call__(self, *flags):
+        return experiment.main([*self.flags, *flags])
+
+    def directory(self, setting, seed=0, task=TASKS[0]):
+        return self.runs / run_path("fake", "small", setting, task, seed)
+
+    def run(self, setting, seed=0, task=TASKS[0]):
+        """The kept run; None if there is none."""
+        return KeptRuns(self.kept).find("fake", "small", (setting, task, seed))
+
+    def seeds(self, setting):
+        return [run.seed for run in self.every_run() if run.setting == setting]
+
+    def every_run(self):
+        return KeptRuns(self.kept).of("fake", "small")
+
+    def starts(self, setting, seed=0):
+        return self.run(setting, seed).starts
+
+    def keep(self, curve, **config):
+        """Keeps a finished run of seed 0 without making it."""
+        writer = TableWriter(self.kept, "fake", "small")
+        config = {"setting": curve, "num_actors": 2, "config": {"sizes": [4, 4]}} | config
+        record = {"progress": dict.fromkeys(PROGRESS, 10), "starts": [{"outcome": "finished"}]}
+        writer.put((curve, TASKS[0], 0), {"paper": "fake", **config}, record, [], [])
+        writer.write()
+
+
+@pytest.fixture
+def start():
+    """Starts campaign_driver.py."""
+    with launched() as program:
+        yield functools.partial(program, HERE / "campaign_driver.py")
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_runs_are_made_in_order_of_lines_seeds_tasks_and_settings(tmp_path, capsys):
+    one = Campaign(tmp_path, f"better,{SHORT[1]},1,,b", f"good better,{SHORT[0]} {SHORT[1]},2,,a b")
+    assert one("--cores=1") == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("run")]
+    begun = [re.search(r"· (\S+) on (\S+), seed (\d)", line).groups() for line in lines]
+    assert begun == [
+        ("better", TASKS[1], "0"),
+        ("good", TASKS[0], "0"),
+        ("better", TASKS[0], "0"),
+        ("good", TASKS[1], "0"),
+        *((setting, task, "1") for task in TASKS for setting in ("good", "better")),
+    ]
+    assert lines[0].startswith("run 1 of 8 · ") and lines[-1].startswith("run 8 of 8 · ")
+    assert lines[0].endswith("for b, a") and lines[1].endswith("for a, b")
+    assert "time left unknown" in lines[0] and "about" in lines[-1]
+    assert one("--cores=1") == 0
+    assert capsys.readouterr().err == "8 of 8 runs are finished\n"
+
+
+def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_removed(tmp_path):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},3,,")
+    notes = one.directory("good").with_name("seed_0.removed") / "notes"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
+    assert one("--cores=2") == 0
+    assert [path for path in notes.parents[1].iterdir()] == [notes.parent] and notes.exists()
+    assert one.seeds("good") == [0, 1, 2]
+    (start,) = one.starts("good", seed=1)
+    assert start["outcome"] == "finished" and start["machine"]["usable_cores"] == 1
+    assert "numpy" in start["versions"] and len(start["git"]["commit"]) == 40
+    assert not one.directory("good").exists() and not any(one.runs.rglob("config.json"))
+    for run in one.every_run():
+        assert run.has_ended and run.cores == 1 and run.value_of("config.sizes") == [4, 4]
+        assert run.reached("learner_steps") == 10 and run.config["seed"] == run.seed
+        points = run.points("learner_steps", "episode_return_mean", Returns.EVALUATOR)
+        assert points.to_numpy().tolist() == [[10, run.seed]]
+
+
+def test_a_run_is_small(tmp_path):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},4,,")
+    assert one() == 0
+    assert sum(file.stat().st_size for file in one.kept.glob("*/*.csv")) / 4 < 2500
+
+
+def test_the_learners_rows_are_kept(tmp_path):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},2,,")
+    assert one() == 0
+    run = one.every_run()[-1]
+    points = run.points("actor_steps", "learner_steps", Returns.EVALUATOR)
+    assert points["learner_steps"].tolist() == points["actor_steps"].tolist() == [*range(1, 11), 10]
+
+
+def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("one core")
+    monkeypatch.setattr("common.evidence.execute._remove", lambda planned: None)
+    one = Campaign(tmp_path, f"steady,{SHORT[0]},2,,")
+    assert one("--cores=2") == 0
+    logs = [execute.log_of(run) for run in planned(one)]
+    found = [re.search(r"cores \[(\d+)\], niceness (\d+)", log.read_text()) for log in logs]
+    assert sorted(int(one[1]) for one in found) == cores[-2:]
+    assert {one[2] for one in found} == {str(min(19, os.nice(0) + 10))}
+    starts = [
+        json.loads((one.directory("steady", seed) / "run.json").read_text()) for seed in (0, 1)
+    ]
+    begins, ends = zip(
+        *((it["starts"][0]["start_time"], it["starts"][0]["end_time"]) for it in starts)
+    )
+    assert max(begins) <= min(ends)
+
+
+def planned(one):
+    lines, _ = read_list(one.list, one.runs, KeptRuns(one.kept), reproductions.paper)
+    return [run for listed in lines for run in listed.plan.runs]
+
+
+def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
+    one = Campaign(
+        tmp_path,
+        "nothing,a:easy,1,,",
+        "good,c,1,,",
+        "fake,small,figure 9,good,,1,,",
+        "nobody,small,figure 1,good,,1,,",
+        "fake,huge,figure 1,good,,1,,",
+        "fake,small,figure 2,good,,1,,",
+        "refer,two_cores,figure 6,,,1,,",
+        "good,a:easy,many,,",
+        "good,a:easy,1,maybe,",
+        "fake,small,figure 1,good,,1",
+        "good,a:easy,1,,a",
+    )
+    assert one() == 0
+    err = capsys.readouterr().err.splitlines()
+    expected = [
+        'no setting "nothing": there are good, ',
+        'no task "c": there are a:easy, ',
+        "no figure 9",
+        'unknown paper "nobody"',
+        "no scale huge",
+        "figure 2 of Fake has no runs at the scale small",
+        "use the scale small",
+        "seeds is 'many'",
+        "alone is 'maybe'",
+        "does not have 8 cells",
+    ]
+    for number, (line, words) in enumerate(zip(err, expected), start=2):
+        assert line.startswith(f"{one.list}:{number}: ") and re.search(words, line), line
+    assert one.seeds("good") == [0]
+    (tmp_path / "list.csv").write_text("paper,settings\n")
+    with pytest.raises(UserError, match="list.csv:1: the columns are not paper,scale,"):
+        one()
+
+
+def test_a_run_that_dies_is_tried_once_more_and_one_that_fails_is_named(tmp_path, capsys):
+    one = Campaign(tmp_path, f"broken mortal good,{SHORT[0]},1,,")
+    assert one("--cores=1") == 1
+    err = capsys.readouterr().err
+    assert "failed: mortal on suite:a:easy, seed 0: it ended with exit code -9" in err
+    assert err.count("failed: mortal") == 1
+    assert [
+        line.endswith("tried once more") for line in err.splitlines() if "failed: broken" in line
+    ] == [True, False, False]  # each attempt, and at the end
+    assert err.splitlines()[-2:] == ["2 of 3 runs are finished", err.splitlines()[-1]]
+    assert [len(one.starts(setting)) for setting in ("mortal", "good")] == [2, 1]
+    assert "error: broken" in err.splitlines()[-1]
+
+
+def test_kill_9_twice_costs_what_was_not_saved(tmp_path, start, monkeypatch):
+    monkeypatch.setenv("FAKE_GO", str(tmp_path / "go"))
+    one = Campaign(tmp_path, f"held,{SHORT[0]},2,,")
+    runs = planned(one)
+    for kills in (1, 2):
+        process = start(*one.flags, "--cores=2")
+        wait_for(lambda: [len(starts_of(run)) for run in runs] == [kills, kills])
+        wait_for(lambda: [run.read_status().progress.learner_steps for run in runs] == [5, 5])
+        process.send_signal(signal.SIGSTOP)
+        for run in runs:
+            os.kill(
+                int(re.search(r"pid (\d+)", execute.log_of(run).read_text())[1]), signal.SIGKILL
+            )
+        process.kill()
+        process.communicate(timeout=60)
+        assert [starts_of(run)[-1]["outcome"] for run in runs] == [None, None]
+    (tmp_path / "go").touch()
+    process = start(*one.flags, "--cores=2")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, (out, err)
+    assert [len(one.starts("held", seed)) for seed in (0, 1)] == [3, 3]
+    assert [run.reached("learner_steps") for run in one.every_run()] == [10, 10]
+
+
+def starts_of(run):
+    path = run.directory / "run.json"
+    return json.loads(path.read_text())["starts"] if path.exists() else []
+
+
+@pytest.mark.parametrize("number, exit_code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_runs_in_order(tmp_path, start, number, exit_code):
+    one = Campaign(tmp_path, f"slow,{SHORT[0]},2,,")
+    process = start(*one.flags, "--cores=2")
+    paths = [one.directory("slow", seed) / "run.json" for seed in (0, 1)]
+    wait_for(lambda: all(path.exists() for path in paths))
+    second = start(*one.flags)
+    out, err = second.communicate(timeout=60)
+    assert second.returncode == 2 and err.count("\n") == 1, err
+    assert err.startswith("error: another campaign uses ")
+    status = start(*one.flags, "--status").communicate(timeout=60)[0]
+    assert re.search(r"^all +2 +0 +0 +2 +0 ", status, re.M), status
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == exit_code, (out, err)
+    for path in paths:
+        assert json.loads(path.read_text())["starts"][-1]["outcome"] == "stopped"
+    assert "0 of 2 runs are finished\nstopped; the same command goes on\n" in err
+
+
+def test_status_says_what_is_there_and_starts_nothing(tmp_path, capsys):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},2,,a b", f"good better,{SHORT[0]},2,yes,c")
+    assert one("--status") == 0
+    assert not one.runs.exists()
+    assert one() == 0  # those of the second line wait
+    capsys.readouterr()
+    assert one("--status") == 0
+    lines = [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][1:] == ["runs", "finished", "cut", "running", "missing", "spent", "left"]
+    assert lines[1][:6] == ["2: Fake, figure 1, small", "2", "2", "0", "0", "0"]
+    assert lines[1][-2:] == ["-", "a b"]
+    assert lines[2][:6] == ["3: Fake, figure 1, small", "2", "0", "0", "0", "2"]
+    assert lines[2][-1] == "c alone on the machine"
+    assert lines[3][:6] == ["all", "4", "2", "0", "0", "2"]
+    assert one("--alone") == 0
+    (start,) = one.starts("better")
+    assert start["machine"]["usable_cores"] == len(os.sched_getaffinity(0))
+
+
+def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatch):
+    real = execute._start
+    full = OSError(28, "No space left on device", "seed_0.log")
+
+    def start(planned, slot):
+        if planned.run.setting == "good":
+            raise full
+        return real(planned, slot)
+
+    def replace(path, text):
+        if "better" in text:
+            raise full
+        replace_file(path, text)
+
+    monkeypatch.setattr(execute, "_start", start)
+    monkeypatch.setattr(keep, "replace_file", replace)
+    one = Campaign(tmp_path, f"good better steady,{SHORT[0]},1,,")
+    assert one() == 1
+    err = capsys.readouterr().err
+    words = "[Errno 28] No space left on device: 'seed_0.log'"
+    assert f"failed: good on {TASKS[0]}, seed 0: it cannot be started: {words}" in err
+    assert f"not kept: better on {TASKS[0]}, seed 0: {words}" in err
+    assert one.seeds("steady") == [0] and not one.seeds("better")
+    assert one.directory("better").exists()
+    monkeypatch.undo()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
+    monkeypatch.setattr(StopRequest, "install", lambda self: self)
+    campaign_driver.patch()
+    assert one() == 0
+    assert one.seeds("better") == [0] and not one.directory("better").exists()
+
+
+def test_a_run_of_another_config_is_not_kept_beside_the_others(tmp_path, capsys):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},2,,")
+    one.keep("good", setting="gone")
+    before = contents(one.kept)
+    assert one() == 1
+    err = capsys.readouterr().err
+    assert "has runs of another config" in err and '(setting "gone" -> "good")' in err
+    after = contents(one.kept)
+    assert before == {file: after[file] for file in before}
+    assert one.directory("good", 1).exists()
+
+
+def test_a_kept_config_that_the_plan_does_not_want_is_unusable(tmp_path, capsys):
+    one = Campaign(tmp_path, f"good,{SHORT[0]},1,,")
+    one.keep("good", num_actors=3)
+    assert one() == 1
+    assert "num_actors is 3, not 2: move" in capsys.readouterr().err
+
+
+def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypatch):
+    one = Campaign(tmp_path, f"good steady,{SHORT[0]},1,,")
+    real = execute._start
+
+    def start(planned, slot):
+        one.keep("steady")
+        return real(planned, slot)
+
+    monkeypatch.setattr(execute, "_start", start)
+    assert one("--cores=1") == 0, capsys.readouterr().err
+    assert "2 of 2 runs are finished" in capsys.readouterr().err
+    assert one.seeds("good") == one.seeds("steady") == [0]
+    assert not one.directory("steady").exists()
+
+
+def test_the_list_of_this_repository_names_what_there_is():
+    nowhere = pathlib.Path("none")
+    lines, notes = read_list(
+        RESULTS / "campaign.csv", nowhere, KeptRuns(nowhere), reproductions.paper
+    )
+    # The scale small comes paper by paper.
+    assert all("has no scale small" in note for note in notes), notes
+    for line in lines:
+        known = {claim.name for claim in reproductions.claims(line.plan.paper.name)}
+        assert known >= set(line.claims) and line.plan.runs, line.where
+    budgets = {}
+    for run in (run for line in lines for run in line.plan.runs):
+        assert budgets.setdefault(run.directory, run.budget) == run.budget
+
+
+def test_a_line_of_this_repository_and_those_above_it_complete_its_claims():
+    nowhere = pathlib.Path("none")
+    lines, _ = read_list(RESULTS / "campaign.csv", nowhere, KeptRuns(nowhere), reproductions.paper)
+    listed = set()
+    for line in lines:
+        paper, scale = line.plan.paper, line.plan.scale.name
+        listed |= {
+            (paper.name, scale, one.run.setting, one.run.environment) for one in line.plan.runs
+        }
+        claims = {claim.name: claim for claim in reproductions.claims(paper.name)}
+        for claim in (claims[name] for name in line.claims):
+            test = claim.test.at_scale(scale)
+            tasks = test.tasks(paper.experiment(claim.experiment), scale)
+            needed = itertools.product([paper.name], [scale], test.settings, tasks)
+            lacks = set(needed) - listed
+            assert tasks and not lacks, (line.where, claim.name, sorted(lacks))
+
+
+def test_the_line_fits_its_width(tmp_path):
+    one = Campaign(tmp_path, f"steady,{SHORT[0]},2,,a_claim")
+    lines, _ = read_list(one.list, one.runs, KeptRuns(one.kept), reproductions.paper)
+    watched = execute.Session(lines, 2 * (execute.Slot(is_quiet=True),), kept=one.kept)
+    watched._running = list(watched._jobs)
+    plant(one.directory("steady", 1), learner_steps=4, outcome=None)
+    forms = [watched.line(width) for width in (None, *range(200, 5, -1))]
+    assert all(len(form) <= width for form, width in zip(forms[1:], range(200, 5, -1)))
+    names = [f"steady on {TASKS[0]}, seed {seed} {part}%" for seed, part in ((0, 0), (1, 40))]
+    fullest = ["run 1 and 2 of 2", *names, "time left unknown", "for a_claim"]
+    assert forms[0] == forms[1] == " · ".join(fullest)
+    assert "run 1 and 2 of 2 · steady easy 0% · steady easy 40% · time left unknown" in forms
+    watched._running.pop().is_finished = True
+    assert watched.line(None).startswith("run 1 of 2 · steady")

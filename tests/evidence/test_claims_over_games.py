@@ -1,0 +1,91 @@
+"""Claims about medians over games."""
+
+from planted_curves import plant_run
+import pytest
+
+from common.evidence.atari_scores import final_scores
+from common.evidence.claims import Evidence, GameMedian, Verdict
+from common.evidence.paper import RESULTS, Returns
+from common.evidence.reported import Reported
+from common.evidence.runs import KeptRuns
+from common.reporting.budget import Budget
+import reproductions
+
+APEX = reproductions.paper("apex")
+GAMES = APEX.experiment("table 2").environments
+TEST = GameMedian("dqn", "table 1", "Ape-X DQN", "Median (no-op starts)", is_percent=True)
+
+
+@pytest.fixture(name="evidence")
+def _evidence(tmp_path):
+    return Evidence(KeptRuns(tmp_path), None, Reported(), RESULTS / "benchmarks")
+
+
+def plant(root, games, factors):
+    """Runs whose human-normalised scores are `factors`, a seed each."""
+    table = Reported().atari_scores()
+    for game in games:
+        low, high = table.loc[game.removeprefix("atari:")]
+        for seed, factor in enumerate(factors):
+            plant_run(
+                root,
+                "dqn",
+                game,
+                seed,
+                [low + factor * (high - low)] * 2,
+                paper="apex",
+                scale="paper",
+                steps=1000,
+                budget=Budget(minutes=5 * 24 * 60),
+            )
+
+
+@pytest.mark.parametrize(
+    "factors, verdict",
+    [
+        ((4.4, 4.5, 4.6), Verdict.HOLDS),
+        ((0.9, 1.0, 1.1), Verdict.FAILS),
+        ((2.0, 6.0, 4.0), Verdict.OPEN),
+    ],
+)
+def test_the_median_turns_the_verdict(tmp_path, evidence, factors, verdict):
+    plant(tmp_path, GAMES, factors)
+    finding = TEST.find(APEX, APEX.experiment("table 1"), evidence)
+    assert finding.verdict is verdict
+    numbers = finding.numbers
+    assert numbers["median %"] == pytest.approx(100 * sum(factors) / 3)
+    assert numbers["median %, low"] < numbers["median %"] < numbers["median %, high"]
+    assert numbers["reported %"] == 434 and numbers["games"] == 57
+
+
+def test_one_seed_and_some_games_decide_no_median(tmp_path, evidence):
+    plant(tmp_path, GAMES[:3], (9.0, 9.0))
+    plant(tmp_path, GAMES[3:], (9.0,))
+    finding = TEST.find(APEX, APEX.experiment("table 1"), evidence)
+    assert finding.verdict is Verdict.OPEN
+    assert finding.numbers == {"reported %": 434, "games": 57, "games with two runs": 3}
+
+
+def test_final_scores_are_means_over_seeds(tmp_path):
+    for seed, score in enumerate((10.0, 20.0)):
+        plant_run(
+            tmp_path, "dqn", "atari:pong", seed, [0.0, score, score], paper="apex", steps=1000
+        )
+    runs = KeptRuns(tmp_path).of("apex", "two_cores")
+    frame = final_scores(runs, ("dqn", "other"), Returns.EVALUATOR)
+    pong = {"score": 15.0, "frames": 4000, "seeds": 2, "setting": "dqn"}
+    assert frame.loc["pong"].to_dict() == pong
+    assert final_scores(runs, ("other",), Returns.EVALUATOR).empty
+
+
+def test_final_scores_are_of_the_best_setting_and_of_longer_evaluations(tmp_path):
+    for scale, evaluation, best in (
+        ("two_cores", None, (20, "other")),
+        ("small", 30.5, (30.5, "dqn")),
+    ):
+        kwargs = {"paper": "apex", "scale": scale}
+        plant_run(tmp_path, "dqn", "atari:pong", 0, [0.0, 10, 10], evaluation=evaluation, **kwargs)
+        plant_run(tmp_path, "other", "atari:pong", 0, [0.0, 20, 20], **kwargs)
+        runs = KeptRuns(tmp_path).of("apex", scale)
+        frame = final_scores(runs, ("dqn", "other"), Returns.EVALUATOR)
+        assert tuple(frame.loc["pong", ["score", "setting"]]) == best

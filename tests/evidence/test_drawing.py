@@ -1,0 +1,294 @@
+"""Tests of common.evidence.drawing, .panels and .palette: what is to be seen is there."""
+
+import dataclasses
+
+from matplotlib.image import imread
+import numpy as np
+import pytest
+
+from common.evidence import drawing, palette, panels
+from common.evidence.drawing import Bar, EffectRow, Moment
+import reproductions
+
+X = np.linspace(0, 300, 50)
+
+
+def curve(setting, level):
+    style = palette.Style({"ddpg": palette.BLACK, "two": palette.GREEN}.get(setting, palette.BLUE))
+    return panels.Curve(
+        setting, style, X, level * X / 300, 0.9 * level * X / 300, 1.1 * level * X / 300
+    )
+
+
+def draw(path, *drawn, x_limit=300.0, caption="Some words."):
+    drawn = tuple(dataclasses.replace(panel, y_limits=(0.0, 1000.0)) for panel in drawn)
+    axes = panels.Axes("wall_seconds", x_limit, "episode return")
+    return saved(panels.draw([panels.PanelGroup(drawn, axes)]), path, caption)
+
+
+def saved(page, path, caption="Some words."):
+    """The files of a page."""
+    return page.save("a title", caption, *(path.with_suffix(end) for end in (".png", ".pdf")))
+
+
+def pixels_near(file, color):
+    """How many pixels have a colour, of #rrggbb."""
+    wanted = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.count_nonzero(np.abs(imread(file)[..., :3] - wanted).max(axis=-1) < 0.02)
+
+
+def test_panels_show_their_curves_and_repeat_byte_for_byte(tmp_path):
+    drawn = (
+        panels.Panel("cartpole", (curve("d4pg_prioritized_n5", 800), curve("ddpg", 300)), 300),
+        panels.Panel("finger", lines=((500.0, "reported"),)),
+    )
+    files = draw(tmp_path / "new" / "figure", *drawn)
+    assert [file.name for file in files] == ["figure.png", "figure.pdf"]
+    again = draw(tmp_path / "again", *drawn)
+    for first, second in zip(files, again):
+        assert first.read_bytes() == second.read_bytes()
+        assert b"20" + b"26" not in first.read_bytes()[:2000]  # no date
+    assert pixels_near(files[0], palette.BLUE) > 200
+    assert pixels_near(files[0], palette.VERMILLION) == 0
+
+
+def test_the_end_of_our_runs_is_marked_where_the_axis_goes_on(tmp_path):
+    panel = panels.Panel("cartpole", (curve("ddpg", 300),), 300)
+    ends, goes_on = draw(tmp_path / "a", panel)[0], draw(tmp_path / "b", panel, x_limit=900)[0]
+    grey = "#B3B3B3"
+    assert pixels_near(goes_on, grey) > pixels_near(ends, grey) + 100
+
+
+@pytest.mark.parametrize("words", ["A long sentence about what was run. ", "WITH WIDE LETTERS "])
+def test_nothing_is_cut_off_at_the_edges(tmp_path, words):
+    panel = panels.Panel("cartpole", (curve("ddpg", 300),), 300)
+    (file, _) = draw(tmp_path / "a", panel, caption=words * 12)
+    image = imread(file)[..., :3]
+    edges = np.concatenate(
+        [
+            image[:4].reshape(-1, 3),
+            image[-4:].reshape(-1, 3),
+            image[:, :4].reshape(-1, 3),
+            image[:, -4:].reshape(-1, 3),
+        ]
+    )
+    assert edges.min() == 1
+
+
+@pytest.mark.parametrize("limit", [0, 1000])
+def test_curves_at_the_ends_of_the_axis_can_be_seen(tmp_path, limit):
+    at_the_limit, inside = (
+        panels.Panel("a", (dataclasses.replace(curve("a", 0), middle=np.full(50, value)),), 300)
+        for value in (limit, 500)
+    )
+    seen, expected = (
+        pixels_near(draw(tmp_path / str(number), panel)[0], palette.BLUE)
+        for number, panel in enumerate((at_the_limit, inside))
+    )
+    assert seen > 0.9 * expected > 200
+
+
+def part(setting, *titles, unit="wall_seconds"):
+    drawn = tuple(panels.Panel(title, (curve(setting, 800),), 300) for title in titles)
+    return panels.PanelGroup(drawn, panels.Axes(unit, 300.0, "episode return"))
+
+
+def placed(*parts):
+    """The axes of each panel that was drawn, in order, and the page's legend."""
+    page = panels.draw(parts)
+    page._figure.draw_without_rendering()
+    return [axes for block in page.blocks for axes in block], list(page.legend)
+
+
+def test_lines_far_from_the_curves_stand_below_the_title():
+    lines = ((70_000.0, "the paper"), (2000.0, "a human"), (5.0, "random play"))
+    panel = panels.Panel("a", (curve("ddpg", 800),), 300, lines)
+    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "episode return"))
+    (axes,), legend = placed(group)
+    assert legend == ["ddpg", "a human", "random play"]
+    assert 2000 < axes.get_ylim()[1] < 3000
+    assert axes.get_title() == "a\nthe paper: 70,000"
+
+
+def test_a_curve_that_diverges_leaves_the_height_to_the_others():
+    curves = (curve("ddpg", 800), curve("fallen", -20_000), curve("two", -300))
+    panel = panels.Panel("a", curves, 300)
+    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "episode return"))
+    (axes,), legend = placed(group)
+    assert legend == ["ddpg", "fallen", "two"]
+    low, high = axes.get_ylim()
+    assert -600 < low < -330 and 880 < high < 1100
+    assert axes.get_title() == "a\nfallen: down to -20,000"
+
+
+def test_a_curve_above_the_others_may_fall():
+    falling = dataclasses.replace(curve("two", -30), middle=30 - 25 * X / 300, low=None, high=None)
+    panel = panels.Panel("a", (curve("ddpg", 0.3), falling), 300)
+    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "KL divergence"))
+    (axes,), _ = placed(group)
+    assert axes.get_ylim()[1] > 30 and axes.get_title() == "a"
+
+
+def test_halves_stand_beside_each_other_as_high_as_the_page():
+    (left, *right), legend = placed(part("dqn", "57 games"), part("dqn", *"abcdef"))
+    assert legend == ["dqn"] and [axes.get_title() for axes in right] == list("abcdef")
+    whole = left.get_position()
+    first, last = right[0].get_position(), right[-1].get_position()
+    assert whole.x1 < first.x0 and whole.width > 1.5 * first.width
+    assert whole.height > 1.8 * first.height and last.y1 < first.y0
+    assert abs(whole.y0 - last.y0) < 0.01 and abs(whole.y1 - first.y1) < 0.01
+
+
+def test_rows_have_legends_of_their_own_if_they_show_other_curves():
+    tasks = ("ant", "humanoid")
+    axes, legend = placed(part("one", *tasks), part("two", *tasks))
+    assert legend == []
+    labels = [
+        [text.get_text() for text in one.get_legend().get_texts()] if one.get_legend() else None
+        for one in axes
+    ]
+    assert labels == [None, ["one"], None, ["two"]]
+    assert [one.get_title() for one in axes] == ["ant", "humanoid", "", ""]
+    assert [one.get_xlabel() for one in axes] == ["", "", *2 * ["training time (minutes)"]]
+    axes, legend = placed(part("one", *tasks), part("one", *tasks, unit="actor_steps"))
+    assert legend == ["one"] and axes[1].get_legend() is None
+    assert [one.get_xlabel() for one in axes] == [
+        *2 * ["training time (minutes)"],
+        *2 * ["actor steps"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "count, columns", [(1, 1), (3, 3), (4, 4), (6, 3), (9, 3), (10, 5), (16, 4), (57, 6)]
+)
+def test_grids_leave_few_places_empty(count, columns):
+    assert panels._columns(count) == columns
+
+
+def test_bars_show_their_values(tmp_path):
+    group = [
+        Bar("AQL", palette.Style(palette.BLUE), 500.0, 480.0, 530.0),
+        Bar("D3PG", palette.Style(palette.VERMILLION), 400.0),
+    ]
+    for name, groups in (("one", {"": group}), ("more", {"hopper": group, "walker": group[:1]})):
+        (file, _) = saved(drawing.bars(groups, "episode return", ()), tmp_path / name)
+        assert pixels_near(file, palette.BLUE) > 5000 < 4 * pixels_near(file, palette.VERMILLION)
+
+
+def test_a_setting_without_a_style_gets_a_free_colour():
+    blue, red = palette.Style(palette.BLUE), palette.Style(palette.VERMILLION)
+    looks = {"a": palette.Look("A", blue), "b": palette.Look("B", red), "c": palette.Look("C")}
+    assert palette.styles(["c", "a"], looks) == {"c": red, "a": blue}
+    styles = palette.styles(["a", "c", "unknown", "b"], looks)
+    assert styles["a"] == blue and styles["b"] == red
+    assert len({style.color for style in styles.values()}) == 4
+    many = palette.styles([str(number) for number in range(12)], {})
+    assert len(set(many.values())) == 12
+
+
+def test_settings_of_the_same_style_differ_by_their_dashes():
+    dashed, blue = palette.Style(palette.BLUE, "--"), palette.Style(palette.BLUE, width=2.0)
+    looks = dict.fromkeys(["a", "b", "c", "d"], palette.Look("", blue))
+    looks["dashed"] = palette.Look("", dashed)
+    styles = palette.styles(["a", "b", "c", "d", "dashed"], looks)
+    assert styles["a"] == blue and styles["dashed"] == dashed
+    assert [styles[name].line for name in "bc"] == [":", "-."] and styles["b"].width == 2
+    assert {styles[name].color for name in "abc"} == {palette.BLUE} != {styles["d"].color}
+
+
+@pytest.mark.parametrize("begin", ["dqn", "dqn_uniform_lr0.00025"])
+def test_more_actors_are_darker(begin):
+    names = [f"{begin}_{actors}_actors_replay_1m" for actors in (8, 16, 32, 64, 128, 256)]
+    colors = [reproductions.paper("apex").looks[name].style.color for name in names]
+    lightness = [sum(int(color[i : i + 2], 16) for i in (1, 3, 5)) for color in colors]
+    assert lightness == sorted(lightness, reverse=True) and len(set(lightness)) == 6
+
+
+def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay():
+    rows = [part("one", "ant", "humanoid"), part("two", "ant", "humanoid")]
+    low = dataclasses.replace(rows[0].panels[0], curves=(curve("one", 8),), task="ant")
+    rows[0] = panels.PanelGroup((low, rows[0].panels[1]), rows[0].axes)
+    high = dataclasses.replace(rows[1].panels[0], task="ant")
+    rows[1] = panels.PanelGroup((high, rows[1].panels[1]), rows[1].axes)
+    axes, _ = placed(*rows)
+    assert axes[0].get_ylim() == axes[2].get_ylim() and axes[0].get_ylim()[1] > 800
+    is_log = dataclasses.replace(rows[0].axes, is_log=True)
+    (one, _), _ = placed(panels.PanelGroup(rows[0].panels, is_log))[:2]
+    assert one.get_yscale() == "log"
+
+
+def test_bars_show_their_seeds(tmp_path):
+    style = palette.Style(palette.BLUE)
+    few, none = (
+        saved(
+            drawing.bars({"a": [Bar("one", style, 10.0, seeds=seeds)]}, "y", ()), tmp_path / name
+        )[0]
+        for name, seeds in (("few", (9.0, 11.0)), ("none", ()))
+    )
+    dark = "#262626"
+    assert pixels_near(few, dark) > pixels_near(none, dark) + 8
+
+
+AHEAD = EffectRow("n_step", 20.0, 15.0, 25.0, "ahead")
+UNCLEAR = EffectRow("noise", -5.0, -12.0, 2.0, "unclear")
+
+
+def test_outcomes_are_told_by_colours_over_the_margin(tmp_path):
+    both, alone = (
+        saved(drawing.forest(rows, 5.0), tmp_path / name)[0]
+        for name, rows in (("both", [AHEAD, UNCLEAR]), ("alone", [UNCLEAR]))
+    )
+    assert pixels_near(both, palette.BLUE) > 50 and pixels_near(alone, palette.BLUE) == 0
+    assert pixels_near(alone, "#E6E6E6") > 500
+    assert len(imread(both)) > len(imread(alone))
+
+
+def test_the_same_effects_give_the_same_bytes(tmp_path):
+    drawn = (saved(drawing.forest([AHEAD, UNCLEAR], 5.0), tmp_path / name) for name in "ab")
+    for first, second in zip(*drawn):
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_an_unknown_outcome_is_no_colour():
+    with pytest.raises(KeyError):
+        drawing.forest([EffectRow("a", 1.0, 0.5, 2.0, "better")], 5.0)
+
+
+def moment(step, chosen, size=5):
+    generator = np.random.default_rng(step)
+    probabilities = [generator.dirichlet(np.ones(size)) for _ in chosen]
+    picture = np.full((24, 32, 3), step % 255, np.uint8)
+    return Moment(step, picture, generator.normal(step, 1, 100), probabilities, np.array(chosen))
+
+
+def test_a_row_has_a_picture_the_values_and_a_bar_for_each_probability():
+    given = [moment(10, [0, 3]), moment(500, [4, 1])]
+    (axes,) = drawing.moments(given).blocks
+    for row, one in enumerate(given):
+        picture, values, probabilities = axes[3 * row : 3 * row + 3]
+        assert picture.get_title() == f"step {one.step}"
+        np.testing.assert_array_equal(picture.images[0].get_array(), one.picture)
+        assert sum(bar.get_height() for bar in values.patches) == 100
+        heights = [bar.get_height() for bar in probabilities.patches]
+        assert heights == pytest.approx(np.concatenate(one.probabilities).tolist())
+        green = [i for i, bar in enumerate(probabilities.patches) if is_green(bar)]
+        assert green == [one.chosen[0], 5 + one.chosen[1]]
+
+
+def is_green(bar):
+    red, green, blue, _ = bar.get_facecolor()
+    return "#" + "".join(f"{round(255 * one):02x}" for one in (red, green, blue)) == (
+        palette.GREEN.lower()
+    )
+
+
+def test_all_rows_have_the_same_axis_of_values():
+    (axes,) = drawing.moments([moment(10, [0]), moment(40, [1])]).blocks
+    edges = {tuple(bar.get_x() for bar in place.patches) for place in axes[1::3]}
+    assert len(edges) == 1
+
+
+def test_equal_values_can_be_drawn(tmp_path):
+    one = moment(3, [2])._replace(values=np.zeros(100))
+    (file, _) = saved(drawing.moments([one]), tmp_path / "page")
+    assert imread(file).shape[1] > 500

@@ -1,0 +1,167 @@
+"""Tests of common.evidence.effects on planted runs, whose true effects are known."""
+
+import numpy as np
+import pandas
+import pytest
+from scipy import stats
+
+from common.evidence import effects
+from common.evidence.effects import Outcome, by_run, main_effect
+
+TASKS = ("a", "b", "c", "d")
+SCALES = dict.fromkeys(TASKS, 1000.0)
+WEIGHTS = {"first": 1.0, "second": -1.0}
+LEVELLED = 1 - np.exp(-6 * np.linspace(0, 1, 31))
+RISING = np.linspace(0, 1, 31)
+BETWEEN_RUNS, BETWEEN_CHECKPOINTS = 60.0, 120.0
+"""Standard deviations like those of D4PG's kept runs."""
+WORLDS = 60
+
+
+def planted(random, seeds, final, shares, curve=LEVELLED):
+    """A frame in which `first` is ahead by shares[task] of `final`."""
+    shape = (len(WEIGHTS), len(TASKS), seeds, len(curve))
+    level = np.full(shape, float(final))
+    level[0] *= 1 + np.array(shares)[:, np.newaxis, np.newaxis]
+    level += random.normal(0, BETWEEN_RUNS, (*shape[:3], 1))
+    value = curve * (level + random.normal(0, BETWEEN_CHECKPOINTS, shape))
+    names = {"setting": list(WEIGHTS), "task": TASKS, "seed": range(seeds)}
+    x = np.linspace(0, 3000, len(curve))
+    index = pandas.MultiIndex.from_product([*names.values(), x], names=[*names, "x"])
+    return pandas.DataFrame({"value": value.ravel(), "by_rule": True}, index).reset_index()
+
+
+def effect_in(frame, tasks=TASKS, measure=effects.late_mean):
+    """The effect of `WEIGHTS` on some of the tasks."""
+    return main_effect(by_run(frame, measure), WEIGHTS, {task: SCALES[task] for task in tasks})
+
+
+def outcomes(seeds, final, shares, **kwargs):
+    """The parts of the worlds with each outcome."""
+    random = np.random.default_rng(seeds)
+    found = [
+        effect_in(planted(random, seeds, final, shares, **kwargs)).outcome for _ in range(WORLDS)
+    ]
+    return {one: found.count(one) / WORLDS for one in Outcome}
+
+
+# A part of 60 worlds is uncertain: a true rate of 5 % gives more than 11.7 % in 1 of 100.
+ALLOWED = stats.binom.ppf(0.99, WORLDS, 0.05) / WORLDS
+
+
+@pytest.mark.parametrize("seeds", [5, 20])
+@pytest.mark.parametrize(
+    "final, shares, curve, wrong",
+    [
+        (600, [0, 0, 0, 0], LEVELLED, [Outcome.AHEAD, Outcome.BEHIND]),
+        (600, [0.05] * 4, LEVELLED, [Outcome.BEHIND]),
+        (600, [0.2] * 4, LEVELLED, [Outcome.BEHIND, Outcome.LEVEL]),
+        (600, [0.2, 0.2, 0, -0.2], LEVELLED, [Outcome.BEHIND]),
+        (600, [0.2, -0.2, 0.2, -0.2], LEVELLED, [Outcome.AHEAD, Outcome.BEHIND]),
+        (120, [0, 0, 0, 0], RISING, [Outcome.AHEAD, Outcome.BEHIND, Outcome.LEVEL]),
+    ],
+    ids=["equal", "5 %", "20 %", "mixed", "cancelling", "equal while learning"],
+)
+def test_wrong_verdicts_are_rare(seeds, final, shares, curve, wrong):
+    found = outcomes(seeds, final, shares, curve=curve)
+    assert sum(found[one] for one in wrong) <= ALLOWED
+
+
+def test_an_effect_of_a_fifth_is_found_with_five_seeds():
+    assert outcomes(5, 600, [0.2] * 4)[Outcome.AHEAD] >= 0.8
+
+
+def test_equal_methods_are_level_with_twenty_seeds():
+    assert outcomes(20, 600, [0] * 4)[Outcome.LEVEL] >= 0.8
+
+
+def test_three_looks_together_are_rarely_wrong():
+    wrong = 0
+    for world in range(2 * WORLDS):
+        frame = planted(np.random.default_rng(world), 20, 600, [0.0] * 4)
+        looks = (effect_in(frame[frame["seed"] < seeds]) for seeds in (5, 10, 20))
+        wrong += any(one.outcome in (Outcome.AHEAD, Outcome.BEHIND) for one in looks)
+    assert wrong <= stats.binom.ppf(0.99, 2 * WORLDS, 0.05)
+
+
+def test_the_interval_is_welchs():
+    random = np.random.default_rng(0)
+    frame = planted(random, 7, 600, [0.1, 0, 0, 0])
+    one = frame[frame["task"] == "a"]
+    found = effect_in(one, ["a"])
+    late = one[one["x"] > 2000].groupby(["setting", "seed"])["value"].mean() / 1000
+    test = stats.ttest_ind(late["first"], late["second"], equal_var=False)
+    interval = test.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx(tuple(interval))
+    assert found.p == pytest.approx(test.pvalue)
+    assert found.estimate == pytest.approx(late["first"].mean() - late["second"].mean())
+    assert (found.seeds, found.tasks, found.is_confirmed) == (7, 1, True)
+
+
+def test_no_task_is_left_out():
+    frame = planted(np.random.default_rng(0), 5, 600, [0.2] * 4)
+    flat = frame.assign(value=frame["value"].where(frame["task"] == "a", 0.0))
+    assert effect_in(flat).estimate == pytest.approx(effect_in(frame, ["a"]).estimate / 4)
+
+
+def test_a_seed_decides_nothing():
+    found = effect_in(planted(np.random.default_rng(0), 1, 600, [0.5] * 4))
+    assert found.outcome is Outcome.UNCLEAR and found.seeds_needed is None
+
+
+def test_seeds_needed_are_those_of_the_normal_power():
+    found = effect_in(planted(np.random.default_rng(0), 5, 600, [0.0] * 4))
+    error = found.error * np.sqrt(5 / found.seeds_needed)
+    assert stats.norm.sf(stats.norm.ppf(0.995) - effects.SOUGHT / error) >= effects.POWER
+
+
+def sparse(frame):
+    """The runs evaluated 7 times instead of 30, as those of before the rule."""
+    return frame[frame["x"] % 400 == 0].assign(by_rule=False)
+
+
+def test_runs_by_the_rule_alone_decide_once_each_setting_has_five_on_each_task():
+    frame = planted(np.random.default_rng(0), 8, 600, [0.0] * 4)
+    assert effects.is_by_rule(frame["x"][:31]) and not effects.is_by_rule(sparse(frame)["x"][:8])
+    assert effects.is_by_rule([]) is False
+    is_new = frame["seed"] >= 3
+    mixed = pandas.concat([sparse(frame[~is_new]), frame[is_new]])
+    decides = effects.deciding(mixed, WEIGHTS, TASKS)
+    assert set(decides["seed"]) == {3, 4, 5, 6, 7} and effect_in(decides).is_confirmed
+    lacks = mixed[(mixed["task"] != "b") | (mixed["setting"] != "first") | (mixed["seed"] != 7)]
+    decides = effects.deciding(lacks, WEIGHTS, TASKS)
+    assert set(decides["seed"]) == set(range(8)) and not effect_in(decides).is_confirmed
+    without_b = effects.deciding(lacks, WEIGHTS, ["a", "c", "d"])
+    assert set(without_b["seed"]) == {3, 4, 5, 6, 7} and set(without_b["task"]) == {"a", "c", "d"}
+
+
+@pytest.mark.parametrize("measure", [effects.late_mean, effects.whole_mean, effects.largest_fall])
+def test_the_positions_of_evaluations_do_not_matter(measure):
+    """Equal methods, of which one has older runs with fewer evaluations, are rarely apart."""
+    found = []
+    for world in range(WORLDS):
+        frame = planted(np.random.default_rng(world), 5, 600, [0.0] * 4)
+        is_old = frame["setting"] == "second"
+        mixed = pandas.concat([frame[~is_old], sparse(frame[is_old])])
+        found.append(effect_in(mixed, measure=measure).outcome)
+    assert sum(one in (Outcome.AHEAD, Outcome.BEHIND) for one in found) / WORLDS <= ALLOWED
+
+
+def test_measures_of_a_run():
+    run = pandas.DataFrame({"x": np.arange(0, 31) * 10.0, "value": np.arange(31.0)})
+    assert effects.late_mean(run) == 25.5 and effects.early_mean(run) == 5.5
+    assert effects.whole_mean(run) == effects.whole_mean(run[run["x"] > 0])
+    assert effects.whole_mean(run) == pytest.approx(15.0, abs=0.05)
+    assert effects.whole_mean(run[run["x"] % 50 == 0]) == pytest.approx(15.0, abs=0.5)
+    assert effects.late_magnitude(run.assign(value=100.0)) == 2
+    assert effects.whole_magnitude(run.assign(value=0.01)) == pytest.approx(-2)
+    assert effects.largest_fall(run) == 0
+    falls = run.assign(value=run["value"].where(run["x"] < 300, -4.0))
+    assert effects.largest_fall(falls) == 26 + 4
+
+
+def test_up_to_the_end_of_the_shortest_run_of_a_task():
+    frame = planted(np.random.default_rng(0), 2, 600, [0.0] * 4)
+    short = (frame["task"] == "a") & (frame["seed"] == 0)
+    ends = effects.up_to_common_end(frame[~short | (frame["x"] <= 1500)]).groupby("task")["x"].max()
+    assert ends.to_dict() == {"a": 1500, "b": 3000, "c": 3000, "d": 3000}

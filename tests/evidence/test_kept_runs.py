@@ -1,0 +1,170 @@
+"""Kept runs are read strictly: what is wrong is said with its file and line."""
+
+from planted_curves import plant_run
+import pytest
+
+from common.evidence.keep import TableWriter
+from common.evidence.paper import Experiment, Returns, Run
+from common.evidence.runs import KeptRuns
+from common.evidence.selection import check_scale, runs_of
+from common.reporting.budget import Budget
+from common.reporting.run_directory import RunDirectoryError
+from common.reporting.user_error import UserError
+from reproductions.d4pg.config import AGENT as D4PG
+
+SETTING, TASK = "d4pg_prioritized_n5", "control:cartpole:swingup"
+
+
+def read(root, paper="d4pg"):
+    return KeptRuns(root).of(paper, "two_cores")
+
+
+def returns(run):
+    return run.points("wall_seconds", "episode_return_mean", Returns.EVALUATOR)
+
+
+def test_runs_are_found_with_their_points(tmp_path):
+    for seed in (0, 10, 2):
+        plant_run(tmp_path, SETTING, TASK, seed, [seed, seed + 1.0], seconds=60)
+    runs = read(tmp_path)
+    assert [run.seed for run in runs] == [0, 2, 10]
+    assert returns(runs[1]).to_numpy().tolist() == [[30, 2], [60, 3]]
+    assert (runs[0].reached("wall_seconds"), runs[0].cores, runs[0].has_ended) == (60, 2, True)
+    assert KeptRuns(tmp_path).scales("d4pg") == ("two_cores",)
+    assert not read(tmp_path, "apex") and KeptRuns(tmp_path).scales("apex") == ()
+
+
+def test_a_root_that_is_no_directory_is_an_error(tmp_path):
+    with pytest.raises(RunDirectoryError, match="there are no runs: .*/none is no directory"):
+        check_scale([], KeptRuns(tmp_path / "none"), None)
+
+
+@pytest.mark.parametrize(
+    "name, old, new, complaint",
+    [
+        (
+            "evaluations.csv",
+            ",2.0,1.0,10\n",
+            ",2.0,1.0,10,1\n",
+            "evaluations.csv:3: 10 cells for 9 columns",
+        ),
+        (
+            "evaluations.csv",
+            "2.0,1.0,10",
+            "two,1.0,10",
+            "evaluations.csv:3: episode_return_mean is 'two', not a number",
+        ),
+        ("evaluations.csv", ",2.0,", ",1e39,", "evaluations.csv:3: episode_return_mean is '1e39'"),
+        ("evaluations.csv", ",200.0,", ",-2,", "evaluations.csv:3: wall_seconds is '-2', not a"),
+        ("evaluations.csv", f"{TASK},0", f"{TASK},a", "evaluations.csv:2: seed is 'a', not a"),
+        (
+            "evaluations.csv",
+            "environment",
+            "task",
+            "evaluations.csv:1: the header has no column environment",
+        ),
+        ("runs.jsonl", '"seed": 0', '"seed": ', "runs.jsonl:1:1: is not JSON"),
+        ("runs.jsonl", '"seed": 0', '"seed": "0"', "runs.jsonl:1: seed is '0', not a count"),
+        ("runs.jsonl", '"rows"', '"row"', "runs.jsonl:1: is not the line of a run"),
+        ("runs.jsonl", '"starts"', '"ends"', "runs.jsonl:1 is not the record of a run"),
+        ("runs.jsonl", '"minutes"', '"hours"', "runs.jsonl:1: a budget has actor_steps, "),
+        (
+            "configs.jsonl",
+            '"num_actors": 8',
+            '"num_actors": -8',
+            "configs.jsonl:1: num_actors is -8",
+        ),
+        ("configs.jsonl", '"id": "', '"id": "other', "/two_cores.configs.jsonl lacks its config"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, old, new, complaint):
+    plant_run(tmp_path, SETTING, TASK, 0, [1.0, 2.0, 3.0])
+    file = tmp_path / "d4pg" / f"two_cores.{name}"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(UserError) as error:
+        for run in read(tmp_path):
+            assert returns(run) is None or run.budget
+    assert complaint in str(error.value) and "\n" not in str(error.value)
+    assert str(file.parent) in str(error.value)
+
+
+def test_lines_may_stand_in_any_order_and_twice(tmp_path):
+    """As git's union merge leaves them."""
+    for seed in (0, 1):
+        plant_run(tmp_path, SETTING, TASK, seed, [1.0 + seed, 2.0, 3.0])
+    plant_run(tmp_path, "ddpg", TASK, 0, [5.0])
+    before = [(run.key, run.starts, returns(run).to_numpy().tolist()) for run in read(tmp_path)]
+    for file in (tmp_path / "d4pg").iterdir():
+        first, *rest = file.read_text().splitlines(keepends=True)
+        lines = [first, *rest] if file.suffix == ".jsonl" else rest
+        header = [] if file.suffix == ".jsonl" else [first]
+        file.write_text("".join([*header, *lines[::-1], *lines[:2]]))
+    runs = KeptRuns(tmp_path).of("d4pg", "two_cores")
+    assert [(run.key, run.starts, returns(run).to_numpy().tolist()) for run in runs] == before
+    TableWriter(tmp_path, "d4pg", "two_cores").write()  # which checks the rows of each run
+
+
+def test_two_different_lines_of_a_run_are_an_error(tmp_path):
+    plant_run(tmp_path, SETTING, TASK, 0, [1.0])
+    file = tmp_path / "d4pg" / "two_cores.runs.jsonl"
+    file.write_text(file.read_text() + file.read_text().replace("finished", "stopped"))
+    with pytest.raises(
+        RunDirectoryError, match="runs.jsonl:2: .*runs.jsonl:1 is of the same setting"
+    ):
+        read(tmp_path)
+
+
+def test_runs_are_read_again_when_others_were_kept(tmp_path):
+    plant_run(tmp_path, SETTING, TASK, 0, [1.0])
+    kept = KeptRuns(tmp_path)
+    assert len(kept.of("d4pg", "two_cores")) == 1
+    plant_run(tmp_path, SETTING, TASK, 1, [1.0])
+    assert [run.seed for run in kept.of("d4pg", "two_cores")] == [0, 1]
+    assert kept.find("d4pg", "two_cores", (SETTING, TASK, 1)).seed == 1
+    assert kept.find("d4pg", "two_cores", (SETTING, TASK, 2)) is None
+
+
+def test_a_run_of_another_setting_is_an_error(tmp_path):
+    plant_run(tmp_path, "curve", TASK, 0, [1.0], agent_setting=SETTING)
+
+    def curve(setting):
+        run = Run(D4PG, "curve", TASK, (f"--setting={setting}", "--num_actors=8"))
+        return runs_of(Experiment("figure 1", "", (run,)), read(tmp_path))
+
+    assert len(curve(SETTING)) == 1  # a curve may have another name than its setting
+    with pytest.raises(RunDirectoryError, match=f"is of the setting {SETTING}, not ddpg"):
+        curve("ddpg")
+
+
+def test_a_run_that_was_killed_has_not_ended(tmp_path):
+    plant_run(tmp_path, SETTING, TASK, 0, [1.0], outcome=None)
+    assert not read(tmp_path)[0].has_ended
+
+
+def test_frames_are_steps_times_the_action_repeat(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [1.0, 2.0], paper="apex", steps=100)
+    (run,) = read(tmp_path, "apex")
+    frame = run.points("environment_frames", "learner_steps", Returns.EVALUATOR)
+    assert frame["environment_frames"].tolist() == [200, 400, 400]  # the last is its end
+
+
+@pytest.mark.parametrize(
+    "kwargs, budget",
+    [
+        ({"budget": Budget(minutes=5)}, Budget(minutes=5)),
+        ({"budget": Budget(minutes=5, learner_steps=20)}, Budget(minutes=5, learner_steps=20)),
+        ({"budget": Budget(minutes=20), "outcome": "stopped", "seconds": 984}, Budget(minutes=16)),
+        ({"seconds": 300.3}, Budget(minutes=5)),
+    ],
+)
+def test_the_budget_is_the_recorded_one_or_the_time_that_it_took(tmp_path, kwargs, budget):
+    plant_run(tmp_path, SETTING, TASK, 0, [1.0, 2.0], **kwargs)
+    assert read(tmp_path)[0].budget == budget
+
+
+def test_values_of_flags(tmp_path):
+    plant_run(tmp_path, SETTING, TASK, 0, [1.0], changed={"learner_threads": 2, "num_actors": 4})
+    (run,) = read(tmp_path)
+    names = ("num_actors", "config.batch_size", "learner_threads", "evaluation_seconds")
+    assert [run.value_of(name) for name in names] == [8, 256, 2, None]

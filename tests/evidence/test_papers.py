@@ -1,0 +1,318 @@
+"""Tests of the papers' experiments, and of common.evidence.paper."""
+
+import functools
+import importlib.util
+
+from absl import flags
+import pytest
+
+from common import environments
+from common.evidence import palette
+from common.evidence.paper import (
+    PAPER_SCALE,
+    RESULTS,
+    Scale,
+    UnknownError,
+    changes,
+    flag_name,
+    run_path,
+)
+from common.evidence.plan import make_plan
+from common.evidence.reported import Reported
+from common.program.flags import define_config
+from common.reporting.budget import Budget
+import reproductions
+from reproductions.apex.dqn import config as dqn_settings
+from reproductions.apex.dqn.config import AGENT as APEX_DQN
+from reproductions.aql import config as aql_settings
+from reproductions.d4pg import config as d4pg_settings
+from reproductions.d4pg.config import AGENT as D4PG
+
+PAPERS = reproductions.papers()
+EXPERIMENTS = [(paper, one) for paper in PAPERS for one in paper.experiments]
+
+
+def test_all_five_papers_are_there_with_their_figures_and_tables():
+    assert reproductions.PAPERS == ("apex", "aql", "d4pg", "reactor", "refer")
+    for paper, (figures, tables) in zip(PAPERS, ((14, 2), (11, 0), (10, 2), (7, 5), (8, 0))):
+        for kind, count in (("figure", figures), ("table", tables)):
+            names = [one.name for one in paper.of_kind(kind)]
+            assert names == [f"{kind} {n}" for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_a_setting_means_the_same_in_every_experiment(paper):
+    assert len({one.name for one in paper.experiments}) == len(paper.experiments)
+    for scale in paper.scales:
+        meaning = {}
+        for run in (run for one in paper.experiments for run in one.at(scale.name).runs):
+            assert meaning.setdefault((run.setting, run.environment), run) == run
+        by_flags = {}
+        for run in meaning.values():  # and no two names mean the same, apart from budgets
+            key = (run.flags, run.environment, run.budget)
+            assert by_flags.setdefault(key, run.setting) == run.setting
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_each_curve_has_a_configuration_of_its_own_at_every_scale(paper, monkeypatch):
+    @functools.cache
+    def configured(agent, arguments):
+        """What the agent's program makes of them; it refuses values that contradict each other."""
+        others = dict(one.removeprefix("--").split("=") for one in arguments)
+        of_config = [one for one in arguments if one.startswith(("--setting=", "--config."))]
+        monkeypatch.setattr("sys.argv", ["program", *of_config])
+        values = flags.FlagValues()
+        config = define_config(agent.settings, values)
+        values(["program", *of_config])
+        config.value.validate()
+        actors = agent.num_actors(config.value, others["setting"])
+        return (
+            agent,
+            str(config.value),
+            others.get("num_actors") or others.get("num_workers", actors),
+        )
+
+    for scale in paper.scales:
+        for experiment in (one.at(scale.name) for one in paper.experiments):
+            is_figure = experiment.name.startswith("figure")
+            seen = {}
+            for run in experiment.runs if not experiment.unavailable else ():
+                changes = [one.flag for one in scale.changes_of(run.agent, run.choices)]
+                key = configured(run.agent, (*run.flags, *changes)), run.environment, run.budget
+                same = seen.setdefault(key, run.setting) if is_figure else run.setting
+                assert same == run.setting, (scale.name, experiment.name, run.setting, same)
+
+
+@pytest.mark.parametrize("paper, experiment", EXPERIMENTS, ids=lambda one: one.name)
+def test_an_experiment_is_whole(paper, experiment):
+    assert len({(run.setting, run.environment) for run in experiment.runs}) == len(experiment.runs)
+    assert bool(experiment.runs) or experiment.unavailable
+    for part in experiment.parts:
+        assert set(part.settings) <= set(experiment.settings)
+        assert set(part.environments) <= set(experiment.environments)
+    for scale in experiment.substitutes:
+        there = experiment.at(scale)
+        assert paper.scale(scale) and (there.runs or there.unavailable)
+    for run in experiment.every_run:
+        assert experiment.budget_of(run).flags, "it would never end"
+        assert run.agent in paper.agents
+        assert run.flags[0].startswith("--setting=")
+        assert run.setting in paper.looks
+        for flag in ("seed", "environment", "workdir", "max_minutes"):
+            assert flag not in map(flag_name, run.flags)
+
+
+def test_numbers_of_runs():
+    def size(paper, name):
+        experiment = reproductions.paper(paper).experiment(name)
+        return len(experiment.settings), len(experiment.environments), len(experiment.runs)
+
+    assert size("d4pg", "figure 2") == (9, 16, 144)
+    assert size("d4pg", "figure 8") == (3, 8, 24)
+    assert size("apex", "table 2") == (1, 57, 57)
+    assert size("apex", "figure 4") == (6, 6, 36)
+    assert size("reactor", "table 5") == (3, 57, 171)
+    assert size("aql", "figure 1") == (6, 39, 234)
+    assert size("refer", "figure 1") == (5, 10, 50)
+
+
+def test_tasks_of_the_control_suite_exist():
+    named = {run.environment for _, one in EXPERIMENTS for run in one.every_run}
+    wanted = {name for name in named if name.startswith("control:")}
+    assert len(wanted) > 39 and wanted <= set(environments.names())
+
+
+def test_labels():
+    d4pg = reproductions.paper("d4pg")
+    assert d4pg.label("d4pg_prioritized_n5") == "D4PG, Prioritized, N = 5"
+    assert d4pg.label("d4pg_prioritized_n5_beta0") == "D4PG, Prioritized, N = 5, beta = 0"
+    assert d4pg.label("d4pg_of_mine") == "d4pg_of_mine"
+
+
+@pytest.mark.parametrize("paper, figure", EXPERIMENTS, ids=lambda one: one.name)
+def test_curves_of_a_figure_look_different(paper, figure):
+    for part in figure.divided():
+        if figure.name.startswith("figure") and len(part.settings) <= 12:
+            styles = palette.styles(part.settings, paper.looks)
+            assert len(set(styles.values())) == len(styles)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_a_method_looks_the_same_in_all_figures(paper):
+    for experiment in paper.of_kind("figure"):
+        for part in experiment.divided():
+            styles = palette.styles(part.settings, paper.looks)
+            for setting, style in styles.items():
+                own = paper.looks[setting].style
+                # In figure 6 of ReF-ER two agents with the same replay would look alike.
+                assert own in (None, style) or own in styles.values(), (experiment.name, setting)
+
+
+@pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper.name != "refer"])
+def test_a_method_has_one_colour_also_beside_all_others(paper):
+    for scale in paper.scales:
+        drawn = (*paper.of_kind("figure"), *paper.of_kind("section"))
+        shown = [one.at(scale.name) for one in drawn]
+        names = {name for one in shown if not one.unavailable for name in one.settings}
+        # A method is one name beyond the Control Suite and another on it, with one look.
+        looks = {paper.looks[name]: name for name in sorted(names, reverse=True)}
+        assert len({paper.label(name) for name in looks.values()}) == len(looks)
+        names = set(looks.values())
+        styles = palette.styles(sorted(names), paper.looks)
+        for name, style in styles.items():
+            assert style.color == paper.looks[name].style.color, (scale.name, name)
+        assert len({(style.color, style.line) for style in styles.values()}) == len(styles)
+
+
+def test_a_substitute_stands_in_at_its_scale_only():
+    figure = reproductions.paper("apex").experiment("figure 13")
+    assert figure.at("paper").runs == figure.runs and figure.at("paper").note == figure.note
+    small = figure.at("two_cores")
+    assert [run.flags[1] for run in small.runs] == [
+        f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)
+    ]
+    assert "on two cores" in small.note and small.every_run == small.runs
+    assert set(figure.every_run) == {*figure.runs, *small.runs}
+
+
+def test_figure_14s_other_learning_rates_are_run_too():
+    experiment = reproductions.paper("apex").experiment("section E")
+    flags = {run.flags for run in experiment.runs if run.environment == "atari:pong"}
+    assert ("--setting=dqn_replay_1m_lr0.00025", "--num_actors=256") in flags
+    assert ("--setting=dqn_uniform_replay_1m_lr6.25e-05", "--num_actors=8") in flags
+    tried = {run.agent_setting for run in experiment.runs}
+    assert {*dqn_settings.FIGURE_14_TRIED, *dqn_settings.APPENDIX_E} <= tried
+
+
+def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
+    apex = reproductions.paper("apex")
+    scale = apex.scale("two_cores")
+    changes = [change.flag for change in scale.changes_of(APEX_DQN, [])]
+    for name, value in dqn_settings.TWO_CORES["dqn_two_cores"].items():
+        assert f"--config.{name}={value}" in changes
+    own = apex.experiment("figure 13").at("two_cores").runs[2]
+    assert own.flags[:2] == ("--setting=dqn_two_cores", "--num_actors=8")
+    assert [one.flag for one in scale.changes_of(APEX_DQN, own.choices)] == [
+        "--learner_threads=2",
+        "--evaluation_seconds=120",
+        "--evaluation_episodes=5",
+    ]
+    words = scale.differences(Budget(minutes=60), APEX_DQN, [])
+    assert "num_actors 8 instead of 360" in words and "learner_threads 2" in words
+    assert "config.replay_capacity 200000 instead of 2000000" in words
+    assert "config.learning_rate 0.0001 instead of 6.25e-05" in words
+
+
+def test_apexs_figures_that_vary_ratios_are_none_on_two_cores():
+    apex = reproductions.paper("apex")
+    for number in (3, 4, 5, 6, 14):
+        figure = apex.experiment(f"figure {number}")
+        assert "use the scale small" in figure.at("two_cores").unavailable
+        small = figure.at("small")
+        assert small.unavailable == "" and small.runs and small.x == "learner_steps"
+
+
+def test_what_cannot_be_run_says_why():
+    paper = reproductions.paper("d4pg")
+    assert paper.experiment("figure 2").unavailable == ""
+    assert paper.experiment("figure 3").unavailable == ""
+    assert paper.experiment("figure 5").unavailable == ""
+    assert "two_cores" in paper.experiment("figure 6").at("small").unavailable
+    aql = reproductions.paper("aql")
+    figure = aql.experiment("figure 3")
+    if importlib.util.find_spec("deepmind_lab") is None:
+        assert "deepmind_lab is not installed" in figure.at("paper").unavailable
+    assert figure.at("workstation").unavailable == figure.at("small").unavailable == ""
+    assert aql.experiment("figure 1").unavailable == ""
+    flow = reproductions.paper("refer").experiment("figure 6")
+    assert "use the scale small" in flow.at("two_cores").unavailable
+
+
+def test_impala_replays_nothing_at_any_scale():
+    aql = reproductions.paper("aql")
+    figure = aql.experiment("figure 1")
+    for scale in (one.name for one in aql.scales):
+        flags = {run.setting: run.fixed for run in figure.at(scale).runs}
+        assert "--config.replayed_unrolls" in flags["impala"]
+        assert "--config.replayed_unrolls" not in flags["aql"]
+
+
+def test_aqls_settings_are_those_of_its_agent():
+    aql = reproductions.paper("aql")
+    for run in (run for one in aql.experiments for run in one.every_run):
+        config = aql_settings.SETTINGS.configuration(run.agent_setting)
+        assert aql_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
+
+
+def test_an_unknown_name_lists_those_there_are():
+    with pytest.raises(UnknownError, match='"ape": there are apex, aql'):
+        reproductions.paper("ape")
+    with pytest.raises(UnknownError, match="D4PG has no figure 11: there are figure 1, "):
+        reproductions.paper("d4pg").experiment("figure 11")
+    with pytest.raises(UnknownError, match="no scale huge: there are paper, workstation"):
+        reproductions.paper("d4pg").scale("huge")
+
+
+def test_the_numbers_of_reference_lines_are_reported():
+    lines = [(paper.name, line) for paper, one in EXPERIMENTS for line in one.references]
+    assert len(lines) > 10
+    for paper, line in lines:
+        assert Reported().number(paper, line.source, line.row, line.column) > 0
+
+
+def test_run_path():
+    path = run_path("d4pg", "smoke", "ddpg", "control:cartpole:swingup", 2)
+    assert str(path) == "d4pg/smoke/ddpg/control-cartpole-swingup/seed_2"
+    assert (RESULTS / "runs").is_dir()
+
+
+def test_a_runs_own_flags_win_over_its_scales():
+    scale = Scale(
+        "s",
+        "",
+        Budget(minutes=1),
+        (*changes("--num_actors=2", "--x=1"), *changes("--y=1", agent=APEX_DQN)),
+    )
+    assert [change.flag for change in scale.changes_of(D4PG, ["--num_actors=1"])] == ["--x=1"]
+    assert scale.differences(Budget(minutes=60), APEX_DQN, ["--num_actors=1"]) == [
+        "1 minute instead of 1 hour",
+        "x 1",
+        "y 1",
+    ]
+    assert PAPER_SCALE.differences(Budget(minutes=60), D4PG, []) == []
+    (words, *_) = scale.differences(Budget(minutes=60), D4PG, [], is_stated=False)
+    assert words == "1 minute instead of 1 hour (not in the paper)"
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_the_papers_own_scale_changes_nothing(paper):
+    own = paper.scale("paper")
+    assert own is paper.scales[0] and own.changes == () and own.budget is None
+
+
+def test_reactors_scores_are_means_of_as_many_episodes_as_in_the_paper(tmp_path):
+    paper = reproductions.paper("reactor")
+    for scale, is_due in (("paper", True), ("workstation", True), ("smoke", False)):
+        plan = make_plan(
+            paper, paper.experiment("table 5"), paper.scale(scale), tmp_path, num_seeds=1
+        )
+        has_flag = {"--final_episodes=200" in run.command for run in plan.runs}
+        assert has_flag == {is_due}
+
+
+def test_d4pgs_settings_are_those_of_its_agent():
+    for name in ("figure 2", "figure 8", "section 4"):
+        for run in reproductions.paper("d4pg").experiment(name).runs:
+            config = d4pg_settings.SETTINGS.configuration(run.agent_setting)
+            if "--config.noise=ou" in run.flags:
+                config.noise = "ou"
+            assert d4pg_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
+
+
+def test_d4pgs_quickstart_has_the_sizes_of_the_scale_small():
+    path = RESULTS.parent / "reproductions/d4pg/quickstart.flags"
+    flags = {line for line in path.read_text().splitlines() if line.startswith("--")}
+    scale = reproductions.paper("d4pg").scale("small")
+    changed = {change.flag for change in scale.changes_of(D4PG, [])}
+    of_one_process = ("config.single_process", "evaluation_steps", "evaluation_episodes")
+    assert {flag for flag in changed if flag_name(flag) not in of_one_process} <= flags

@@ -1,0 +1,148 @@
+"""Reported beside reproduced."""
+
+import importlib.util
+
+from planted_curves import plant_run
+
+from common.environments import hand_suite
+from common.environments.spec import UnusableEnvironmentError
+from common.evidence import tables
+from common.evidence.atari_scores import among_others
+from common.evidence.reported import Reported
+from common.evidence.runs import KeptRuns
+import reproductions
+
+NUMBERS = Reported()
+APEX, REACTOR = reproductions.paper("apex"), reproductions.paper("reactor")
+
+
+def build(paper, name, root, scale="paper"):
+    runs = KeptRuns(root).of(paper.name, scale)
+    return tables.build(paper, paper.experiment(name), scale, runs, NUMBERS)
+
+
+def test_without_runs_there_are_no_columns_of_ours():
+    table = tables.build(APEX, APEX.experiment("table 2"), None, (), NUMBERS)
+    assert len(table.rows) == 57 and table.rows.loc["alien", "No-op starts"] == "40804.9"
+    assert list(table.rows) == ["No-op starts", "Human starts"] and "Ours" not in table.note
+    assert table.summary.loc["No-op starts"].tolist()[:2] == ["57", "4.34"]
+    assert "no runs yet" in tables.page(table).lower()
+
+
+def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
+    for seed, score in enumerate((14.0, 15.2)):
+        plant_run(
+            tmp_path,
+            "dqn",
+            "atari:pong",
+            seed,
+            [score] * 4,
+            paper="apex",
+            scale="paper",
+            steps=1_000_000,
+        )
+    table = build(APEX, "table 2", tmp_path)
+    pong = ["20.9", "14.6", "-6.3", "4,000,000", "2", "dqn", "18.7"]
+    assert table.rows.loc["pong"].tolist() == pong
+    assert table.rows.loc["alien", tables.OURS] == ""
+    ours = table.summary.loc["No-op starts, ours"]
+    assert (ours["games"], ours["median"]) == ("1", "1.00")
+    assert "| pong" in tables.page(table) and "\npong,20.9,14.6,-6.3," in tables.csv(table)
+
+
+def test_only_columns_with_numbers_of_ours_are_there_and_few_rows_are_named(tmp_path):
+    plant_run(tmp_path, "reactor", "atari:pong", 0, [14.0] * 4, paper="reactor", scale="paper")
+    table = build(REACTOR, "table 5", tmp_path)
+    ours = [name for name in table.rows if ": " in name]
+    names = (tables.OURS, tables.DIFFERENCE, "frames", "seeds", "setting")
+    assert ours == [f"Reactor: {name}" for name in names]
+    assert table.note.startswith("Runs of the scale paper, in these rows: pong.")
+
+
+def test_units_stand_with_the_columns_or_in_the_note():
+    table = tables.build(APEX, APEX.experiment("table 1"), None, (), NUMBERS)
+    assert table.units == {
+        "Training time": "days",
+        "Median (no-op starts)": "percent",
+        "Median (human starts)": "percent",
+    }
+    assert "| Training time [days] " in tables.page(table)
+    assert tables.csv(table).startswith(",Training time [days],Environment frames (per game),")
+    scores = tables.build(APEX, APEX.experiment("table 2"), None, (), NUMBERS)
+    assert not scores.units and scores.note.endswith("Unit: score.")
+
+
+def test_runs_of_too_few_games_are_said_to_be(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
+    assert (
+        "Runs of 1 of 57 tasks at the scale paper: not enough"
+        in build(APEX, "table 1", tmp_path).note
+    )
+
+
+def test_tables_say_whose_episodes_they_are_of(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
+    note = build(APEX, "table 2", tmp_path).note
+    assert "Ours: returns of: evaluations; " in note
+    assert "last third" in note
+    d4pg = reproductions.paper("d4pg")
+    assert "Ours" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note
+
+
+def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):
+    scores = NUMBERS.table("reactor", "table 5")["Reactor"]
+    for game, score in scores.items():
+        plant_run(
+            tmp_path,
+            "reactor",
+            f"atari:{game}",
+            0,
+            [score] * 2,
+            paper="reactor",
+            scale="paper",
+            steps=1000,
+        )
+    rows = build(REACTOR, "table 2", tmp_path).rows
+    assert rows.loc["Reactor", "Normalized scores: ours"] == "1.87"
+    assert rows.loc["Reactor", "Normalized scores: difference"] == "-0.00"
+    assert rows.loc["Reactor", "Mean rank: ours"] == "4.51"
+    assert rows.loc["Reactor", "Elo: ours"] == "194"
+    assert rows.loc["Reactor ND", "Elo: ours"] == ""
+
+
+def test_an_agent_is_ranked_among_the_others_of_its_games():
+    best = NUMBERS.table("reactor", "table 5")[["Reactor"]].assign(Ours=1e9)["Ours"]
+    field = NUMBERS.table("reactor", "table 5")
+    row = among_others("Ours", best.head(3), field)
+    assert row["games"] == 3 and row["mean rank"] == 1 and row.isna()["Elo"]
+    assert among_others("Ours", best.head(0), field)["games"] == 0
+
+
+def test_our_hand_has_the_observations_of_the_paper(monkeypatch):
+    d4pg = reproductions.paper("d4pg")
+
+    def rows():
+        table = tables.build(d4pg, d4pg.experiment("table 2"), None, (), NUMBERS)
+        assert table.rows.loc["Total", "Catch"] == "70" and table.summary is None
+        return table.rows
+
+    if importlib.util.find_spec("myosuite"):
+        found = rows()
+        for name in ("Size", "Catch", "Pick-up-and-orient", "Rotate-in-hand"):
+            ours = found[f"{name}: ours"]
+            assert (ours != "").sum() == (3 if name == "Size" else 1)
+            assert set(found[f"{name}: difference"]) == {"", "+0"}
+
+    def missing(*sizes):
+        raise UnusableEnvironmentError("the hand is not installed")
+
+    monkeypatch.setattr(hand_suite, "make_model", missing)
+    assert list(rows()) == ["Size", "Catch", "Pick-up-and-orient", "Rotate-in-hand"]
+
+
+def test_bars_in_names_do_not_break_a_markdown_table():
+    d4pg = reproductions.paper("d4pg")
+    text = tables.page(tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS))
+    header, _, first = text.splitlines()[4:7]
+    assert header.replace(r"\|", "").count("|") == first.count("|")
+    assert "manipulator:bring_ball" in text and "+7" in text

@@ -1,0 +1,322 @@
+"""Runs in tables: kept once and whole, checked then, thinned, seen by plans, merged by git."""
+
+from concurrent.futures import ThreadPoolExecutor
+import dataclasses
+import hashlib
+import json
+import subprocess
+from types import SimpleNamespace
+
+from campaign_driver import PAPER, SMALL
+from planted import AGENT, TASKS, contents, path, plant
+import pytest
+
+from common.evidence import keep as keep_lib
+from common.evidence.keep import TableWriter, keep
+from common.evidence.paper import EPISODE_RETURN, RESULTS, Returns
+from common.evidence.plan import State, make_plan
+from common.evidence.runs import KeptRuns, frame
+from common.reporting import csv_rows, run_directory
+from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvRows
+from common.reporting.run_directory import RunDirectoryError, RunInUseError
+from common.reporting.user_error import UserError
+
+
+@pytest.fixture
+def roots(tmp_path):
+    return [tmp_path / "runs", tmp_path / "kept"]
+
+
+def plant_evaluated(roots, seed, setting="good", value=1.5, steps=10, **kwargs):
+    run = plant(path(roots[0], setting, TASKS[0], seed), learner_steps=steps, **kwargs)
+    row = dict.fromkeys(csv_rows.EVALUATOR, steps) | {
+        "paper": "fake",
+        "setting": setting,
+        "environment": TASKS[0],
+        "seed": seed,
+        "episode_return_mean": value,
+    }
+    CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row)
+    return run
+
+
+def plan_of(roots, scale=SMALL):
+    return make_plan(
+        PAPER,
+        PAPER.experiment("figure 1"),
+        scale,
+        roots[0],
+        KeptRuns(roots[1]) if len(roots) > 1 else None,
+        tasks=[TASKS[0]],
+        settings=["good"],
+        num_seeds=3,
+    )
+
+
+def states(roots, scale=SMALL):
+    return [run.status.state for run in plan_of(roots, scale).runs]
+
+
+def keys(runs):
+    return [run.key for run in runs]
+
+
+def key(seed):
+    return ("good", TASKS[0], seed)
+
+
+def returns(roots):
+    return {
+        run.seed: run.points("learner_steps", "episode_return_mean", Returns.EVALUATOR)[
+            "episode_return_mean"
+        ].tolist()
+        for run in KeptRuns(roots[1]).of("fake", "small")
+    }
+
+
+def test_keeping_twice_changes_nothing_and_the_order_of_seeds_does_not_matter(roots, tmp_path):
+    for seed in (2, 0):
+        plant_evaluated(roots, seed, value=seed)
+    assert keys(keep(plan_of(roots), roots[1])) == [key(0), key(2)]
+    before = contents(roots[1])
+    assert keep(plan_of(roots), roots[1]) == []
+    plant_evaluated(roots, 1, value=1)
+    assert keys(keep(plan_of(roots), roots[1])) == [key(1)]
+    assert contents(roots[1]) != before
+    assert returns(roots) == {0: [0], 1: [1], 2: [2]}
+    others = [tmp_path / "runs", tmp_path / "at_once"]
+    keep(plan_of(others), others[1])
+    for file in (roots[1] / "fake").iterdir():
+        assert file.read_text() == (others[1] / "fake" / file.name).read_text()
+
+
+def test_a_kept_run_needs_no_directory(roots):
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    only_kept = [roots[0] / "none", roots[1]]
+    assert states(only_kept) == [State.FINISHED, State.MISSING, State.MISSING]
+    assert plan_of(only_kept).runs[0].read_status().state is State.FINISHED
+    assert plan_of(only_kept).runs[1].minutes == pytest.approx(1.5)  # the kept run's speed
+    assert keep(plan_of(only_kept), roots[1]) == []
+    larger = dataclasses.replace(SMALL, budget=Budget(learner_steps=11))
+    assert states(only_kept, larger)[0] is State.MISSING
+    other = dataclasses.replace(SMALL, changes=())
+    assert states(only_kept, other)[0] is State.FINISHED  # what nobody asks for may be anything
+
+
+def test_a_run_without_its_last_evaluation_is_not_finished(roots):
+    plant(path(roots[0], "good", TASKS[0], 0))
+    run = plant_evaluated(roots, 1, steps=4)
+    plant(run.path)
+    assert states(roots) == [State.CUT, State.CUT, State.MISSING]
+
+
+@pytest.mark.parametrize("outcome", ["finished", "stopped", None])
+def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
+    """The program itself would not go on with it."""
+    run = plant_evaluated(roots, 0, outcome=outcome)
+    text = run.learner_csv.read_text()
+    run.learner_csv.write_text(text[: text.index("\n") + 1])  # killed before the last row
+    with run.hold():
+        assert states(roots)[0] is (State.FINISHED if outcome else State.RUNNING)
+    assert states(roots)[0] is State.FINISHED
+    keep(plan_of(roots), roots[1])
+    (kept,) = KeptRuns(roots[1]).of("fake", "small")
+    assert kept.has_ended and kept.reached("learner_steps") == 10
+
+
+def test_another_run_of_a_kept_seed_is_refused(roots):
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    run = plant_evaluated([roots[0] / "again"], 0, value=9)
+    record = json.loads(run.run_json.read_text())
+    record["starts"][0]["start_time"] = "1999-01-01T00:00:00+00:00"
+    run.run_json.write_text(json.dumps(record))
+    with pytest.raises(
+        RunDirectoryError, match="has another run of good on .*, seed 0, begun 2"
+    ) as error:
+        keep(plan_of([roots[0] / "again"]), roots[1])
+    assert f"{roots[1]}/fake/small.runs.jsonl has another" in str(error.value)
+    assert ", begun 1999" in str(error.value)
+    assert returns(roots) == {0: [1.5]}
+
+
+def test_several_that_keep_runs_at_once_wait_for_each_other(roots, monkeypatch, capsys):
+    several = [[roots[0] / str(seed)] for seed in range(3)]
+    for seed, one in enumerate(several):
+        plant_evaluated(one, seed, value=seed)
+    with ThreadPoolExecutor(3) as pool:
+        kept = list(pool.map(lambda one: keep(plan_of(one), roots[1]), several))
+    assert [len(places) for places in kept] == [1, 1, 1]
+    assert returns(roots) == {0: [0], 1: [1], 2: [2]} and not capsys.readouterr().err
+
+    plant_evaluated(several[2], 2, value=3, steps=20)
+    monkeypatch.setattr(keep_lib, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(run_directory, "_MOMENT_SECONDS", 0.0)
+    with run_directory.hold(roots[1] / ".keep.lock", "", roots[1], ""):
+        with pytest.raises(RunInUseError, match="another program that keeps runs uses ") as error:
+            keep(plan_of(several[2]), roots[1])
+    assert "\n" not in str(error.value)
+    assert capsys.readouterr().err.endswith("waiting for its end\n")
+    assert len(keep(plan_of(several[2]), roots[1])) == 1
+
+
+def test_seeds_of_another_config_are_refused(roots):
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    plant_evaluated(roots, 1, extra=3)
+    before = contents(roots[1])
+    with pytest.raises(RunDirectoryError, match=r"another config than .*seed 1 \(extra .* -> 3\)"):
+        keep(plan_of(roots), roots[1])
+    assert contents(roots[1]) == before
+
+
+@pytest.mark.parametrize("value, is_kept", [(1, True), (2, False)])
+def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots, monkeypatch):
+    """They had its default."""
+    config = SimpleNamespace(sizes=(4, 4), newer=1, single_process=False)
+    settings = SimpleNamespace(
+        default="good", config_class=lambda: config, configuration=lambda setting: config
+    )
+    monkeypatch.setitem(vars(AGENT), "settings", settings)
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    plant_evaluated(roots, 1, config={"sizes": [4, 4], "newer": value})
+    if is_kept:
+        keep(plan_of(roots), roots[1])
+    else:
+        with pytest.raises(RunDirectoryError, match=r"\(config.newer 1 -> 2\)"):
+            keep(plan_of(roots), roots[1])
+    assert returns(roots) == ({0: [1.5], 1: [1.5]} if is_kept else {0: [1.5]})
+
+
+@pytest.mark.parametrize(
+    "name, old, new, complaint",
+    [
+        ("evaluator.csv", ",1.5,", ",one,", "evaluator.csv:2: episode_return_mean is 'one', not"),
+        ("evaluator.csv", ",1.5,", ",inf,", "evaluator.csv:2: episode_return_mean is 'inf', not"),
+        ("evaluator.csv", "fake,good", "fake,bad", "evaluator.csv:2: setting is bad, not good"),
+        ("learner.csv", ",7", ",many", "learner.csv:2: replay_size is 'many', not a number"),
+        ("acting.csv", ",5", ",inf", "acting.csv:2: episode_return is 'inf', not a number"),
+        ("evaluation.json", "30.5", '"30"', "evaluation.json: episode_return_mean is '30', not a"),
+        ("config.json", '"paper": "fake"', '"paper": "real"', "config.json is not of good on "),
+    ],
+)
+def test_what_is_wrong_with_a_run_is_named_and_nothing_of_it_is_kept(
+    roots, name, old, new, complaint
+):
+    for steps, mean in ((5, 1.5), (10, 2.5)):
+        run = plant_evaluated(roots, 0, value=mean, steps=steps)
+    run.learner_csv.write_text(f"{','.join(csv_rows.PROGRESS)},parameter_version,replay_size\n")
+    with open(run.learner_csv, "a") as file:
+        file.write("30,200,5,1,7\n60,400,10,1,8\n")
+    run.acting_csv.write_text("wall_seconds,actor,episode_return\n60,0,5\n")
+    run.evaluation_json.write_text('{"episode_return_mean": 30.5}')
+    file = run.path / name
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(UserError) as error:
+        keep(plan_of(roots), roots[1])
+    assert complaint in str(error.value) and "\n" not in str(error.value)
+    assert str(file.parent) in str(error.value) and returns(roots) == {}
+    file.write_text(file.read_text().replace(new, old))
+    assert len(keep(plan_of(roots), roots[1])) == 1
+    (kept,) = KeptRuns(roots[1]).of("fake", "small")
+    assert kept.evaluation == 30.5
+
+
+def test_the_record_says_what_made_the_run(roots):
+    run = plant_evaluated(roots, 0, outcome="stopped")
+    record = json.loads(run.run_json.read_text())
+    record["starts"].insert(0, dict(record["starts"][0], start_time="before"))
+    for start, commit in zip(record["starts"], ("c1", "c2")):
+        start["git"] = {"commit": commit, "dirty": commit == "c2", "status": [], "diff": "+1"}
+    run.run_json.write_text(json.dumps(record))
+    keep(plan_of(roots), roots[1])
+    (run,) = KeptRuns(roots[1]).of("fake", "small")
+    for start in record["starts"]:
+        del start["git"]["diff"]
+        start["git"]["diff_sha256"] = hashlib.sha256(b"+1").hexdigest()
+    assert run.starts == (*record["starts"][:1], record["starts"][1] | {"outcome": "finished"})
+    assert run.budget == Budget(minutes=1) and run.has_ended and run.size == "small"
+
+
+def test_the_learners_rows_are_thinned_with_the_returns_of_training(roots):
+    run = plant_evaluated(roots, 0, steps=1)
+    for step in range(2, 201):
+        row = {**dict.fromkeys(csv_rows.LEARNER), **dict.fromkeys(csv_rows.PROGRESS, step)}
+        CsvRows(run.learner_csv, csv_rows.LEARNER).append(row | {"replay_size": 2 * step})
+        for actor in (0, 1):
+            row = dict.fromkeys(csv_rows.ACTING, 0) | {"wall_seconds": step, "actor": actor}
+            CsvRows(run.acting_csv, csv_rows.ACTING).append(row | {"episode_return": actor * step})
+    row = dict.fromkeys(csv_rows.EVALUATOR, 1) | dict.fromkeys(csv_rows.PROGRESS, 1234567)
+    text = {"paper": "fake", "setting": "good", "environment": TASKS[0], "seed": 0}
+    CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row | text)
+    assert len(keep(plan_of(roots), roots[1])) == 1
+    (kept,) = KeptRuns(roots[1]).of("fake", "small")
+    sizes = kept.points("learner_steps", "replay_size", Returns.EVALUATOR)
+    assert len(sizes) == 50 and sizes["replay_size"].iloc[-1] == 2 * 198.5
+    assert [kept.reached(name) for name in csv_rows.PROGRESS] == 3 * [1234567]
+    greediest, every = (
+        kept.points("learner_steps", "episode_return_mean", of)["episode_return_mean"]
+        for of in (Returns.GREEDIEST_ACTOR, Returns.ALL_ACTORS)
+    )
+    assert len(every) == 50 and greediest.tolist()[1:] == sizes["learner_steps"].tolist()[1:]
+    assert every.tolist() == [value / 2 for value in greediest]
+
+
+def test_runs_that_were_evaluated_at_other_positions_share_a_folder(roots):
+    """As those of before and after a scale was evaluated more often."""
+    for seed, count in ((0, 8), (1, 30)):
+        run = plant(path(roots[0], "good", TASKS[0], seed))
+        identity = {"paper": "fake", "setting": "good", "environment": TASKS[0], "seed": seed}
+        for at in range(1, count + 1):
+            row = dict.fromkeys(csv_rows.EVALUATOR, 10 * at / count) | identity
+            CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row)
+    assert len(keep(plan_of(roots), roots[1])) == 2 and states(roots)[:2] == 2 * [State.FINISHED]
+    table = frame("fake", "small", roots[1])
+    assert table.groupby("seed").size().tolist() == [8, 30]
+    assert table.groupby("seed")["x"].max().tolist() == [10, 10]
+    assert table.groupby("seed")["by_rule"].all().tolist() == [False, True]
+
+
+def test_branches_that_both_keep_runs_are_merged(roots, tmp_path):
+    def git(*words):
+        options = ("-c", "user.name=one", "-c", "user.email=one@example.org")
+        subprocess.run(["git", *options, *words], cwd=roots[1], check=True, capture_output=True)
+
+    def keep_seed(seed, setting="good"):
+        plant_evaluated([tmp_path / f"{setting}_{seed}"], seed, setting, value=seed)
+        plan = plan_of([tmp_path / f"{setting}_{seed}"])
+        assert len(keep(plan, roots[1])) == 1
+        git("add", ".")
+        git("commit", "-m", f"Seed {seed}")
+
+    (roots[1] / "results").mkdir(parents=True)
+    attributes = (RESULTS.parent / ".gitattributes").read_text()
+    (roots[1] / ".gitattributes").write_text(attributes.replace("/results/runs/", "/fake/"))
+    git("init", "--initial-branch=main")
+    keep_seed(1)
+    git("branch", "other")
+    keep_seed(0)
+    git("checkout", "other")
+    keep_seed(2)
+    git("merge", "--no-edit", "main")
+    assert returns(roots) == {0: [0], 1: [1], 2: [2]}
+    TableWriter(roots[1], "fake", "small").write()  # which checks the rows of each run
+    assert returns(roots) == {0: [0], 1: [1], 2: [2]}
+
+
+def test_the_kept_runs_of_this_repository_are_whole():
+    kept = KeptRuns(RESULTS / "runs")
+    scales = [(file.parent.name, file) for file in kept.root.glob("*/*.runs.jsonl")]
+    for paper, file in scales:
+        scale = file.name.removesuffix(".runs.jsonl")
+        TableWriter(kept.root, paper, scale)  # which checks keys, configurations and hashes
+        runs = kept.of(paper, scale)
+        assert runs and all(run.has_ended for run in runs)
+        evaluated = [run.points("wall_seconds", EPISODE_RETURN, Returns.EVALUATOR) for run in runs]
+        assert all(len(points) for points in evaluated)
+    tables = [file for file in kept.root.rglob("*") if file.is_file()]
+    assert len(tables) == 4 * len(scales) > 0

@@ -1,0 +1,227 @@
+"""Tests of Ape-X's figures.toml: what it runs is there, and says what the paper says."""
+
+import dataclasses
+
+import pytest
+
+from common import environments
+import reproductions
+from reproductions.apex.dpg import config as dpg
+from reproductions.apex.dpg.config import AGENT as DPG
+from reproductions.apex.dpg.config import DPGConfig
+from reproductions.apex.dqn import config as dqn
+from reproductions.apex.dqn.config import AGENT as DQN
+from reproductions.apex.dqn.config import DQNConfig
+
+PAPER = reproductions.paper("apex")
+RUNS = [run for experiment in PAPER.experiments for run in experiment.runs]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """The rates of the paper's processes, by the second.
+
+    Attributes:
+      actor_steps: steps, and so transitions, of one actor.
+      updates: batches of the learner, whatever the number of actors.
+      batch_size: transitions of a batch.
+    """
+
+    actor_steps: float
+    updates: float
+    batch_size: int
+
+
+DQN_RATES = Rates(actor_steps=139 / 4, updates=19, batch_size=512)
+"""Section 4.1: 139 frames a second, 4 a step; 19 batches a second of 512."""
+
+DPG_RATES = Rates(actor_steps=14_000 / 64, updates=86, batch_size=256)
+"""Section 4.2: 14K steps a second of 64 actors; 86 batches a second of 256."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaleModel:
+    """Sizes at the paper's ratios.
+
+    Attributes:
+      rates: the paper's.
+      batch_size: the model's.
+    """
+
+    rates: Rates
+    batch_size: int
+
+    def size(self, paper: int) -> int:
+        """Returns a number of transitions or of an actor's steps, given the paper's."""
+        return max(1, round(paper * self.batch_size / self.rates.batch_size))
+
+    def samples_per_insert(self, actors: int, batch_size: int | None = None) -> float:
+        """Returns how often each transition is drawn, to four digits.
+
+        Args:
+          actors: their number, times the copies that are added of a transition.
+          batch_size: another one, at the same number of inserts an update; None: the model's.
+        """
+        inserts = actors * self.rates.actor_steps / self.rates.updates
+        samples = self.rates.batch_size * (batch_size or self.batch_size) / self.batch_size
+        return float(f"{samples / inserts:.4g}")
+
+
+DQN_MODEL, DPG_MODEL = ScaleModel(DQN_RATES, 32), ScaleModel(DPG_RATES, 32)
+
+
+def flag(run, name):
+    """The value of a flag of a run, None if it has none."""
+    found = [one.partition("=")[2] for one in run.flags if one.startswith(f"--{name}=")]
+    return found[-1] if found else None
+
+
+def of(name):
+    return PAPER.experiment(name).runs
+
+
+def test_every_environment_exists():
+    assert {run.environment for run in RUNS} <= set(environments.names())
+
+
+def test_every_setting_has_a_curve_but_those_of_ours():
+    used = {flag(run, "setting") for run in RUNS}
+    assert used <= {*dqn.SETTINGS.names, *dpg.SETTINGS.names}
+    ours = {"dqn_uniform", "dqn_bfloat16", *dqn.TWO_CORES, *dqn.FIGURE_14_TRIED}
+    assert {*dqn.SETTINGS.names, *dpg.SETTINGS.names} - used <= ours
+
+
+def test_each_program_gets_its_own_settings():
+    for run in RUNS:
+        mine = dqn if run.agent == DQN else dpg
+        assert flag(run, "setting") in mine.SETTINGS.names, run
+
+
+def test_figure_2_is_57_games():
+    assert len({run.environment for run in of("figure 2")}) == len(of("figure 2")) == 57
+
+
+def test_figure_3_is_four_tasks_with_8_to_64_actors():
+    pairs = {(flag(run, "num_actors"), run.environment) for run in of("figure 3")}
+    assert len(pairs) == len(of("figure 3")) == 16
+    assert {actors for actors, _ in pairs} == {"8", "16", "32", "64"}
+
+
+def test_figure_6_is_few_actors_whose_transitions_are_copied():
+    found = {
+        (flag(run, "num_actors"), dqn.SETTINGS.configuration(flag(run, "setting")).num_copies)
+        for run in of("figure 6")
+    }
+    assert found == {("32", 1), ("32", 8), ("256", 1)}
+
+
+def test_no_scale_makes_two_curves_of_an_experiment_alike():
+    for experiment in PAPER.experiments:
+        for scale in PAPER.scales:
+            seen = {}
+            for run in experiment.runs:
+                settings = dqn if run.agent == DQN else dpg
+                config = dataclasses.asdict(settings.SETTINGS.configuration(flag(run, "setting")))
+                config["num_actors"] = flag(run, "num_actors")
+                for change in scale.changes_of(run.agent, run.choices):
+                    name, _, value = change.flag.removeprefix("--").partition("=")
+                    config[name.removeprefix("config.")] = value
+                key = run.agent, run.environment, str(config)
+                assert seen.setdefault(key, run.setting) == run.setting, (experiment.name, run)
+
+
+@pytest.mark.parametrize(
+    "model, actors, ratio",
+    [
+        (DQN_MODEL, 8, 35.0),
+        (DQN_MODEL, 32, 8.7),
+        (DQN_MODEL, 128, 2.2),
+        (DQN_MODEL, 360, 0.78),  # 9.7K samples and 12.5K transitions a second (section 4.1)
+        (DPG_MODEL, 64, 1.57),  # 22K and 14K (section 4.2)
+    ],
+)
+def test_samples_per_insert_are_the_papers(model, actors, ratio):
+    assert model.samples_per_insert(actors) == pytest.approx(ratio, rel=0.01)
+    # With another batch as many inserts an update.
+    assert model.samples_per_insert(actors, 64) == pytest.approx(2 * ratio, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "model, config, capacity, least, period",
+    [(DQN_MODEL, DQNConfig(), 125_000, 3125, 6), (DPG_MODEL, DPGConfig(), 125_000, 6250, 50)],
+)
+def test_ages_in_updates_are_the_papers(model, config, capacity, least, period):
+    """Of the memory, of its first filling, and of an actor's parameters."""
+    assert model.size(config.replay_capacity) == capacity
+    assert model.size(config.min_replay_size) == least
+    assert model.size(config.actor_period) == period
+    rates, actors = model.rates, 128
+    inserts_an_update = model.batch_size / model.samples_per_insert(actors)
+    papers = rates.updates / (rates.actor_steps * actors)  # updates in the time of an insert
+    for ours, theirs in ((capacity, config.replay_capacity), (least, config.min_replay_size)):
+        assert ours / inserts_an_update == pytest.approx(theirs * papers, rel=1e-3)
+    age = period * actors / inserts_an_update
+    assert age == pytest.approx(config.actor_period * rates.updates / rates.actor_steps, rel=0.05)
+    assert age == pytest.approx(54.7 if model is DQN_MODEL else 157, rel=0.05)
+
+
+def flags_of(figure):
+    """The flags of a figure's curves at the scale small, by name, as numbers."""
+    return {
+        run.setting: {
+            name: float(value)
+            for name, _, value in (flag[2:].partition("=") for flag in run.flags)
+            if name != "setting"
+        }
+        for run in PAPER.experiment(figure).at("small").runs
+    }
+
+
+@pytest.mark.parametrize(
+    "figure, model, product", [("figure 3", DPG_MODEL, 100.6), ("figure 4", DQN_MODEL, 279.9)]
+)
+def test_curves_with_more_actors_have_as_many_fewer_samples_per_insert(figure, model, product):
+    for flags in flags_of(figure).values():
+        ratio = flags["config.samples_per_insert"]
+        assert ratio == model.samples_per_insert(int(flags["num_actors"]))
+        assert flags["num_actors"] * ratio == pytest.approx(product, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "agent, model, config", [(DQN, DQN_MODEL, DQNConfig()), (DPG, DPG_MODEL, DPGConfig())]
+)
+def test_the_scale_small_has_the_sizes_of_its_model(agent, model, config):
+    values = {
+        change.name.removeprefix("config."): change.value
+        for change in PAPER.scale("small").changes
+        if change.agent is agent
+    }
+    assert int(values["batch_size"]) == model.batch_size
+    ratio = model.samples_per_insert(int(values["num_actors"]))
+    assert float(values["samples_per_insert"]) == ratio
+    for name in ("replay_capacity", "min_replay_size", "actor_period"):
+        assert int(values[name]) == model.size(getattr(config, name))
+
+
+def test_curves_keep_the_papers_ratios_to_each_other():
+    capacities = [flags["config.replay_capacity"] for flags in flags_of("figure 5").values()]
+    assert capacities == [15_625, 62_500, 125_000]
+    copied, plain = flags_of("figure 6").values()
+    assert (copied["num_actors"], plain["num_actors"]) == (16, 128)
+    assert copied["config.samples_per_insert"] == plain["config.samples_per_insert"]
+    rates = [flags["config.learning_rate"] for flags in flags_of("figure 14").values()]
+    assert rates == [2.5e-4] * 3 + [1e-3] * 3
+    others = flags_of("section E")
+    assert others["dqn_lr3.125e-05"]["config.learning_rate"] == 1.25e-4
+    assert others["dqn_batch32"]["config.batch_size"] == 2
+    for name in ("dqn_batch32", "dqn_batch1024"):
+        batch, ratio = (others[name][f"config.{of}"] for of in ("batch_size", "samples_per_insert"))
+        assert batch / ratio == pytest.approx(32 / DQN_MODEL.samples_per_insert(128), rel=1e-3)
+
+
+def test_runs_of_the_scale_end_with_a_whole_call():
+    """16 updates are drawn at once: a run ends, and is evaluated, at a multiple of them."""
+    scale = PAPER.scale("small")
+    assert scale.budget.learner_steps % 16 == 0
+    (period,) = (change.flag for change in scale.changes if change.name == "evaluation_steps")
+    assert int(period.partition("=")[2]) % 16 == 0
