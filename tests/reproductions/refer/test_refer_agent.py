@@ -437,7 +437,7 @@ def test_acer_draws_windows_and_writes_back_every_step_of_them():
     run = Run("acer_lr1e-05", window=7)
     run.train(1)
     windows = run.memory.draw(16, seed=3)
-    assert windows.rewards.shape == (16, 7)
+    assert windows.steps.rewards.shape == (16, 7)
     outputs = run.learner.gradients(windows.batch()).outputs
     run.agent.write_back(run.learner, run.memory, windows.token, outputs)
     rows = np.reshape(windows.token, [16, 7])
