@@ -20,7 +20,7 @@ from reproductions.aql import aql, networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.agent import AQL
 from reproductions.aql.config import SETTINGS
-from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin
+from reproductions.aql.proposals import FlatPolicy, FlatPolicyTwin
 
 T, K, EPISODE_STEPS, SIDE = 5, 2, 7, 9
 SMALL = {

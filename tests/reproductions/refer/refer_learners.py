@@ -15,26 +15,16 @@ from reproductions.refer.agent import KINDS
 from reproductions.refer.config import SETTINGS
 
 D, A, B = 3, 2, 6  # sizes of observations and actions, batch
-
-
 SIZE = 40  # steps in the memory
-
-
 HISTORY = 4
 RECURRENT = {"recurrent": True, "lstm_size": 5, "history": HISTORY}
-
-
 _SHARED, _VRACER, _NAF, _DDPG, _ACER = Readme("refer").metrics("those of |and those of ")
-
-
 METRICS = {
     "vracer": [*_SHARED, *_VRACER],
     "naf": [*_SHARED, *_NAF, "gradient_norm"],
     "ddpg": [*_SHARED, *_DDPG],
     "acer": [*_SHARED, *_ACER],
 }
-
-
 """Names of the metrics of each agent in the README, in order; the last of V-RACER's is optional."""
 
 
@@ -102,8 +92,6 @@ def joined(batches):
 
 
 MEAN, DEVIATION = np.array([0.5, -1.0, 0.0]), np.array([2.0, 0.7, 3.0])
-
-
 STEPS = 1_000_000  # updates done, so that annealing has an effect
 
 

@@ -248,8 +248,6 @@ def test_noise_is_normal_within_its_bound():
 
 
 LENGTHS = (5, 3, 1, 5)
-
-
 B, L = len(LENGTHS), max(LENGTHS)
 
 
