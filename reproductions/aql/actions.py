@@ -81,7 +81,7 @@ class ActionSpace:
         if action_set != "own":
             elements = [np.array(lab_actions.CURATED)]
             if action_set == "structured":
-                elements = [np.array(one)[:, np.newaxis] for one in lab_actions.STRUCTURED]
+                elements = [np.array(rows)[:, np.newaxis] for rows in lab_actions.STRUCTURED]
             return cls([len(rows) for rows in elements], elements)
         return cls(own_choices(spec, num_levels))
 

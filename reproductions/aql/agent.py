@@ -1,4 +1,4 @@
-"""AQL and the methods beside it: configuration, policy and learner in one object."""
+"""The agent of AQL, of D3PG and of IMPALA, by configuration, for the roles of a run."""
 
 import numpy as np
 import tensorflow as tf
@@ -66,19 +66,19 @@ class AQL(Agent):
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
-    ) -> aql.SearchPolicy | aql.DeterministicPolicy | impala.SampledPolicy:
+    ) -> aql.SearchPolicy | d3pg.DeterministicPolicy | impala.SampledPolicy:
         """Builds the exploring policy of some of the actors (algorithm 1)."""
         config, space = self.config, self._space(spec)
         if self._is_impala:
             return impala.SampledPolicy(config, spec, space, seed)
         if self._is_d3pg:
-            return aql.DeterministicPolicy(config, spec, space, seed)
+            return d3pg.DeterministicPolicy(config, spec, space, seed)
         epsilons = aql.epsilons(num_actors, config.epsilon, config.high_epsilon)
         return aql.SearchPolicy(config, spec, space, epsilons[list(actors)], seed)
 
     def make_evaluator(
         self, spec: EnvironmentSpec, num_environments: int
-    ) -> aql.SearchPolicy | aql.DeterministicPolicy | impala.SampledPolicy:
+    ) -> aql.SearchPolicy | d3pg.DeterministicPolicy | impala.SampledPolicy:
         """Builds the policy with its search, whose samples are seeded, and without exploration.
 
         That evaluations do not explore is not in the paper. IMPALA's policy is sampled there, too.
@@ -87,7 +87,7 @@ class AQL(Agent):
         if self._is_impala:
             return impala.SampledPolicy(config, spec, space, seed=0)
         if self._is_d3pg:
-            return aql.DeterministicPolicy(config, spec, space, seed=None)
+            return d3pg.DeterministicPolicy(config, spec, space, seed=None)
         return aql.SearchPolicy(config, spec, space, np.zeros(num_environments), seed=0)
 
     def _space(self, spec: EnvironmentSpec) -> ActionSpace:

@@ -1,8 +1,8 @@
-"""AQL's learner (section 4, algorithm 2, appendix A2), also of the methods with another search.
+"""AQL (Van de Wiele et al. 2020), from unroll to loss, with its search or another.
 
-T timesteps of an unroll are s_1 to s_T. Losses are sums over time and batch, as in algorithm 2.
-
-Acting policies: the best action that a search finds (algorithm 1), or D3PG's own.
+Losses, learner (section 4, algorithm 2, appendix A2) and the acting policy, which takes the best
+action that a search finds (algorithm 1). T timesteps of an unroll are s_1 to s_T. Losses are sums
+over time and batch, as in algorithm 2.
 """
 
 import abc
@@ -13,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from common.acting.policy import OrnsteinUhlenbeckNoise, Policy, Proposals, ProposingPolicy
+from common.acting.policy import Policy, Proposals, ProposingPolicy
 from common.environments.spec import EnvironmentSpec
-from common.learning import learner
-from common.learning.learner import Gradients, Learner
+from common.learning.learner import Gradients, Learner, create_variables
 from common.networks import numpy_twins
-from common.networks.control import ReluMLP
 from common.types import Batch, Nest
 from common.values import multistep
 from reproductions.aql import networks, proposals, search
@@ -140,10 +138,10 @@ class AQLLearner(Learner):
             num_features = self.value.shared.output_size
             self.proposal = networks.ProposalNetwork(config, num_features, space)
         self.value_optimizer = networks.make_optimizer(config)
-        learner.create_variables(self.value_optimizer, self.value_variables)
+        create_variables(self.value_optimizer, self.value_variables)
         if self.proposal is not None:
             self.proposal_optimizer = networks.make_optimizer(config)
-            learner.create_variables(self.proposal_optimizer, self.proposal_variables)
+            create_variables(self.proposal_optimizer, self.proposal_variables)
 
     @property
     def value_variables(self) -> tuple[tf.Variable, ...]:
@@ -388,52 +386,3 @@ class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
         best, _ = search.search(q, proposed, uniform)
         probabilities = self.proposal.probabilities(hidden[0], best[0])
         return Proposals(q(proposed)[0], probabilities, best[0].astype(np.int64))
-
-
-class DeterministicPolicy(Policy):
-    """D3PG's policy, with Ornstein-Uhlenbeck noise or without (section 5.1)."""
-
-    def __init__(
-        self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace, seed: int | None
-    ):
-        """Makes the policy with random parameters.
-
-        Args:
-          config: hyperparameters.
-          spec: of the environment.
-          space: of the actions, all continuous.
-          seed: of the noise; None: no noise.
-        """
-        shared = ReluMLP(spec.observation_size, config.shared_sizes)
-        policy = networks.make_policy(config, shared.output_size, space.size)
-        self._action_size = space.size
-        self._shared = FeedforwardTwin(shared)
-        self._policy = numpy_twins.twin(policy)
-        self._noise: OrnsteinUhlenbeckNoise | None = None
-        if seed is not None:
-            self._noise = OrnsteinUhlenbeckNoise(config.ou_sigma, config.ou_theta, seed)
-
-    def load(self, flat: np.ndarray) -> None:
-        """Loads `D3PGLearner.actor_variables`, [P] float32."""
-        load_parts([self._policy, self._shared], flat)
-
-    def initial_state(self, num_environments: int) -> Nest:
-        """Returns the noise before an episode."""
-        if self._noise is None:
-            return ()
-        return self._noise.initial_state((num_environments, self._action_size))
-
-    def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """Acts on observations [K, Ds] float32.
-
-        Returns:
-          action: [K, A] float32.
-          state: of the noise.
-          extras: float32 [K, A]: "action_index", the action, "best_index", the policy's own.
-        """
-        features, _ = self._shared(observation, ())
-        best = self._policy(features)
-        action = best
-        if self._noise is not None:
-            action, state = self._noise(best, state)
-        return action, state, {"action_index": action, "best_index": best}

@@ -1,19 +1,34 @@
-"""D3PG's learner (section 5.1): D4PG without distributions, on AQL's unrolls, networks and targets.
+"""D3PG (section 5.1): D4PG without distributions, on AQL's unrolls, networks and targets.
 
-The paper names its noise only. What else there is, is our own: targets by Q(lambda) from target
-networks, the policy's gradient at all timesteps.
+The paper names its noise only. All else is ours: targets by Q(lambda) from target networks, the
+policy's gradient at all timesteps.
 """
 
+import numpy as np
 import tensorflow as tf
 
+from common.acting.policy import OrnsteinUhlenbeckNoise, Policy
 from common.agents.actor_critic import ActorCritic, ActorCriticLearner
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
-from common.types import Batch
+from common.networks import numpy_twins
+from common.networks.control import ControlPolicy, ReluMLP
+from common.types import Batch, Nest
 from common.values import policy_gradients
 from reproductions.aql import aql, networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
+from reproductions.aql.networks import FeedforwardTwin, load_parts
+
+
+def make_policy(config: AQLConfig, num_features: int, action_size: int) -> ControlPolicy:
+    """Builds D3PG's policy, D4PG's network with layers as wide as the proposal's: [B, F] -> [B, A].
+
+    With LayerNorm: ReLU layers came to actions of +-1 at every state, from where none learnt.
+    """
+    policy = ControlPolicy(action_size, config.proposal_sizes, layer_norm=True)
+    policy(tf.zeros([1, num_features]))  # makes the variables
+    return policy
 
 
 class D3PGLearner(ActorCriticLearner):
@@ -27,7 +42,7 @@ class D3PGLearner(ActorCriticLearner):
 
         def make_networks() -> ActorCritic:
             value = networks.ValueNetwork(config, spec, space)
-            policy = networks.make_policy(config, value.shared.output_size, space.size)
+            policy = make_policy(config, value.shared.output_size, space.size)
             return ActorCritic(policy, value)
 
         super().__init__(
@@ -85,3 +100,52 @@ class D3PGLearner(ActorCriticLearner):
             "policy_gradient_norm": gradients.policy_gradient_norm,
         }
         return Gradients(gradients, (), metrics)
+
+
+class DeterministicPolicy(Policy):
+    """D3PG's policy, with Ornstein-Uhlenbeck noise or without (section 5.1)."""
+
+    def __init__(
+        self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace, seed: int | None
+    ):
+        """Makes the policy with random parameters.
+
+        Args:
+          config: hyperparameters.
+          spec: of the environment.
+          space: of the actions, all continuous.
+          seed: of the noise; None: no noise.
+        """
+        shared = ReluMLP(spec.observation_size, config.shared_sizes)
+        policy = make_policy(config, shared.output_size, space.size)
+        self._action_size = space.size
+        self._shared = FeedforwardTwin(shared)
+        self._policy = numpy_twins.twin(policy)
+        self._noise: OrnsteinUhlenbeckNoise | None = None
+        if seed is not None:
+            self._noise = OrnsteinUhlenbeckNoise(config.ou_sigma, config.ou_theta, seed)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads `D3PGLearner.actor_variables`, [P] float32."""
+        load_parts([self._policy, self._shared], flat)
+
+    def initial_state(self, num_environments: int) -> Nest:
+        """Returns the noise before an episode."""
+        if self._noise is None:
+            return ()
+        return self._noise.initial_state((num_environments, self._action_size))
+
+    def __call__(self, observation: np.ndarray, state: Nest = ()):
+        """Acts on observations [K, Ds] float32.
+
+        Returns:
+          action: [K, A] float32.
+          state: of the noise.
+          extras: float32 [K, A]: "action_index", the action, "best_index", the policy's own.
+        """
+        features, _ = self._shared(observation, ())
+        best = self._policy(features)
+        action = best
+        if self._noise is not None:
+            action, state = self._noise(best, state)
+        return action, state, {"action_index": action, "best_index": best}

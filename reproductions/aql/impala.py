@@ -12,17 +12,17 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import learner
-from common.learning.learner import Gradients, Learner
+from common.learning.learner import Gradients, Learner, create_variables
 from common.networks import numpy_twins
 from common.networks.control import ReluMLP
 from common.types import Batch, Nest
 from common.values.multistep import v_trace
-from reproductions.aql import networks, proposals
+from reproductions.aql import networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.aql import SharedLayersPolicy, flat, time_major
 from reproductions.aql.config import AQLConfig
-from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin, load_parts, shared_twin
+from reproductions.aql.networks import load_parts, shared_twin
+from reproductions.aql.proposals import FlatPolicy, FlatPolicyTwin, ProposalTwin
 
 
 class StoredPolicyUnroll(NamedTuple):
@@ -117,7 +117,7 @@ class ImpalaLearner(Learner):
         last = snt.Linear(1, w_init=networks.near_zero(sizes[-1]), name="value")
         self.baseline = ReluMLP(self.network.shared.output_size, sizes, last)
         self.optimizer = networks.make_optimizer(config)
-        learner.create_variables(self.optimizer, self.variables_trained)
+        create_variables(self.optimizer, self.variables_trained)
 
     @property
     def variables_trained(self) -> tuple[tf.Variable, ...]:
@@ -146,8 +146,8 @@ class ImpalaLearner(Learner):
             features = networks.features_of(self.network.shared, unroll)
             policy = self.network.policy
             log_pi, entropy = (
-                time_major(one, length)
-                for one in policy.proposal.log_prob_and_entropy(
+                time_major(column, length)
+                for column in policy.proposal.log_prob_and_entropy(
                     policy.trunk(features), flat(unroll.action_index)
                 )
             )
@@ -200,9 +200,7 @@ class SampledPolicy(SharedLayersPolicy):
         self._trunk = numpy_twins.twin(network.policy.trunk)
         policy = network.policy.proposal
         self._policy = (
-            FlatPolicyTwin(policy)
-            if isinstance(policy, FlatPolicy)
-            else proposals.ProposalTwin(policy)
+            FlatPolicyTwin(policy) if isinstance(policy, FlatPolicy) else ProposalTwin(policy)
         )
 
     def load(self, flat: np.ndarray) -> None:

@@ -1,22 +1,15 @@
-"""Networks of Q and of the proposal or policy (figure 1, appendix A1).
+"""Networks of Q and of the proposal (figure 1, appendix A1), and their NumPy twins for the actors.
 
 Layer sizes stood in figure 1's drawing only. Initialisers are not in the paper: Sonnet's, but the
 last layers begin small, so that first values are near 0 and first proposals near uniform.
 
-NumPy twin of Q, which evaluates hundreds of candidates at a state.
+Q and proposal share layers. Of images these are IMPALA's deep network (appendix A1): the residual
+torso, a layer, and an LSTM that also gets the last action, as one-hots, and the last reward,
+clipped to [-1, 1].
 
-On one core it was as fast as XLA for batches of states and a fifth faster for one state: some 2 ms
-for 500 candidates of 21 sub-actions, nine tenths of which are products of matrices.
-
-The layers for images that Q, proposal and policy share: convolutions below an LSTM (figure 1).
-
-They are IMPALA's deep network (appendix A1): the residual torso, a layer, and an LSTM that also
-gets the last action, as one-hots, and the last reward, clipped to [-1, 1].
-
-One softmax over all actions of a product space: IMPALA's policy in DeepMind Lab.
-
-The paper does not say how IMPALA chooses among 3,528 actions, but that they slow it down, which the
-product of sub-actions would not.
+The twin of Q evaluates hundreds of candidates at a state. On one core it was as fast as XLA for
+batches of states and a fifth faster for one state: some 2 ms for 500 candidates of 21 sub-actions,
+nine tenths of which are products of matrices.
 """
 
 from collections.abc import Sequence
@@ -28,15 +21,15 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import learner
+from common.learning.learner import Adam
 from common.networks import numpy_twins, packing
-from common.networks.control import ControlPolicy, ReluMLP
+from common.networks.control import ReluMLP
 from common.networks.images import ResidualTorso
 from common.networks.recurrent import LSTM, LSTMState
 from common.types import Nest
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import MAX_EXACT_ACTIONS, AQLConfig
-from reproductions.aql.proposals import OUTPUT_SCALE, Proposal
+from reproductions.aql.proposals import OUTPUT_SCALE, FlatPolicy, Proposal
 from reproductions.aql.search import QFunction
 
 
@@ -171,74 +164,7 @@ class RecurrentTwin:
     ) -> tuple[np.ndarray, RecurrentState]:
         """Returns the features [K, F] and the state; its action and reward are to be set."""
         features, lstm = self._step(images, state)
-        return features.numpy(), state._replace(lstm=LSTMState(*(one.numpy() for one in lstm)))
-
-
-class FlatPolicy(snt.Module):
-    """Distribution softmax(W h + b) over the numbers of a finite space's actions.
-
-    Attributes:
-      space: of the actions, N in all.
-      weights: [H, N].
-      bias: [N].
-      parameters: both.
-    """
-
-    def __init__(self, num_features: int, space: ActionSpace):
-        """Builds the variables; `num_features` is H."""
-        super().__init__()
-        self.space = space
-        initial = snt.initializers.TruncatedNormal(stddev=OUTPUT_SCALE / math.sqrt(num_features))
-        number = int(space.num_actions)
-        self.weights = tf.Variable(initial([num_features, number], tf.float32), name="weights")
-        self.bias = tf.Variable(tf.zeros([number]), name="bias")
-        self.parameters = (self.weights, self.bias)
-
-    def log_prob_and_entropy(
-        self, features: tf.Tensor, actions: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns log pi(a | s) and the entropy in nats: [B, H], [B, D] -> [B] each."""
-        log_p = tf.nn.log_softmax(features @ self.weights + self.bias)
-        log_prob = tf.gather(log_p, self.space.flat_index(actions), axis=1, batch_dims=1)
-        return log_prob, -tf.reduce_sum(tf.exp(log_p) * log_p, axis=1)
-
-
-class FlatPolicyTwin:
-    """NumPy twin of a `FlatPolicy`.
-
-    Attributes:
-      num_parameters: length P of the vector that `load` takes.
-    """
-
-    def __init__(self, policy: FlatPolicy):
-        self._space = policy.space
-        self._actions = policy.space.all_actions()
-        self._shapes = packing.shapes(policy.parameters)
-        flat = packing.to_numpy(policy.parameters)
-        self.num_parameters = flat.size
-        self.load(flat)
-
-    def load(self, flat: np.ndarray) -> None:
-        """Loads a copy of the parameters, [P] float32 in the order of `FlatPolicy.parameters`."""
-        self._weights, self._bias = packing.unpack(np.array(flat, np.float32), self._shapes)
-
-    def sample(self, features: np.ndarray, num: int, generator: np.random.Generator) -> np.ndarray:
-        """Returns independent actions of each state, float32 [K, num, D], given features [K, H]."""
-        logits = self._logits(features)
-        ends = np.exp(logits - logits.max(axis=1, keepdims=True)).cumsum(axis=1, dtype=np.float64)
-        points = generator.random((len(features), num)) * ends[:, -1:]
-        found = [np.searchsorted(one, point, "right") for one, point in zip(ends, points)]
-        return self._actions[np.minimum(found, len(self._actions) - 1)]
-
-    def log_prob(self, features: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Returns log pi(a | s) in nats: [K, H], an action at each state [K, D] -> float32 [K]."""
-        logits = self._logits(features)
-        logits -= logits.max(axis=1, keepdims=True)
-        taken = logits[np.arange(len(logits)), self._space.flat_index(actions)]
-        return taken - np.log(np.exp(logits).sum(axis=1))
-
-    def _logits(self, features: np.ndarray) -> np.ndarray:
-        return features @ self._weights + self._bias
+        return features.numpy(), state._replace(lstm=LSTMState(*(part.numpy() for part in lstm)))
 
 
 class ValueNetwork(snt.Module):
@@ -333,21 +259,11 @@ def features_of(shared: ReluMLP | RecurrentLayers, unroll: Nest) -> tf.Tensor:
 
     Args:
       shared: of `make_shared`.
-      unroll: columns of [B, T, ...], see `learner.StoredUnroll`.
+      unroll: columns of [B, T, ...], see `aql.StoredUnroll`.
     """
     if isinstance(shared, RecurrentLayers):
         return shared.features(unroll)
     return shared(tf.reshape(unroll.observation, [-1, unroll.observation.shape[-1]]))
-
-
-def make_policy(config: AQLConfig, num_features: int, action_size: int) -> ControlPolicy:
-    """Builds D3PG's policy, D4PG's network with layers as wide as the proposal's: [B, F] -> [B, A].
-
-    With LayerNorm: ReLU layers came to actions of +-1 at every state, from where none learnt.
-    """
-    policy = ControlPolicy(action_size, config.proposal_sizes, layer_norm=True)
-    policy(tf.zeros([1, num_features]))  # makes the variables
-    return policy
 
 
 def near_zero(input_size: int) -> snt.initializers.Initializer:
@@ -361,9 +277,7 @@ def make_optimizer(config: AQLConfig) -> snt.Optimizer:
         return snt.optimizers.RMSProp(
             config.learning_rate, decay=config.rmsprop_decay, epsilon=config.rmsprop_epsilon
         )
-    return learner.Adam(
-        config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
-    )
+    return Adam(config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon)
 
 
 def load_parts(twins: Sequence[Any], flat: np.ndarray) -> None:
@@ -505,7 +419,7 @@ class ValueTwin:
         def values(candidates: np.ndarray) -> np.ndarray:
             # A state at a time: the hidden layers of its candidates fit the cache.
             return np.stack(
-                [twin.values(o, parts_of(each)) for o, each in zip(offsets, candidates)]
+                [twin.values(offset, parts_of(each)) for offset, each in zip(offsets, candidates)]
             )
 
         def looked_up(candidates: np.ndarray) -> np.ndarray:
@@ -515,7 +429,7 @@ class ValueTwin:
         return looked_up if self._has_table else values
 
     def _table(self, offsets: np.ndarray) -> np.ndarray:
-        return np.stack([self._candidates.values(one, self._all_parts) for one in offsets])
+        return np.stack([self._candidates.values(offset, self._all_parts) for offset in offsets])
 
     def _prepare(self) -> None:
         """Computes what depends on the parameters alone: the parts of all actions, for a table."""

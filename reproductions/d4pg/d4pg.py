@@ -1,16 +1,9 @@
-"""D4PG's three kinds of critic Z_w(x, a): categorical, mixture of Gaussians, or the mean alone.
+"""D4PG (Barth-Maron et al. 2018), from observation to loss; equations numbered as in the README.
 
-They are the output layers of figure 7. Each has the backup Y, the distance d(Y, Z) that the critic
-minimises, the mean that the policy maximises, and the priority that follows from the distance.
-Learner and actors are the same for all kinds.
-
-D4PG's policy pi_theta and critic Z_w (figure 1, "standard networks", and section 4.3).
-
-D4PG's learner (Barth-Maron et al. 2018, algorithm 1; equations numbered as in the README).
-
-D4PG's actor (Barth-Maron et al. 2018, algorithm 1; equations numbered as in the README).
-
-The D4PG agent: configuration, actor and learner in one object.
+The critic Z_w(x, a) has one of three kinds of output layer (figure 7): categorical, a mixture of
+Gaussians, or the mean alone, as in D3PG and DDPG. A kind says what the outputs mean: the backup Y,
+the distance d(Y, Z) that the critic minimises, the mean that the policy maximises, and the priority
+that follows from the distance. Networks, learner and actors are the same for all kinds.
 """
 
 from typing import Protocol
@@ -19,7 +12,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting import policy
+from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise
 from common.agents.actor_critic import (
     ActorCritic,
     ActorCriticActor,
@@ -232,29 +225,24 @@ def make_networks(config: D4PGConfig, spec: EnvironmentSpec) -> ActorCritic:
     return ActorCritic(policy, critic)
 
 
-def make_optimizer(config: D4PGConfig) -> snt.Optimizer:
-    """Returns Adam (section 3) with Sonnet's defaults for everything that the paper omits."""
-    return snt.optimizers.Adam(config.learning_rate)
-
-
 def backup(
-    transition: StoredTransition, target: ActorCritic, critic: CriticKind, seed: tf.Tensor
+    transition: StoredTransition, target: ActorCritic, kind: CriticKind, seed: tf.Tensor
 ) -> tf.Tensor:
     """Returns Y_i = R_N + gamma_N Z_w'(x_{i+N}, pi_theta'(x_{i+N})) (eqs 9, 15).
 
     Args:
       transition: B transitions.
       target: the target networks (theta', w').
-      critic: computes Y in its own representation.
-      seed: [2] int32, for critics that draw samples.
+      kind: of critic, computes Y in its own representation.
+      seed: [2] int32, for kinds that draw samples.
     """
     action = target.policy(transition.observation_t)
     outputs = target.critic(transition.observation_t, action)
-    return critic.backup(transition.n_step_reward, transition.n_step_discount, outputs, seed)
+    return kind.backup(transition.n_step_reward, transition.n_step_discount, outputs, seed)
 
 
 def policy_loss(
-    observation: tf.Tensor, networks: ActorCritic, critic: CriticKind
+    observation: tf.Tensor, networks: ActorCritic, kind: CriticKind
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns a loss whose minimisation raises E[Z_w(x, pi_theta(x))], w held fixed (eqs 7, 11).
 
@@ -263,8 +251,7 @@ def policy_loss(
       mean of E[Z_w], and the share of saturated actions.
     """
     return policy_gradients.dpg_loss(
-        networks.policy(observation),
-        lambda action: critic.mean(networks.critic(observation, action)),
+        networks.policy(observation), lambda action: kind.mean(networks.critic(observation, action))
     )
 
 
@@ -278,12 +265,13 @@ class D4PGLearner(ActorCriticLearner):
     def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int = 0):
         super().__init__(
             lambda: make_networks(config, spec),
-            lambda: make_optimizer(config),
+            # Section 3; Sonnet's defaults for everything that the paper omits.
+            lambda: snt.optimizers.Adam(config.learning_rate),
             config.target_period,
         )
         self._config = config
         self._seed = seed
-        self._critic = make_critic_kind(config)
+        self._kind = make_critic_kind(config)
 
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B transitions (lines 5 to 7).
@@ -296,24 +284,21 @@ class D4PGLearner(ActorCriticLearner):
         )
         # From the step, so that a resumed learner draws the samples of an uninterrupted one.
         seed = tf.stack([self._seed, tf.cast(self.steps, tf.int32)])
-        target = backup(transition, self.target_networks, self._critic, seed)
+        target = backup(transition, self.target_networks, self._kind, seed)
+        # Algorithm 1 has x_i in the policy's gradient.
+        is_first = self._config.policy_gradient_state == "first"
+        state = transition.observation_tm1 if is_first else transition.observation_t
 
         def critic_loss():
             outputs = self.networks.critic(transition.observation_tm1, transition.action_tm1)
-            distance = self._critic.distance(target, outputs)  # d(Y_i, Z_w(x_i, a_i))
+            distance = self._kind.distance(target, outputs)  # d(Y_i, Z_w(x_i, a_i))
             return tf.reduce_mean(weights * distance), distance
 
         gradients = self.gradients_of(
-            critic_loss,
-            lambda: policy_loss(self._policy_state(transition), self.networks, self._critic),
+            critic_loss, lambda: policy_loss(state, self.networks, self._kind)
         )
-        priorities = self._critic.priorities(gradients.errors)
+        priorities = self._kind.priorities(gradients.errors)
         return Gradients(gradients, priorities, gradients.metrics(priorities, weights))
-
-    def _policy_state(self, transition: StoredTransition) -> tf.Tensor:
-        """Returns x_i, as in algorithm 1, or x_{i+N}."""
-        first = self._config.policy_gradient_state == "first"
-        return transition.observation_tm1 if first else transition.observation_t
 
 
 class D4PGActor(ActorCriticActor):
@@ -324,9 +309,12 @@ class D4PGActor(ActorCriticActor):
 
     def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int):
         noise_seed, critic_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
-        super().__init__(
-            make_networks(config, spec), spec.action_size, make_noise(config, noise_seed)
+        noise: GaussianNoise | OrnsteinUhlenbeckNoise = GaussianNoise(
+            config.noise_sigma, noise_seed
         )
+        if config.noise == "ou":
+            noise = OrnsteinUhlenbeckNoise(config.noise_sigma, config.ou_theta, noise_seed)
+        super().__init__(make_networks(config, spec), spec.action_size, noise)
         self._kind = make_critic_kind(config, critic_seed)
 
     def initial_priorities(
@@ -347,15 +335,6 @@ class D4PGActor(ActorCriticActor):
             transitions, extras_tm1["taken"], extras_t["bootstrap"]
         )
         return self._kind.priorities(distance).astype(np.float32)
-
-
-def make_noise(
-    config: D4PGConfig, seed: int
-) -> policy.GaussianNoise | policy.OrnsteinUhlenbeckNoise:
-    """Returns the exploration noise of a configuration."""
-    if config.noise == "ou":
-        return policy.OrnsteinUhlenbeckNoise(config.noise_sigma, config.ou_theta, seed)
-    return policy.GaussianNoise(config.noise_sigma, seed)
 
 
 class D4PG(ActorCriticAgent):

@@ -1,4 +1,4 @@
-"""Reactor's network (sections 3.4.1 and 6.4, table 3, figure 7) and its optimiser."""
+"""Reactor's network (sections 3.4.1 and 6.4, table 3, figure 7)."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,6 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
-from common.learning import learner
 from common.networks.control import ReluMLP
 from common.networks.images import ImageTorso, Sizes, make_torso
 from common.networks.recurrent import LSTM, LSTMState
@@ -175,13 +174,6 @@ def state_specs() -> ReactorState:
     """Returns the specs of the states of one row, [128] each."""
     state = LSTMState(tf.TensorSpec([LSTM_SIZE]), tf.TensorSpec([LSTM_SIZE]))
     return ReactorState(state, state)
-
-
-def make_optimizer(config: ReactorConfig) -> snt.Optimizer:
-    """Returns Adam, whose momentum is 0 (section 3.4.1)."""
-    return learner.Adam(
-        config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
-    )
 
 
 def _linear(input_size: int, output_size: int) -> snt.Linear:

@@ -1,12 +1,11 @@
-"""Reactor's learner (sections 3.1 to 3.4; equations numbered as in the paper).
+"""Reactor (Gruslys et al. 2018), from observation to loss; equations numbered as in the paper.
 
-T is the number of transitions of a sequence, which has T + 1 frames x_1, ..., x_{T+1}. What ends in
-`_tm1` is of the frames x_1 to x_T, where the network is trained; what ends in `_t` is of x_2 to
-x_{T+1}, where the target network evaluates. Index k is the frame x_{k+1} there.
+Targets by Retrace and losses (sections 3.1 to 3.3), the learner (section 3.4), and the policy of
+workers and evaluator (sections 3.4 and 6.4). `networks` has the network.
 
-Reactor's acting policy, of workers and of the evaluator (sections 3.4 and 6.4).
-
-The Reactor agent: configuration, policy and learner in one object.
+T is the number of transitions of a sequence, which has T + 1 frames x_1, ..., x_{T+1}. Names that
+end in `_tm1` are of the frames x_1 to x_T, where the network is trained; names that end in `_t` are
+of x_2 to x_{T+1}, where the target network evaluates. Index k is the frame x_{k+1} there.
 """
 
 from collections.abc import Sequence
@@ -21,16 +20,27 @@ from common.acting.policy import Policy
 from common.agents.agent import Agent
 from common.data.sequences import Sequences, StoredTimestep
 from common.environments.spec import EnvironmentSpec
-from common.learning import learner
-from common.learning.learner import Gradients, Learner
+from common.learning.learner import (
+    Adam,
+    Gradients,
+    Learner,
+    copy_in_branch,
+    copy_variables,
+    create_variables,
+)
 from common.networks import packing
 from common.networks.recurrent import LSTMState
 from common.replay import memory, png
 from common.types import Batch, Nest
 from common.values import categorical, multistep, policy_gradients, value_learning
-from reproductions.reactor import networks as networks_lib
 from reproductions.reactor.config import AGENT, ReactorConfig
-from reproductions.reactor.networks import ReactorNetwork, ReactorOutputs, ReactorState
+from reproductions.reactor.networks import (
+    ReactorNetwork,
+    ReactorOutputs,
+    ReactorState,
+    make_network,
+    state_specs,
+)
 
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
@@ -149,11 +159,14 @@ class ReactorLearner(Learner):
     def __init__(self, config: ReactorConfig, spec: EnvironmentSpec):
         super().__init__()
         self._config = config
-        self.network: ReactorNetwork = networks_lib.make_network(config, spec)
-        self.target_network: ReactorNetwork = networks_lib.make_network(config, spec)
-        self.optimizer = networks_lib.make_optimizer(config)
-        learner.copy_variables(self.actor_variables, self.target_variables)
-        learner.create_variables(self.optimizer, self.actor_variables)
+        self.network = make_network(config, spec)
+        self.target_network = make_network(config, spec)
+        # Its momentum is 0 (section 3.4.1).
+        self.optimizer = Adam(
+            config.learning_rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon
+        )
+        copy_variables(self.actor_variables, self.target_variables)
+        create_variables(self.optimizer, self.actor_variables)
 
     @property
     def actor_variables(self) -> tuple:
@@ -209,7 +222,7 @@ class ReactorLearner(Learner):
         """Makes a step of Adam and copies the target network every T_update; see base class."""
         self.optimizer.apply(gradients, self.actor_variables)
         self.steps.assign_add(1)
-        learner.copy_in_branch(
+        copy_in_branch(
             self.steps, self._config.target_period, self.actor_variables, self.target_variables
         )
 
@@ -249,7 +262,7 @@ class ReactorPolicy(Policy):
           spec: of the environment.
           seed: of the actions.
         """
-        self._network = networks_lib.make_network(config, spec)
+        self._network = make_network(config, spec)
         self._stored_state = config.stored_state
         self._step = tf.function(
             self._both if config.stored_state else self._policy_only, autograph=False
@@ -334,7 +347,7 @@ class Reactor(Agent):
         """Returns the columns of a timestep, with all of mu (footnote 1)."""
         extras: dict[str, Any] = {"mu": tf.TensorSpec([spec.action_size])}
         if self.config.stored_state:
-            extras["state"] = networks_lib.state_specs()
+            extras["state"] = state_specs()
         observation = tf.TensorSpec(spec.observation_shape, spec.observation_dtype)
         return StoredTimestep(
             observation=png.column(spec.image_shape) if self.decodes else observation,

@@ -1,11 +1,21 @@
 """ACER for continuous actions (Wang et al. 2017, section 5) as ReF-ER compares with it.
 
-Equations are numbered as in the README, from 38 on.
+It learns from windows of episodes. Its policy has the variance of V-RACER's, its critic is a
+stochastic dueling network. Equations are numbered as in the README, from 38 on.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from common.learning.learner import Gradients
+from common.replay.episode_wire import WindowBatch
+from common.types import Batch
+from common.values import gaussian
+from reproductions.refer import networks, rules
+from reproductions.refer.config import ReferConfig
+from reproductions.refer.rules import ActorCriticGradients, Refresh, TwoRatesLearner
 
 
 class Targets(NamedTuple):
@@ -153,7 +163,7 @@ def ascent(
     return weight[..., tf.newaxis] * score_of_action + correction[..., tf.newaxis] * score_of_sample
 
 
-def critic_loss(value: tf.Tensor, q: tf.Tensor, q_ret: tf.Tensor, rho: tf.Tensor) -> tf.Tensor:
+def critic_losses(value: tf.Tensor, q: tf.Tensor, q_ret: tf.Tensor, rho: tf.Tensor) -> tf.Tensor:
     """Returns 1/2 (Q - Q_ret)^2 + 1/2 (V - V_target)^2 (eq 44).
 
     V_target = V + min(1, rho) (Q_ret - Q) is a constant. As Q contains V, the gradient for V is
@@ -184,3 +194,135 @@ def truncated_normal(shape: tf.Tensor, bound: float, seed: tf.Tensor) -> tf.Tens
     low = 0.5 * tf.math.erfc(bound / 2**0.5)
     uniform = tf.random.stateless_uniform(shape, seed, low, 1.0 - low)
     return tf.math.ndtri(uniform)
+
+
+def _flat(columns: tf.Tensor) -> tf.Tensor:
+    """Joins the first two dimensions."""
+    shape = tf.concat([[-1], tf.shape(columns)[2:]], 0)
+    return tf.reshape(columns, shape)
+
+
+def _weights(steps: WindowBatch) -> tf.Tensor:
+    """Returns 1 / (number of steps) for each step of windows, 0 in front of them, [B L] float32."""
+    longest = tf.shape(steps.rewards, tf.int64)[1]
+    is_step = tf.range(longest) >= longest - steps.lengths[:, tf.newaxis]
+    return _flat(tf.cast(is_step, tf.float32)) / tf.cast(tf.reduce_sum(steps.lengths), tf.float32)
+
+
+class AcerLearner(TwoRatesLearner):
+    """ACER for continuous actions (section 5.3, appendix A; Wang et al. 2017, algorithm 3).
+
+    Attributes:
+      policy: the policy that acts.
+      average_policy: slow copy of it, around which the trust region lies.
+      critic: V and the advantage.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__(config, observation_size)
+        sizes = observation_size, action_size
+        self._action_size = action_size
+        self.policy = networks.AcerPolicy(config, *sizes)
+        self.average_policy = networks.AcerPolicy(config, *sizes)
+        self.critic = networks.DuelingCritic(config, *sizes)
+        self.make_optimizers()
+        # A checkpoint has it, so that a resumed run goes on with the noise of the same seed.
+        seed = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64)
+        self._seed = tf.Variable(seed, trainable=False, name="seed")
+
+    @property
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the policy."""
+        return self.policy.parameters
+
+    @property
+    def critic_variables(self) -> Sequence[tf.Variable]:
+        """Variables of V and of the advantage."""
+        return self.critic.parameters
+
+    @property
+    def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
+        """Variables of the policy, and of the average one."""
+        return self.policy.parameters, self.average_policy.parameters
+
+    def noise(self, num_states: tf.Tensor) -> tf.Tensor:
+        """Returns the noise of the actions that the next update draws, [1 + n, num_states, A].
+
+        The first one makes a', the others the u_j.
+        """
+        config = self._config
+        shape = [1 + config.advantage_samples, num_states, self._action_size]
+        seed = tf.stack([self._seed, self.steps])
+        return truncated_normal(shape, config.noise_bound, seed)
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on windows of B episodes; see base class."""
+        config, steps = self._config, batch.steps
+        states, stored = self.standardizer(steps.states.observation), steps.states.extras
+        columns = states, steps.states.action, stored["mean"], stored["variance"]
+        observation, action, *behaviour = (_flat(column[:, :-1]) for column in columns)
+        with tf.GradientTape() as policy_tape:
+            mean, deviation = self.policy(observation)
+            outputs = tf.concat([mean, deviation], axis=-1)
+        policy = mean, tf.square(deviation)
+        drawn = mean + deviation * self.noise(tf.shape(mean)[0])
+        with tf.GradientTape() as critic_tape:
+            values = tf.reshape(self.critic.value(_flat(states)), tf.shape(states)[:2])
+            value = _flat(values[:, :-1])
+            actions = tf.concat([action[tf.newaxis], drawn[1:]], axis=0)
+            advantages = self.critic.advantages(observation, actions)
+            mean_advantage = tf.reduce_mean(advantages[1:], axis=0)
+            q = value + advantages[0] - mean_advantage
+            rho = gaussian.importance_weight(action, *policy, *behaviour, self._log_bound)
+            q_ret, q_opc = self._targets(steps, values, q, rho)
+            weights = _weights(steps)
+            losses = critic_losses(value, q, q_ret, rho)
+            critic_loss = tf.reduce_sum(weights * losses)
+        gradient = ascent(
+            rho,
+            q_opc - value,
+            score(action, mean, deviation),
+            gaussian.importance_weight(drawn[0], *policy, *behaviour, self._log_bound),
+            self.critic.advantages(observation, drawn[:1])[0] - mean_advantage,
+            score(drawn[0], mean, deviation),
+            config.truncation,
+        )
+        k = divergence_gradient(mean, deviation, *self.average_policy(observation))
+        direction = trust_region(gradient, k, config.trust_region)
+        gradients = ActorCriticGradients(
+            policy_tape.gradient(
+                outputs, self.policy_variables, -weights[:, tf.newaxis] * direction
+            ),
+            critic_tape.gradient(critic_loss, self.critic_variables),
+        )
+        divergence = rules.divergence(behaviour, policy, config.divergence)
+        errors, next_values = tf.square(q_ret - q), _flat(values[:, 1:])
+        refresh = Refresh(value, rho, divergence, errors, next_values, tf.zeros_like(value))
+        is_bounded = tf.reduce_any(direction != gradient, axis=-1)
+        metrics = {
+            **self.shared_metrics(),
+            "critic_loss": critic_loss,
+            "mean_q": tf.reduce_sum(weights * q),
+            "mean_variance": tf.reduce_mean(self.policy.variance),
+            "trust_region_share": tf.reduce_sum(weights * tf.cast(is_bounded, weights.dtype)),
+            "critic_gradient_norm": tf.linalg.global_norm(gradients.critic),
+            "policy_gradient_norm": tf.linalg.global_norm(gradients.policy),
+        }
+        return Gradients(gradients, refresh, metrics)
+
+    def _targets(
+        self, steps: WindowBatch, values: tf.Tensor, q: tf.Tensor, rho: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Returns Q_ret and Q_opc, [B L] each, from values [B, L + 1], q and rho [B L]."""
+        shape = tf.shape(steps.rewards)
+        found = targets(
+            tf.transpose(steps.rewards),
+            self._config.discount,
+            tf.transpose(values[:, :-1]),
+            tf.transpose(tf.reshape(q, shape)),
+            tf.transpose(tf.reshape(rho, shape)),
+            self._action_size,
+            tf.where(steps.bootstraps, values[:, -1], 0.0),
+            self._config.trace_exponent,
+        )
+        return [_flat(tf.transpose(target)) for target in found]

@@ -1,18 +1,217 @@
-"""ReF-ER's agents: configuration, policy and learner in one object."""
+"""ReF-ER's agents (Novati & Koumoutsakos 2019): their policies, and what the roles of a run need.
 
+The policies of actors and evaluators run as NumPy twins of the learners' networks.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
 import tensorflow as tf
 
+from common.acting.policy import OrnsteinUhlenbeckNoise, Policy, truncated_normal
 from common.agents.agent import Agent
 from common.data.data import StoredState, gaussian_state_specs
 from common.data.episodes import WholeEpisodes
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.updates import FusedUpdates, StoreRules
-from common.replay import memory as memory_lib
+from common.networks import numpy_twins, standardizer
+from common.networks.control import SoftsignMLP
+from common.networks.recurrent import LSTMNetwork
 from common.replay.episode_memory import EpisodeMemory
-from reproductions.refer import learner as learner_lib
-from reproductions.refer.actor import ReferPolicy
+from common.replay.memory import RankBased, Uniform
+from common.types import Nest
+from reproductions.refer import networks, vracer
+from reproductions.refer.acer import AcerLearner
 from reproductions.refer.config import AGENT, ReferConfig
+from reproductions.refer.ddpg import DdpgLearner
+from reproductions.refer.naf import NafLearner
+from reproductions.refer.rules import ReferLearner, Refresh
+from reproductions.refer.vracer import VracerLearner
+
+
+class Kind(NamedTuple):
+    """The parts of an agent that depend on `ReferConfig.agent`.
+
+    Attributes:
+      learner: its class, which takes the configuration and the sizes D and A.
+      acting: builds the layers of the policy, from the same arguments.
+      has_value: whether V comes before m in the outputs of these layers.
+      learns_variance: whether the last variables of the policy are those of Sigma.
+    """
+
+    learner: type[VracerLearner | NafLearner | DdpgLearner | AcerLearner]
+    acting: Callable[[ReferConfig, int, int], SoftsignMLP | LSTMNetwork]
+    has_value: bool
+    learns_variance: bool
+
+
+KINDS = {
+    "vracer": Kind(VracerLearner, lambda *a: networks.VracerNetwork(*a).mlp, True, True),
+    "naf": Kind(NafLearner, lambda *a: networks.NafNetwork(*a).mlp, True, False),
+    "ddpg": Kind(DdpgLearner, lambda *a: networks.make_ddpg_networks(*a).policy, False, False),
+    "acer": Kind(AcerLearner, lambda *a: networks.AcerPolicy(*a).mlp, False, True),
+}
+"""The agents by `ReferConfig.agent`."""
+
+
+class PolicyOutputs(NamedTuple):
+    """A policy N(m, Sigma) at K states, and their values; all float32.
+
+    Attributes:
+      value: [K], V; zeros from DDPG and ACER.
+      mean: [K, A], m.
+      variance: [A], the diagonal of Sigma.
+      coefficients: [K, C], of V-RACER's advantage.
+    """
+
+    value: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    coefficients: np.ndarray
+
+
+class ActingState(NamedTuple):
+    """The state of a policy between two steps, each part () where there is none.
+
+    Attributes:
+      network: of recurrent layers.
+      noise: of Ornstein-Uhlenbeck noise, [K, A] float32.
+    """
+
+    network: Nest = ()
+    noise: Nest = ()
+
+
+STATELESS = ActingState()
+"""The state of a policy of an MLP and Gaussian noise."""
+
+
+class PolicyNetwork:
+    """NumPy twin of a network that acts: standardised observations -> `PolicyOutputs`.
+
+    Attributes:
+      num_parameters: length of the vector that `load` takes.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        """Makes the twin, with the variance that Sigma has at the start."""
+        self._kind = KINDS[config.agent]
+        self._twin = numpy_twins.twin(self._kind.acting(config, observation_size, action_size))
+        self._is_recurrent = config.recurrent
+        self._num_twin = self._twin.num_parameters
+        self.num_parameters = self._num_twin + action_size * self._kind.learns_variance
+        variance = config.initial_variance if self._kind.learns_variance else config.sigma**2
+        self._variance = np.full(action_size, variance, np.float32)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads the network's variables, [P] float32 in the order of the learner."""
+        self._twin.load(flat[: self._num_twin])
+        if self._kind.learns_variance:
+            self._variance = standardizer.variance_of_raw_np(flat[self._num_twin :])
+
+    def initial_state(self, num_environments: int) -> Nest:
+        """Returns the state before an episode; () of an MLP."""
+        return self._twin.initial_state(num_environments) if self._is_recurrent else ()
+
+    def __call__(self, observation: np.ndarray, state: Nest) -> tuple[PolicyOutputs, Nest]:
+        """Returns the policy and the values at observations [K, D] float32, and the next state."""
+        if self._is_recurrent:
+            outputs, state = self._twin(observation, state)
+        else:
+            outputs = self._twin(observation)
+        value = np.zeros(len(outputs), np.float32)
+        if self._kind.has_value:
+            value, outputs = outputs[:, 0], outputs[:, 1:]
+        mean, coefficients = np.split(outputs, [len(self._variance)], axis=1)
+        return PolicyOutputs(value, mean, self._variance, coefficients), state
+
+
+class ReferPolicy(Policy):
+    """The policy of an agent: actors draw actions from it, evaluators take its mean.
+
+    Actions are not clipped. Gaussian noise is truncated (appendix A). With Ornstein-Uhlenbeck noise
+    the extras have the policy without it, N(m, sigma^2 I).
+    """
+
+    def __init__(
+        self,
+        config: ReferConfig,
+        observation_size: int,
+        action_size: int,
+        seed: int = 0,
+        explores: bool = True,
+    ):
+        """Builds the policy; `load` gives it the learner's parameters.
+
+        Args:
+          config: hyperparameters.
+          observation_size: D.
+          action_size: A.
+          seed: of the noise.
+          explores: whether actions have noise; an evaluator's have none.
+        """
+        self._config = config
+        self._sizes = observation_size, action_size
+        self._network = PolicyNetwork(config, observation_size, action_size)
+        self._explores = explores
+        self._mean = np.zeros(observation_size, np.float32)
+        self._deviation = np.ones(observation_size, np.float32)
+        self._generator = np.random.default_rng(seed)
+        self._ou: OrnsteinUhlenbeckNoise | None = None
+        if explores and config.agent in ("naf", "ddpg") and config.noise == "ou":
+            self._ou = OrnsteinUhlenbeckNoise(config.ou_sigma, config.ou_theta, seed, clip=False)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads `ReferLearner.actor_variables`, [P] float32.
+
+        Raises:
+          ValueError: the length is wrong; the old parameters stay.
+        """
+        size, _ = self._sizes
+        expected = 2 * size + self._network.num_parameters
+        if flat.shape != (expected,):
+            raise ValueError(
+                f"The policy has {expected} parameters, moments of the observations included, but "
+                f"the vector has shape {flat.shape}: it comes from networks of other sizes."
+            )
+        self._mean, self._deviation = flat[:size].copy(), flat[size : 2 * size].copy()
+        self._network.load(flat[2 * size :])
+
+    def initial_state(self, num_environments: int) -> ActingState:
+        """Returns the state of network and noise before an episode."""
+        network = self._network.initial_state(num_environments)
+        if self._ou is None:
+            return ActingState(network)
+        return ActingState(network, self._ou.initial_state((num_environments, self._sizes[1])))
+
+    def __call__(self, observation: np.ndarray, state: ActingState = STATELESS):
+        """Acts on observations [K, D] float32.
+
+        Returns:
+          action: [K, A] float32.
+          state: after the observations.
+          extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. An actor
+            with an advantage also gives that of the action, "advantage" [K].
+        """
+        deviation = self._deviation + np.float32(standardizer.EPSILON)
+        outputs, network = self._network((observation - self._mean) / deviation, state.network)
+        value, mean, variance, coefficients = outputs
+        state = state._replace(network=network)
+        extras = {"mean": mean, "variance": np.broadcast_to(variance, mean.shape), "value": value}
+        if not self._explores:
+            return mean.copy(), state, extras
+        if self._ou is not None:
+            action, noise = self._ou(mean, state.noise)
+            return action, state._replace(noise=noise), extras
+        noise = truncated_normal(self._generator, mean.shape, self._config.noise_bound)
+        action = mean + np.sqrt(variance) * noise
+        if self._config.advantage != "none":
+            extras["advantage"] = vracer.centred_advantage_np(
+                self._config, coefficients, action, mean, variance
+            )
+        return action, state, extras
 
 
 class Refer(Agent, StoreRules):
@@ -29,9 +228,9 @@ class Refer(Agent, StoreRules):
         self.jit_compile = not (is_acer or config.recurrent)
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
-        sample: memory_lib.Uniform | memory_lib.RankBased = memory_lib.Uniform()
+        sample: Uniform | RankBased = Uniform()
         if config.sampling == "rank":
-            sample = memory_lib.RankBased(config.priority_exponent, config.rank_period)
+            sample = RankBased(config.priority_exponent, config.rank_period)
         window = config.window if is_acer else None
         history = config.history if config.recurrent else None
         self.data = WholeEpisodes(config, sample, config.removal, window, history)
@@ -40,10 +239,11 @@ class Refer(Agent, StoreRules):
         """Returns the columns of a state, with mu of its action."""
         return gaussian_state_specs(spec)
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> learner_lib.ReferLearner:
+    def make_learner(self, spec: EnvironmentSpec, seed: int) -> ReferLearner:
         """Builds the learner of the configured agent."""
         tf.random.set_seed(seed)
-        return learner_lib.make_learner(self.config, spec.observation_size, spec.action_size)
+        kind = KINDS[self.config.agent]
+        return kind.learner(self.config, spec.observation_size, spec.action_size)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
@@ -64,7 +264,7 @@ class Refer(Agent, StoreRules):
         return FusedUpdates(super().updates(learner, store, seed), learner, store, self, seed)
 
     def prepare(
-        self, learner: learner_lib.ReferLearner, memory: EpisodeMemory, step: int, is_first: bool
+        self, learner: ReferLearner, memory: EpisodeMemory, step: int, is_first: bool
     ) -> None:
         """Sets the scales of observations and of rewards if it is time (appendix B).
 
@@ -78,18 +278,14 @@ class Refer(Agent, StoreRules):
             memory.set_reward_scale(scale, recompute=is_first)
             learner.reward_scale.assign(tf.cast(scale, tf.float32))
 
-    def before_updates(self, learner: learner_lib.ReferLearner, memory: EpisodeMemory) -> None:
+    def before_updates(self, learner: ReferLearner, memory: EpisodeMemory) -> None:
         """Sets the part of the memory that is far from the policy (eq 12), and its mean D_KL."""
         far_fraction, divergence = memory.distance()
         learner.far_fraction.assign(far_fraction)
         learner.mean_divergence.assign(divergence)
 
     def write_back(
-        self,
-        learner: learner_lib.ReferLearner,
-        memory: EpisodeMemory,
-        keys: tf.Tensor,
-        outputs: learner_lib.Refresh,
+        self, learner: ReferLearner, memory: EpisodeMemory, keys: tf.Tensor, outputs: Refresh
     ) -> None:
         """Stores what the updates found about their steps (section 4, algorithm 3)."""
         memory.write_back(keys, (*outputs, learner.c_max()))

@@ -1,9 +1,19 @@
-"""DDPG's losses with ReF-ER (Novati & Koumoutsakos 2019, sections 2 and 3, algorithm 4)."""
+"""DDPG with ReF-ER (Novati & Koumoutsakos 2019, sections 2 and 3, algorithm 4).
+
+The policy is N(m, sigma^2 I), of which mu is an earlier one. Equations are numbered as in the
+README.
+"""
+
+from collections.abc import Sequence
 
 import tensorflow as tf
 
+from common.learning.learner import Gradients
+from common.types import Batch
 from common.values import gaussian, policy_gradients
-from reproductions.refer import rules
+from reproductions.refer import networks, rules
+from reproductions.refer.config import ReferConfig
+from reproductions.refer.rules import ActorCriticGradients, Refresh, TwoRatesLearner
 
 
 def importance_weight(
@@ -37,7 +47,7 @@ def divergence(mean: tf.Tensor, behaviour_mean: tf.Tensor, sigma: float) -> tf.T
     return gaussian.kl_divergence(tf.stop_gradient(behaviour_mean), variance, mean, variance)
 
 
-def critic_loss(
+def critic_losses(
     q: tf.Tensor, target: tf.Tensor, rho: tf.Tensor, c_max: tf.Tensor | float, gate: bool
 ) -> tf.Tensor:
     """Returns near 1/2 (Q(s, a) - y)^2, without beta (eq 2, algorithm 4).
@@ -58,7 +68,7 @@ def critic_loss(
     return 0.5 * near * tf.square(q - tf.stop_gradient(target))
 
 
-def policy_loss(
+def policy_losses(
     mean: tf.Tensor,
     dqda: tf.Tensor,
     behaviour_mean: tf.Tensor,
@@ -91,3 +101,75 @@ def policy_loss(
     ascent = policy_gradients.deterministic_policy_gradient_loss(mean, dqda, None)
     near = rules.mask(rho, c_max, gate)
     return beta * near * ascent + (1.0 - beta) * divergence(mean, behaviour_mean, sigma)
+
+
+class DdpgLearner(TwoRatesLearner):
+    """DDPG: policy and critic with their targets, and an Adam each (section 2, algorithm 4).
+
+    Attributes:
+      networks: policy and critic.
+      target_networks: slow copies of them, from which targets are computed.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        super().__init__(config, observation_size)
+        sizes = observation_size, action_size
+        self.networks = networks.make_ddpg_networks(config, *sizes)
+        self.target_networks = networks.make_ddpg_networks(config, *sizes)
+        self.make_optimizers()
+
+    @property
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the online policy; acting needs no critic."""
+        return self.networks.policy.trainable_variables
+
+    @property
+    def critic_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the online critic."""
+        return self.networks.critic.trainable_variables
+
+    @property
+    def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
+        """Variables of both networks, and of their targets."""
+        return self.networks.variables, self.target_networks.variables
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B steps; see base class."""
+        config, online, target = self._config, self.networks, self.target_networks
+        steps, view = batch.steps, self.view(batch.steps)
+        action, behaviour_mean = view.states.action, view.states.extras["mean"]
+        observation, next_observation = view.observation, view.next_observation
+        bootstrap = target.critic.of(next_observation, view.next_actions_before)
+        y = steps.rewards + steps.discounts * bootstrap(target.policy(next_observation))
+        rule_1 = (self.c_max(), config.clipping)
+        weights = self.weights(batch)
+        with tf.GradientTape() as critic_tape:
+            value_of = online.critic.of(observation, view.actions_before)
+            q = value_of(action)
+        with tf.GradientTape() as policy_tape:
+            mean = online.policy(observation)
+            rho = importance_weight(action, mean, behaviour_mean, config.sigma, self._log_bound)
+            value, dqda = policy_gradients.value_and_action_gradient(mean, value_of)
+            losses = policy_losses(
+                mean, dqda, behaviour_mean, rho, self.beta, *rule_1, config.sigma
+            )
+            policy_loss = tf.reduce_mean(weights * losses)
+        with critic_tape:
+            critic_loss = tf.reduce_mean(weights * critic_losses(q, y, rho, *rule_1))
+            decay = tf.add_n([tf.nn.l2_loss(v) for v in self.critic_variables])
+            critic_loss += config.critic_decay * decay
+        gradients = ActorCriticGradients(
+            policy_tape.gradient(policy_loss, self.policy_variables),
+            critic_tape.gradient(critic_loss, self.critic_variables),
+        )
+        kl, zeros = divergence(mean, behaviour_mean, config.sigma), tf.zeros_like(rho)
+        refresh = Refresh(zeros, rho, kl, tf.square(q - y), zeros, zeros)
+        metrics = {
+            **self.shared_metrics(),
+            "critic_loss": critic_loss,
+            "mean_q": tf.reduce_mean(value),
+            "saturated_actions": policy_gradients.saturated_share(mean),
+            "critic_gradient_norm": tf.linalg.global_norm(gradients.critic),
+            "policy_gradient_norm": tf.linalg.global_norm(gradients.policy),
+        }
+        return Gradients(gradients, refresh, metrics)

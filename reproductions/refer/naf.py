@@ -1,15 +1,24 @@
-"""NAF's loss with ReF-ER (Novati & Koumoutsakos 2019, sections 2 and 3)."""
+"""NAF with ReF-ER (Novati & Koumoutsakos 2019, sections 2 and 3).
 
+One network has V, the best action m and a matrix L, of which Q is made. Equations are numbered as
+in the README.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from common.learning.learner import Gradients, copy_variables, move_towards
+from common.types import Batch
 from common.values import closed_form, gaussian
-from reproductions.refer import rules
+from reproductions.refer import networks, rules
+from reproductions.refer.config import ReferConfig
+from reproductions.refer.rules import OneNetworkLearner, Refresh
 
 
-class NafLoss(NamedTuple):
-    """The loss of B steps and what it is made of, all [B].
+class NafLosses(NamedTuple):
+    """The losses of B steps and their parts, all [B].
 
     Attributes:
       loss: to minimise.
@@ -24,7 +33,7 @@ class NafLoss(NamedTuple):
     q: tf.Tensor
 
 
-def loss(
+def losses(
     value: tf.Tensor,
     mean: tf.Tensor,
     lower: tf.Tensor,
@@ -36,8 +45,8 @@ def loss(
     gate: bool,
     sigma: float,
     log_bound: float = gaussian.LOG_BOUND,
-) -> NafLoss:
-    """Returns NAF's loss under the rules of ReF-ER (eqs 4, 10, 11).
+) -> NafLosses:
+    """Returns NAF's losses under the rules of ReF-ER (eqs 4, 10, 11).
 
         near 1/2 (Q(s, a) - y)^2 + (1 - beta) D_KL(mu || pi),  Q = V - 1/2 (a - m)^T L L^T (a - m)
 
@@ -69,4 +78,56 @@ def loss(
     scaled = fixed + beta * (mean - fixed)
     q = value + closed_form.quadratic(action, scaled, lower)
     q_loss = 0.5 * rules.mask(rho, c_max, gate) * tf.square(q - target)
-    return NafLoss(q_loss + (1.0 - beta) * kl, rho, kl, q)
+    return NafLosses(q_loss + (1.0 - beta) * kl, rho, kl, q)
+
+
+class NafLearner(OneNetworkLearner):
+    """NAF, whose network also has the matrix of the advantage (section 2).
+
+    Attributes:
+      target_network: slow copy of `network`, whose values bootstrap.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        network = networks.NafNetwork(config, observation_size, action_size)
+        super().__init__(config, observation_size, network)
+        self.target_network = networks.NafNetwork(config, observation_size, action_size)
+        copy_variables(network.parameters, self.target_network.parameters)
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B steps; see base class."""
+        config, network, steps = self._config, self.network, batch.steps
+        observation = self.standardizer(steps.states.observation)
+        next_value = self.target_network.value(self.standardizer(steps.next_states.observation))
+        target = steps.rewards + steps.discounts * next_value
+        with tf.GradientTape() as tape:
+            outputs = network(observation)
+            found = losses(
+                *outputs,
+                steps.states.action,
+                steps.states.extras["mean"],
+                target,
+                self.beta,
+                self.c_max(),
+                config.clipping,
+                config.sigma,
+                self._log_bound,
+            )
+            loss = tf.reduce_mean(self.weights(batch) * found.loss)
+        gradients = tape.gradient(loss, network.parameters)
+        errors = tf.square(found.q - target)
+        zeros = tf.zeros_like(errors)
+        refresh = Refresh(outputs.value, found.rho, found.divergence, errors, next_value, zeros)
+        metrics = {
+            **self.shared_metrics(),
+            "critic_loss": 0.5 * tf.reduce_mean(errors),
+            "mean_q": tf.reduce_mean(found.q),
+            "gradient_norm": tf.linalg.global_norm(gradients),
+        }
+        return Gradients(gradients, refresh, metrics)
+
+    def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Makes a step of Adam, then one of the target network."""
+        super().make_step(gradients)
+        online, target = self.network.parameters, self.target_network.parameters
+        move_towards(online, target, self._config.target_rate)

@@ -1,9 +1,7 @@
 """Networks of V-RACER, NAF, DDPG and ACER (Novati & Koumoutsakos 2019, sections 2, 4, appendix A).
 
-They take standardised observations [B, D], recurrent ones a `Window` of them. Actions are in
-canonical units, without bounds for all but DDPG.
-
-Inputs of the networks from a batch of steps: states, or windows for recurrent networks.
+They take standardised observations [B, D], recurrent ones a `Window` of them, which `StateView` and
+`WindowView` make of a batch. Actions are in canonical units, without bounds for all but DDPG.
 """
 
 from collections.abc import Callable
@@ -20,7 +18,6 @@ from common.networks.recurrent import LSTMNetwork, Window
 from common.networks.standardizer import Standardizer
 from common.replay.episode_wire import EpisodeBatch, HistoryBatch
 from common.values import closed_form
-from reproductions.refer import advantages
 from reproductions.refer.config import ReferConfig
 
 
@@ -32,13 +29,27 @@ def _make_layers(
     return SoftsignMLP(input_size, [config.hidden_size] * 2, output_size, activation)
 
 
+def num_coefficients(kind: str, action_size: int) -> int:
+    """Returns the number of a network's outputs that are coefficients of f.
+
+    Args:
+      kind: `ReferConfig.advantage`.
+      action_size: A.
+    """
+    return {
+        "none": 0,
+        "quadratic": action_size * (action_size + 1) // 2,
+        "gaussian": 1 + 2 * action_size,
+    }[kind]
+
+
 class VracerOutputs(NamedTuple):
     """Outputs of a `VracerNetwork`.
 
     Attributes:
       value: [B], V.
       mean: [B, A], m of the policy.
-      coefficients: [B, C], outputs for the advantage, see `advantages`; [B, 0] without one.
+      coefficients: [B, C], of the advantage, see `vracer.centred_advantage`; [B, 0] without.
     """
 
     value: tf.Tensor
@@ -61,7 +72,7 @@ class VracerNetwork(snt.Module):
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        output_size = 1 + action_size + advantages.num_outputs(config.advantage, action_size)
+        output_size = 1 + action_size + num_coefficients(config.advantage, action_size)
         self._action_size = action_size
         self.mlp = _make_layers(config, observation_size, output_size)
         self.raw_variance = standardizer.variance_variable(config.initial_variance, action_size)

@@ -1,9 +1,28 @@
-"""Rules of ReF-ER (Novati & Koumoutsakos 2019, section 3; equations numbered as in the paper).
+"""ReF-ER (Novati & Koumoutsakos 2019, section 3): its rules, and the learner that follows them.
 
-A step of training is an update: the paper's t, which counts environment steps, is F times that.
+Rule 1 gives steps of the memory that are far from the policy no gradient. Rule 2 draws the policy
+back to those that acted, by a penalty whose weight 1 - beta a controller sets. V-RACER, DDPG, NAF
+and ACER, each in a file of its name, differ in networks and losses alone. Plain replay is both
+rules off.
+
+Equations are numbered as in the README. A step of training is an update: the paper's t, which
+counts environment steps, is F times that.
 """
 
+import abc
+from collections.abc import Sequence
+import math
+from typing import Any, NamedTuple
+
 import tensorflow as tf
+
+from common.learning.learner import Adam, Learner, copy_variables, create_variables, move_towards
+from common.networks.standardizer import Standardizer
+from common.replay.episode_wire import EpisodeBatch, HistoryBatch
+from common.types import Batch, Metrics
+from common.values import gaussian, value_learning
+from reproductions.refer import networks
+from reproductions.refer.config import ReferConfig
 
 
 def c_max(step: tf.Tensor | int, clipping: float, annealing: float) -> tf.Tensor:
@@ -70,3 +89,218 @@ def mask(rho: tf.Tensor, c_max: tf.Tensor | float, gate: bool) -> tf.Tensor:
       [B] in the dtype of `rho`, without a gradient.
     """
     return tf.cast(near_policy(rho, c_max), rho.dtype) if gate else tf.ones_like(rho)
+
+
+def divergence(
+    behaviour: Sequence[tf.Tensor], policy: Sequence[tf.Tensor], direction: str
+) -> tf.Tensor:
+    """Returns D_KL(mu || pi) in nats, [B] (eq 27), or D_KL(pi || mu).
+
+    Args:
+      behaviour: mean [B, A] and variance [B, A] of mu.
+      policy: of pi; its variance may be [A].
+      direction: "behavior_to_policy", as in the paper, or "policy_to_behavior".
+    """
+    if direction == "behavior_to_policy":
+        return gaussian.kl_divergence(*behaviour, *policy)
+    return gaussian.kl_divergence(*policy, *behaviour)
+
+
+class Refresh(NamedTuple):
+    """The values of B steps that the memory stores anew, all float32 [B].
+
+    ACER's are those of all L steps of its windows, one window behind the other, [B L].
+
+    Attributes:
+      values: V of the states; zeros from DDPG.
+      rhos: importance weights.
+      divergences: D_KL of the policies, in nats.
+      errors: squared errors, for the ranks of prioritised replay.
+      next_values: V of the next states, correct where `EpisodeBatch.bootstraps`; zeros from DDPG.
+      advantages: A of the actions; zeros without an advantage.
+    """
+
+    values: tf.Tensor
+    rhos: tf.Tensor
+    divergences: tf.Tensor
+    errors: tf.Tensor
+    next_values: tf.Tensor
+    advantages: tf.Tensor
+
+
+class ReferLearner(Learner):
+    """Base of the learners: standardised observations, the rules' state, annealed rates.
+
+    All methods take batches whose `steps` are an `EpisodeBatch`, `HistoryBatch` with recurrent
+    networks, or ACER's `WindowBatch`, and `Gradients.outputs` is a `Refresh`.
+
+    Attributes:
+      standardizer: of observations; the agent sets its moments before the first update.
+      far_fraction: float32 variable, the part of the memory that is far from the policy. The agent
+        sets it before each call, as the next two.
+      mean_divergence: float32 variable, mean D_KL of the memory in nats.
+      reward_scale: float32 variable, sigma_r.
+      beta: float32 variable; 1 without rule 2.
+      learning_rate: float32 variable, annealed, that optimisers use and with which beta moves.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int):
+        """Makes all that the learners share, for observations of D elements."""
+        super().__init__()
+        self._config = config
+        self.learning_rate = _variable(config.learning_rate, "learning_rate")
+        self.standardizer = Standardizer(observation_size)
+        self.far_fraction = _variable(0.0, "far_fraction")
+        self.mean_divergence = _variable(0.0, "mean_divergence")
+        self.reward_scale = _variable(1.0, "reward_scale")
+        self.beta = _variable(config.initial_beta if config.penalty else 1.0, "beta")
+        self._log_bound = math.log(config.max_importance_weight)
+
+    def make_adam(self, rate: tf.Variable, variables: Sequence[tf.Variable]) -> Adam:
+        """Returns an Adam of a learning rate, which has its own variables for those given."""
+        config = self._config
+        adam = Adam(rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon)
+        create_variables(adam, variables)
+        return adam
+
+    @property
+    @abc.abstractmethod
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the networks that act."""
+
+    @property
+    def actor_variables(self) -> tuple[tf.Variable, ...]:
+        """Moments of the standardisation, then variables of the networks that act."""
+        return (self.standardizer.mean, self.standardizer.deviation, *self.policy_variables)
+
+    @abc.abstractmethod
+    def make_step(self, gradients: Any) -> None:
+        """Makes a step of optimisers and target networks and counts it."""
+
+    def apply(self, gradients: Any) -> None:
+        """Makes a step with annealed rates, then one of beta (eqs 12, 13); see base class."""
+        config = self._config
+        self.anneal(self.steps.read_value())
+        self.make_step(gradients)
+        if config.penalty:
+            far_fraction, rate = self.far_fraction, self.learning_rate
+            self.beta.assign(next_beta(self.beta, far_fraction, config.penalty_d, rate))
+
+    def anneal(self, step: tf.Tensor) -> None:
+        """Sets the learning rates of the step that follows `step` updates."""
+        config = self._config
+        self.learning_rate.assign(annealed(config.learning_rate, step, config.annealing))
+
+    def view(self, steps: EpisodeBatch | HistoryBatch) -> networks.View:
+        """Returns the networks' inputs from the steps."""
+        kind = networks.WindowView if self._config.recurrent else networks.StateView
+        return kind(steps, self.standardizer)
+
+    def c_max(self) -> tf.Tensor:
+        """Returns the present bound of importance weights near the policy (eq 13)."""
+        return c_max(self.steps, self._config.penalty_c, self._config.annealing)
+
+    def weights(self, batch: Batch) -> tf.Tensor | float:
+        """Returns the importance weights of prioritised replay, [B], at most 1; 1 if uniform.
+
+        They are (p_min / p)^b with the least probability of the batch. b rises from its start to 1
+        with A t. Not in the paper; the authors' program.
+        """
+        config = self._config
+        if config.sampling == "uniform":
+            return 1.0
+        start = config.importance_exponent
+        progress = tf.minimum(1.0, config.annealing * tf.cast(self.steps, tf.float32))
+        return value_learning.normalize_by_max(
+            value_learning.importance_weights(
+                batch.probabilities, batch.size, start + (1.0 - start) * progress
+            )
+        )
+
+    def shared_metrics(self) -> Metrics:
+        """Returns the metrics of all learners, of the state before the step."""
+        config = self._config
+        return {
+            "kl_divergence": self.mean_divergence.read_value(),
+            "far_policy_fraction": self.far_fraction.read_value(),
+            "beta": self.beta.read_value(),
+            "c_max": self.c_max(),
+            "learning_rate": annealed(config.learning_rate, self.steps, config.annealing),
+            "reward_scale": self.reward_scale.read_value(),
+        }
+
+
+class OneNetworkLearner(ReferLearner):
+    """Base of the learners with one network, which acts, and its Adam.
+
+    Attributes:
+      network: value and policy.
+      optimizer: of all parameters of `network`.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, network: Any):
+        super().__init__(config, observation_size)
+        self.network = network
+        self.optimizer = self.make_adam(self.learning_rate, network.parameters)
+
+    @property
+    def policy_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the network."""
+        return self.network.parameters
+
+    def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
+        """Makes a step of Adam."""
+        self.optimizer.apply(gradients, self.network.parameters)
+        self.steps.assign_add(1)
+
+
+class ActorCriticGradients(NamedTuple):
+    """The gradients of the policy's and of the critic's variables."""
+
+    policy: Sequence[tf.Tensor]
+    critic: Sequence[tf.Tensor]
+
+
+class TwoRatesLearner(ReferLearner):
+    """Base of the learners whose policy and critic have an Adam and a learning rate each.
+
+    Attributes:
+      policy_learning_rate: float32 variable, annealed; the critic has `learning_rate`.
+      policy_optimizer: of `policy_variables`.
+      critic_optimizer: of `critic_variables`.
+    """
+
+    def make_optimizers(self) -> None:
+        """Makes the slow networks equal to the others, and both Adams; the networks are there."""
+        copy_variables(*self.online_and_slow)
+        self.policy_learning_rate = _variable(self._config.policy_learning_rate, "learning_rate")
+        self.policy_optimizer = self.make_adam(self.policy_learning_rate, self.policy_variables)
+        self.critic_optimizer = self.make_adam(self.learning_rate, self.critic_variables)
+
+    @property
+    @abc.abstractmethod
+    def critic_variables(self) -> Sequence[tf.Variable]:
+        """Variables of the critic."""
+
+    @property
+    @abc.abstractmethod
+    def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
+        """Variables, and those that move slowly towards them."""
+
+    def anneal(self, step: tf.Tensor) -> None:
+        """Sets both learning rates; see base class."""
+        super().anneal(step)
+        config = self._config
+        rate = annealed(config.policy_learning_rate, step, config.annealing)
+        self.policy_learning_rate.assign(rate)
+
+    def make_step(self, gradients: ActorCriticGradients) -> None:
+        """Makes a step of both Adams, then one of the slow networks."""
+        self.critic_optimizer.apply(gradients.critic, self.critic_variables)
+        self.policy_optimizer.apply(gradients.policy, self.policy_variables)
+        self.steps.assign_add(1)
+        move_towards(*self.online_and_slow, self._config.target_rate)
+
+
+def _variable(initial: float, name: str) -> tf.Variable:
+    return tf.Variable(initial, trainable=False, name=name)

@@ -1,15 +1,77 @@
-"""V-RACER's loss with ReF-ER (Novati & Koumoutsakos 2019, sections 3 and 4)."""
+"""V-RACER with ReF-ER (Novati & Koumoutsakos 2019, sections 3 and 4, appendix E).
+
+One network has V, the policy N(m, Sigma) and, if the configuration says so, coefficients of an
+advantage in closed form: a function f(s, a) that is largest at m, less its mean under the policy.
+Equations are numbered as in the README.
+"""
 
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from common.values import gaussian
-from reproductions.refer import rules
+from common.learning.learner import Gradients
+from common.replay.episode_wire import EpisodeBatch, HistoryBatch
+from common.types import Batch
+from common.values import closed_form, gaussian
+from reproductions.refer import networks, rules
+from reproductions.refer.config import ReferConfig
+from reproductions.refer.rules import OneNetworkLearner, Refresh
 
 
-class VracerLoss(NamedTuple):
-    """The loss of B steps and its parts, all [B].
+def centred_advantage(
+    config: ReferConfig, outputs: tf.Tensor, action: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
+) -> tf.Tensor:
+    """Returns A(s, a), [B] (eqs 18 to 22); zeros without an advantage.
+
+    Gradients flow into `outputs` only: learning A moves neither m nor Sigma. So it is in the
+    authors' program; the paper says that the error is minimised in the coefficients.
+
+    Args:
+      config: whose `advantage` is meant.
+      outputs: [B, C] floating, coefficients of f, see `networks.num_coefficients`.
+      action: [B, A].
+      mean: [B, A], m.
+      variance: [B, A] or [A], the diagonal of Sigma.
+    """
+    action, mean, variance = map(tf.stop_gradient, (action, mean, variance))
+    if config.advantage == "none":
+        return tf.zeros_like(mean[:, 0])
+    if config.advantage == "quadratic":
+        lower = closed_form.lower_triangular(outputs, mean.shape[-1])
+        return closed_form.centred_quadratic(action, mean, lower, variance)
+    scale = tf.nn.softplus(outputs[:, 0] + config.advantage_scale_bias)
+    above, below = tf.split(
+        tf.nn.softplus(outputs[:, 1:] + config.advantage_width_bias), 2, axis=-1
+    )
+    return closed_form.centred_bell(action, mean, scale, above, below, variance)
+
+
+def centred_advantage_np(
+    config: ReferConfig,
+    outputs: np.ndarray,
+    action: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+) -> np.ndarray:
+    """Returns what `centred_advantage` does, in NumPy, to 1e-5."""
+    if config.advantage == "none":
+        return np.zeros(len(mean), np.float32)
+    if config.advantage == "quadratic":
+        lower = closed_form.lower_triangular_np(outputs, mean.shape[-1])
+        return closed_form.centred_quadratic_np(action, mean, lower, variance)
+    scale = _softplus(outputs[:, 0] + np.float32(config.advantage_scale_bias))
+    widths = _softplus(outputs[:, 1:] + np.float32(config.advantage_width_bias))
+    above, below = np.split(widths, 2, axis=-1)
+    return closed_form.centred_bell_np(action, mean, scale, above, below, variance)
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.logaddexp(np.float32(0), x)
+
+
+class VracerLosses(NamedTuple):
+    """The losses of B steps and their parts, all [B].
 
     Attributes:
       loss: to minimise.
@@ -30,7 +92,7 @@ class VracerLoss(NamedTuple):
     error: tf.Tensor
 
 
-def loss(
+def losses(
     value: tf.Tensor,
     mean: tf.Tensor,
     variance: tf.Tensor,
@@ -44,8 +106,8 @@ def loss(
     log_bound: float = gaussian.LOG_BOUND,
     divergence: str = "behavior_to_policy",
     advantage: tf.Tensor | None = None,
-) -> VracerLoss:
-    """Returns V-RACER's loss under the rules of ReF-ER (eqs 5, 8, 10, 11, 23).
+) -> VracerLosses:
+    """Returns V-RACER's losses under the rules of ReF-ER (eqs 5, 8, 10, 11, 23).
 
         beta near (-rho (Q_ret - V) + 1/2 (V - V_tbc)^2 + 1/2 (rho (A + V - Q_ret))^2)
           + (1 - beta) D_KL(mu || pi),  V_tbc = V + min(1, rho) (Q_ret - V - A)
@@ -69,18 +131,15 @@ def loss(
       c_max: scalar above 1, see `rules.c_max`.
       gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
       log_bound: see `gaussian.importance_weight`.
-      divergence: "behavior_to_policy", as in the paper, or "policy_to_behavior", D_KL(pi || mu).
-      advantage: [B], A, see `advantages.advantage`; None without one.
+      divergence: the direction, see `rules.divergence`.
+      advantage: [B], A, see `centred_advantage`; None without one.
     """
     action, behaviour_mean, behaviour_variance = map(
         tf.stop_gradient, (action, behaviour_mean, behaviour_variance)
     )
     policy, behaviour = (mean, variance), (behaviour_mean, behaviour_variance)
     rho = gaussian.importance_weight(action, *policy, *behaviour, log_bound)
-    if divergence == "behavior_to_policy":
-        kl = gaussian.kl_divergence(*behaviour, *policy)
-    else:
-        kl = gaussian.kl_divergence(*policy, *behaviour)
+    kl = rules.divergence(behaviour, policy, divergence)
     near = rules.mask(rho, c_max, gate)
     estimate = tf.stop_gradient(q_ret - value)
     residual = estimate if advantage is None else estimate - tf.stop_gradient(advantage)
@@ -93,4 +152,66 @@ def loss(
         advantage_loss = 0.5 * near * tf.square(tf.stop_gradient(rho) * (advantage - estimate))
         own += advantage_loss
     total = beta * own + (1.0 - beta) * kl
-    return VracerLoss(total, rho, kl, policy_loss, value_loss, advantage_loss, error)
+    return VracerLosses(total, rho, kl, policy_loss, value_loss, advantage_loss, error)
+
+
+class VracerLearner(OneNetworkLearner):
+    """V-RACER (section 4)."""
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        network = networks.VracerNetwork(config, observation_size, action_size)
+        super().__init__(config, observation_size, network)
+
+    def gradients(self, batch: Batch) -> Gradients:
+        """Returns the gradients of a step on B steps; see base class."""
+        config, network, steps = self._config, self.network, batch.steps
+        view = self.view(steps)
+        observation, action, behaviour = view.observation, view.states.action, view.states.extras
+        has_advantage = config.advantage != "none"
+        with tf.GradientTape() as tape:
+            value, mean, coefficients = network(observation)
+            variance = network.variance
+            advantage = centred_advantage(config, coefficients, action, mean, variance)
+            found = losses(
+                value,
+                mean,
+                variance,
+                action,
+                behaviour["mean"],
+                behaviour["variance"],
+                steps.q_ret,
+                self.beta,
+                self.c_max(),
+                config.clipping,
+                self._log_bound,
+                config.divergence,
+                advantage if has_advantage else None,
+            )
+            loss = tf.reduce_mean(self.weights(batch) * found.loss)
+        gradients = tape.gradient(loss, network.parameters)
+        refresh = Refresh(
+            value,
+            found.rho,
+            found.divergence,
+            found.error,
+            self._next_values(view, steps),
+            advantage,
+        )
+        metrics = {
+            **self.shared_metrics(),
+            "policy_loss": tf.reduce_mean(found.policy_loss),
+            "value_loss": tf.reduce_mean(found.value_loss),
+            "mean_variance": tf.reduce_mean(network.variance),
+            "gradient_norm": tf.linalg.global_norm(gradients),
+        }
+        if has_advantage:
+            metrics["advantage_loss"] = tf.reduce_mean(found.advantage_loss)
+        return Gradients(gradients, refresh, metrics)
+
+    def _next_values(self, view: networks.View, steps: EpisodeBatch | HistoryBatch) -> tf.Tensor:
+        """Returns V of the next states, but zeros if no episode of the batch needs a bootstrap."""
+        return tf.cond(
+            tf.reduce_any(steps.bootstraps),
+            lambda: self.network(view.next_observation).value,
+            lambda: tf.zeros_like(steps.q_ret),
+        )

@@ -1,10 +1,7 @@
-"""Ape-X DPG's policy pi and critic q (appendix D).
+"""Ape-X DPG (Horgan et al. 2018), from observation to loss; equations numbered as in the README.
 
-Ape-X DPG's learner (Horgan et al. 2018, section 3.2; equations numbered as in the README).
-
-Ape-X DPG's actor (algorithm 1, appendix D).
-
-The Ape-X DPG agent: configuration, actor and learner in one object.
+Policy pi and critic q (section 3.2, appendix D) learn from n-step returns (algorithm 2); actors
+compute first priorities (algorithm 1).
 """
 
 import numpy as np
@@ -45,11 +42,6 @@ def make_networks(config: DPGConfig, spec: EnvironmentSpec) -> ActorCritic:
     critic = control.Critic(torso, control.ScalarHead())
     packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
     return ActorCritic(policy, critic)
-
-
-def make_optimizer(config: DPGConfig) -> snt.Optimizer:
-    """Returns Adam (appendix D) with Sonnet's defaults for everything that the paper omits."""
-    return snt.optimizers.Adam(config.learning_rate)
 
 
 def td_errors(
@@ -98,7 +90,8 @@ class DPGLearner(ActorCriticLearner):
     def __init__(self, config: DPGConfig, spec: EnvironmentSpec):
         super().__init__(
             lambda: make_networks(config, spec),
-            lambda: make_optimizer(config),
+            # Appendix D; Sonnet's defaults for everything that the paper omits.
+            lambda: snt.optimizers.Adam(config.learning_rate),
             config.target_period,
             config.max_gradient_norm or None,
         )

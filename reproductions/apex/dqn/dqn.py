@@ -1,25 +1,26 @@
-"""Ape-X DQN's dueling network q(s, a, theta) and its optimiser (section 3.1, appendix C).
+"""Ape-X DQN (Horgan et al. 2018), from observation to loss; equations numbered as in the README.
 
-Ape-X DQN's learner (Horgan et al. 2018, algorithm 2; equations numbered as in the README).
-
-Ape-X DQN's actors and evaluator (algorithm 1, section 4.1).
-
-The Ape-X DQN agent: configuration, actor and learner in one object.
+A dueling network (section 3.1, appendix C) learns by double Q-learning with n-step returns
+(algorithm 2). Each actor has an epsilon of its own and computes first priorities (algorithm 1).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
-from common.acting import policy
-from common.acting.policy import Policy
+from common.acting.policy import EpsilonGreedy, Policy, epsilon_ladder
 from common.agents.agent import Agent
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
-from common.learning import learner
-from common.learning.learner import Gradients, Learner
+from common.learning.learner import (
+    CenteredRMSProp,
+    Gradients,
+    Learner,
+    copy_in_branch,
+    copy_variables,
+    create_variables,
+)
 from common.networks import packing
 from common.networks.images import SIZES, DuelingNetwork, make_torso
 from common.replay import memory, png
@@ -40,13 +41,6 @@ def make_network(
     """
     torso, hidden = make_torso(config, spec, SIZES, dtype=dtype)
     return DuelingNetwork(torso, hidden, spec.action_size, config.rescale_gradient)
-
-
-def make_optimizer(config: DQNConfig) -> snt.Optimizer:
-    """Returns centred RMSProp without momentum (appendix C)."""
-    return learner.CenteredRMSProp(
-        config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
-    )
 
 
 def td_targets(
@@ -84,10 +78,13 @@ class DQNLearner(Learner):
         dtype = tf.as_dtype(config.precision)
         self.network = make_network(config, spec, dtype)
         self.target_network = make_network(config, spec, dtype)
-        self.optimizer = make_optimizer(config)
+        # Without momentum (appendix C).
+        self.optimizer = CenteredRMSProp(
+            config.learning_rate, config.rmsprop_decay, config.rmsprop_epsilon
+        )
         theta = self.network.trainable_variables
-        learner.copy_variables(theta, self.target_network.trainable_variables)
-        learner.create_variables(self.optimizer, theta)
+        copy_variables(theta, self.target_network.trainable_variables)
+        create_variables(self.optimizer, theta)
 
     @property
     def actor_variables(self) -> tuple:
@@ -109,9 +106,8 @@ class DQNLearner(Learner):
         target = td_targets(transition, self.network, self.target_network)
         with tf.GradientTape() as tape:
             q = self.network(transition.observation_tm1)
-            errors = target - value_learning.action_value(
-                q, transition.action_tm1
-            )  # delta_t (eq 6)
+            taken = value_learning.action_value(q, transition.action_tm1)
+            errors = target - taken  # delta_t (eq 6)
             loss = tf.reduce_mean(weights * losses(errors))  # eq 12
         gradients = tape.gradient(loss, theta)
         norm = tf.linalg.global_norm(gradients)
@@ -135,7 +131,7 @@ class DQNLearner(Learner):
         self.optimizer.apply(gradients, theta)
         self.steps.assign_add(1)
         theta_minus = self.target_network.trainable_variables
-        learner.copy_in_branch(self.steps, self._config.target_period, theta, theta_minus)
+        copy_in_branch(self.steps, self._config.target_period, theta, theta_minus)
 
 
 class DQNActor(Policy):
@@ -158,7 +154,7 @@ class DQNActor(Policy):
         """
         self._network = make_network(config, spec)
         self._q_values = tf.function(self._network, autograph=False)
-        self._explore = policy.EpsilonGreedy(epsilons, seed)
+        self._explore = EpsilonGreedy(epsilons, seed)
         self._priority_floor = config.priority_floor
         self._load = packing.loader(self._network.trainable_variables)
 
@@ -192,31 +188,6 @@ class DQNActor(Policy):
         bootstrap = transitions.n_step_discount * extras_t["q_max"]
         delta = transitions.n_step_reward + bootstrap - extras_tm1["q_taken"]
         return np.abs(delta) + np.float32(self._priority_floor)
-
-
-def make_actor(
-    config: DQNConfig, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
-) -> DQNActor:
-    """Builds the policy of some of the run's actors.
-
-    Args:
-      config: hyperparameters.
-      spec: of the environment.
-      actors: indices of these actors.
-      num_actors: number of actors in the whole run.
-      seed: of the exploration.
-    """
-    if config.epsilons:
-        epsilons = [config.epsilons[actor % len(config.epsilons)] for actor in actors]
-    else:
-        ladder = policy.epsilon_ladder(config.epsilon, config.epsilon_alpha, num_actors)
-        epsilons = ladder[actors.start : actors.stop]
-    return DQNActor(config, spec, epsilons, seed)
-
-
-def make_evaluator(config: DQNConfig, spec: EnvironmentSpec, num_environments: int) -> DQNActor:
-    """Builds the policy to evaluate; its few random actions are the same in every evaluator."""
-    return DQNActor(config, spec, [config.evaluation_epsilon] * num_environments, seed=0)
 
 
 class ApexDQN(Agent):
@@ -280,8 +251,16 @@ class ApexDQN(Agent):
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> DQNActor:
         """Builds the actor of algorithm 1, with each actor's own epsilon."""
-        return make_actor(self.config, spec, actors, num_actors, seed)
+        config = self.config
+        if config.epsilons:
+            epsilons = [config.epsilons[actor % len(config.epsilons)] for actor in actors]
+        else:
+            ladder = epsilon_ladder(config.epsilon, config.epsilon_alpha, num_actors)
+            epsilons = ladder[actors.start : actors.stop]
+        return DQNActor(config, spec, epsilons, seed)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> DQNActor:
-        """Builds the same policy with an epsilon of its own."""
-        return make_evaluator(self.config, spec, num_environments)
+        """Builds the same policy; its few random actions are the same in every evaluator."""
+        return DQNActor(
+            self.config, spec, [self.config.evaluation_epsilon] * num_environments, seed=0
+        )

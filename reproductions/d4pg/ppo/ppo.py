@@ -1,8 +1,6 @@
-"""Policy and value, of the layers of D4PG's networks (section 4.3).
+"""The PPO of D4PG's figures (Barth-Maron et al. 2018, section 4.3), from observation to loss.
 
-PPO's learner (Barth-Maron et al. 2018, section 4.3; Heess et al. 2017, [H]).
-
-The PPO of D4PG's figures: configuration, policy and learner in one object.
+Its objective and its scales are those of Heess et al. (2017), [H], its layers those of D4PG.
 """
 
 import tensorflow as tf

@@ -1,8 +1,6 @@
-"""Policy and value (Novati & Koumoutsakos 2019, appendix A).
+"""The PPO of ReF-ER (Novati & Koumoutsakos 2019, appendices A and B), from observation to loss.
 
-PPO's learner (Novati & Koumoutsakos 2019, appendices A and B; Schulman et al. 2017, eq 7).
-
-The PPO of ReF-ER: configuration, policy and learner in one object.
+Its objective is that of Schulman et al. (2017), equation 7.
 """
 
 import numpy as np

@@ -6,9 +6,9 @@ import tensorflow as tf
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
-from reproductions.aql.aql import AQLLearner, DeterministicPolicy, SearchPolicy, StoredUnroll
+from reproductions.aql.aql import AQLLearner, SearchPolicy, StoredUnroll
 from reproductions.aql.config import AQLConfig
-from reproductions.aql.d3pg import D3PGLearner
+from reproductions.aql.d3pg import D3PGLearner, DeterministicPolicy
 
 CONTEXTS = 2
 SMALL = {

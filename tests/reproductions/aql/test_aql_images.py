@@ -20,7 +20,7 @@ from reproductions.aql import aql, networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.agent import AQL
 from reproductions.aql.config import SETTINGS
-from reproductions.aql.networks import FlatPolicy, FlatPolicyTwin
+from reproductions.aql.proposals import FlatPolicy, FlatPolicyTwin
 
 T, K, EPISODE_STEPS, SIDE = 5, 2, 7, 9
 SMALL = {
@@ -130,16 +130,16 @@ def test_an_unroll_in_one_call_is_step_by_step_from_the_stored_state(name):
     randomize(learner.actor_variables)
     rows, features = acted(agent, learner, 5 * T + 1)
     shared = (learner.network if "impala" in name else learner.value).shared
-    is_last = np.concatenate([one.is_last for one in rows], axis=1)
+    is_last = np.concatenate([unrolls.is_last for unrolls in rows], axis=1)
     assert is_last[:, 1:-1].any() and len(rows) == 5
-    for number, one in enumerate(rows):
-        found = networks.features_of(shared, batch_of(agent, [one]).steps)
+    for number, unrolls in enumerate(rows):
+        found = networks.features_of(shared, batch_of(agent, [unrolls]).steps)
         found = found.numpy().reshape(K, T, -1)
         expected = features[:, number * T : (number + 1) * T]
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
         begins = number > 0 and is_last[:, number * T - 1]
         np.testing.assert_array_equal(
-            (one.state.lstm.cell != 0).any(axis=1), np.zeros(K, bool) if not number else ~begins
+            (unrolls.state.lstm.cell != 0).any(axis=1), np.zeros(K, bool) if not number else ~begins
         )
 
 
@@ -153,7 +153,7 @@ def test_the_last_reward_is_clipped_for_the_network_alone():
     clipped = steps._replace(reward=tf.clip_by_value(steps.reward, -1, 1))
     halved = steps._replace(reward=0.1 * steps.reward)
     found, same, other = (
-        networks.features_of(learner.value.shared, one) for one in (steps, clipped, halved)
+        networks.features_of(learner.value.shared, unroll) for unroll in (steps, clipped, halved)
     )
     np.testing.assert_array_equal(found, same)
     assert np.any(found != other)
@@ -172,12 +172,14 @@ def test_the_proposals_loss_moves_its_head_alone():
     # A torso of two sections of five convolutions, the layer after them, and the LSTM's three.
     assert len(shared) == 2 * 5 * 2 + 2 + 3
     proposal, q = learner.proposal_variables, learner.value_variables
-    assert {one.ref() for one in shared} <= {one.ref() for one in q}
+    assert {variable.ref() for variable in shared} <= {variable.ref() for variable in q}
     assert tape.gradient(more["proposal_loss"], q) == (None,) * len(q)
     assert tape.gradient(value, proposal) == (None,) * len(proposal)
-    assert all(one is not None for one in tape.gradient(value, q))
-    before = [one.numpy() for one in q]
-    learner.apply(([tf.zeros_like(one) for one in q], learner.gradients(batch).gradients[1]))
+    assert all(gradient is not None for gradient in tape.gradient(value, q))
+    before = [variable.numpy() for variable in q]
+    learner.apply(
+        ([tf.zeros_like(variable) for variable in q], learner.gradients(batch).gradients[1])
+    )
     for variable, old in zip(q, before):
         np.testing.assert_array_equal(variable, old)
 
@@ -195,8 +197,8 @@ def test_acts_stores_and_learns(name):
     columns = signature.flatten(stored)
     for column, name, wanted in zip(columns, signature.names, signature.shapes, strict=True):
         assert column.shape == (4 * K * times, *wanted), name
-    for one in rows:
-        assert queue.put(one)
+    for unrolls in rows:
+        assert queue.put(unrolls)
     trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
     before = packing.to_numpy(learner.actor_variables)
     metrics = trainer.step()
@@ -241,10 +243,10 @@ def test_a_flat_policy_samples_what_it_says():
         share = np.bincount(space.flat_index(drawn[row]), minlength=12) / 40_000
         np.testing.assert_allclose(share, expected[row], atol=0.01)
         every = space.all_actions()
-        one = np.repeat(features[row : row + 1], 12, axis=0)
-        log_prob, entropy = policy.log_prob_and_entropy(tf.constant(one), tf.constant(every))
+        repeated = np.repeat(features[row : row + 1], 12, axis=0)
+        log_prob, entropy = policy.log_prob_and_entropy(tf.constant(repeated), tf.constant(every))
         np.testing.assert_allclose(log_prob, np.log(expected[row]), rtol=1e-4)
-        np.testing.assert_allclose(twin.log_prob(one, every), log_prob, rtol=1e-4)
+        np.testing.assert_allclose(twin.log_prob(repeated, every), log_prob, rtol=1e-4)
         np.testing.assert_allclose(
             entropy, -(expected[row] * np.log(expected[row])).sum(), rtol=1e-4
         )

@@ -19,7 +19,7 @@ PAPER = reproductions.paper("aql")
 
 def test_the_table_of_scales_names_those_of_the_experiments():
     section = README.section("Run").split("### Scales\n", 1)[1]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [one.name for one in PAPER.scales]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [scale.name for scale in PAPER.scales]
     small = PAPER.scale("small").budget.actor_steps
     match, rover = (
         PAPER.experiment(name).substitute("small").budget.actor_steps

@@ -144,7 +144,7 @@ def test_the_gradients_are_those_of_the_loss(shared_sizes):
     weight = 1.0 - is_last[:-1]
 
     def loss():
-        value, log_pi, entropy = (one[:-1] for one in twin.forward(unroll))
+        value, log_pi, entropy = (column[:-1] for column in twin.forward(unroll))
         parts = -advantage * log_pi + 0.7 * 0.5 * np.square(v - value) - 0.3 * entropy
         return np.sum(weight * parts)
 

@@ -81,8 +81,8 @@ def test_each_of_11_actions_is_one_of_the_large_set(index):
     small, large = rover.make_11(2), rover.make(2)
     assert small.action_spec().num_values == 11
     assert small.reset().observation.tolist() == large.reset().observation.tolist()
-    one, other = small.step(index), large.step(np.array(rover.CURATED[index], np.int32))
-    assert (one.reward, one.observation.tolist()) == (other.reward, other.observation.tolist())
+    own, other = small.step(index), large.step(np.array(rover.CURATED[index], np.int32))
+    assert (own.reward, own.observation.tolist()) == (other.reward, other.observation.tolist())
 
 
 def test_an_episode_ends_by_its_time_limit():

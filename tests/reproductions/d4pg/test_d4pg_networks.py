@@ -70,14 +70,14 @@ def test_the_terrain_reaches_a_network_only_through_its_layers():
     for module, arguments in ((networks.policy, ()), (networks.critic, (action[np.newaxis],))):
         layers = module.layers if module is networks.policy else module.torso.layers
         assert [type(layer) for layer in layers].count(control.TerrainLayers) == 1
-        one, other = (module(row[np.newaxis], *arguments) for row in (first, mixed))
-        assert np.abs(one - other).max() > 1e-3
+        found, other = (module(row[np.newaxis], *arguments) for row in (first, mixed))
+        assert np.abs(found - other).max() > 1e-3
         for variable in layers[0].trainable_variables:
             variable.assign(tf.zeros_like(variable))  # all layers of the terrain now give zeros
-        one, other = (module(row[np.newaxis], *arguments) for row in (first, mixed))
-        np.testing.assert_array_equal(one, other)
+        found, other = (module(row[np.newaxis], *arguments) for row in (first, mixed))
+        np.testing.assert_array_equal(found, other)
         proprioception = np.concatenate([second[:19], first[19:]])
-        assert np.abs(module(proprioception[np.newaxis], *arguments) - one).max() > 1e-3
+        assert np.abs(module(proprioception[np.newaxis], *arguments) - found).max() > 1e-3
 
 
 def test_both_gradients_reach_the_layers_of_the_terrain():

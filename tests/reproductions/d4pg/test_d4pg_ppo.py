@@ -48,9 +48,9 @@ def batch_of(steps):
     return Batch(steps, tf.ones([size]) / size, tf.constant(float(size)))
 
 
-def begin(learner, one):
-    learner.prepare(one)
-    steps = learner.begin(one)
+def begin(learner, rows):
+    learner.prepare(rows)
+    steps = learner.begin(rows)
     mean = learner.networks.mean(steps.observation)
     # Near mu, as in a run: D_KL is below the hinge.
     return steps._replace(mean=mean + 0.01 * steps.mean, action=mean + 0.3 * steps.action)
@@ -65,7 +65,7 @@ def test_the_average_of_equal_workers_gradients_is_that_of_the_joint_batch():
         learner.gradients(batch_of(tf.nest.map_structure(lambda x, i=i: x[i : i + T], steps)))
         for i in range(0, N, T)
     ]
-    flat = [tf.nest.flatten(one.gradients) for one in workers]
+    flat = [tf.nest.flatten(worker.gradients) for worker in workers]
     assert float(joint.metrics["policy_gradient_norm"]) > 0.1
     for wanted, *parts in zip(tf.nest.flatten(joint.gradients), *flat):
         np.testing.assert_allclose(wanted, sum(parts) / UNROLLS, rtol=1e-4, atol=1e-5)
@@ -112,16 +112,16 @@ def test_a_call_makes_full_batches_and_moves_the_scales():
     updates = agent.updates(learner, agent.data.make_store(agent.step_specs(SPEC), 0), 0)
     assert (updates.num_updates, updates.num_samples) == (3, N) == (agent.updates_per_call, N)
     rollouts = [rollout(seed) for seed in range(2)]
-    for one in rollouts:
-        _, metrics = updates(Rollout(np.zeros(N, np.int64), one))
+    for rows in rollouts:
+        _, metrics = updates(Rollout(np.zeros(N, np.int64), rows))
     assert list(metrics) == [
         *("policy_loss", "value_loss", "policy_gradient_norm", "value_gradient_norm"),
         *("kl_divergence", "explained_variance", "mean_variance", "reward_scale", "kl_coefficient"),
     ]
     assert int(learner.steps) == 6
-    rewards = np.concatenate([one.rewards for one in rollouts])
+    rewards = np.concatenate([rows.rewards for rows in rollouts])
     np.testing.assert_allclose(learner.reward_scale, rewards.std(), rtol=1e-5)
-    observations = np.concatenate([one.states.observation for one in rollouts])
+    observations = np.concatenate([rows.states.observation for rows in rollouts])
     np.testing.assert_allclose(learner.standardizer.mean, observations.mean(0), rtol=1e-5)
     np.testing.assert_allclose(learner.standardizer.deviation, observations.std(0), rtol=1e-5)
 
@@ -129,12 +129,12 @@ def test_a_call_makes_full_batches_and_moves_the_scales():
 def test_actors_see_the_terrain_as_the_learner_does():
     spec = EnvironmentSpec(9, 2, terrain_size=6)
     agent = make_agent(terrain_sizes=(5, 4), observation_clip=1.5)
-    learner, one = agent.make_learner(spec, 0), rollout(observation_size=9)
-    learner.prepare(one)
+    learner, rows = agent.make_learner(spec, 0), rollout(observation_size=9)
+    learner.prepare(rows)
     actor = agent.make_evaluator(spec, N)
     actor.load(packing.to_numpy(learner.actor_variables))
-    action, _, extras = actor(one.states.observation.numpy())
-    steps, networks = learner.begin(one), learner.networks
+    action, _, extras = actor(rows.states.observation.numpy())
+    steps, networks = learner.begin(rows), learner.networks
     assert float(tf.reduce_max(tf.abs(steps.observation))) == 1.5
     mean = networks.mean(steps.observation)
     np.testing.assert_allclose(extras["mean"], mean, rtol=1e-4, atol=1e-6)

@@ -154,10 +154,10 @@ def test_frames_one_by_one_are_frames_at_once():
     state = network.initial_state(B)
     for t in range(T):
         outputs, state = network.unroll(images()[t : t + 1], nowhere(1), state)
-        for one, all_of_them in zip(outputs, at_once):
-            np.testing.assert_allclose(one[0], all_of_them[t], rtol=1e-4, atol=1e-5)
-    for one, other in zip(tf.nest.flatten(state), tf.nest.flatten(last)):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        for alone, all_of_them in zip(outputs, at_once):
+            np.testing.assert_allclose(alone[0], all_of_them[t], rtol=1e-4, atol=1e-5)
+    for leaf, other in zip(tf.nest.flatten(state), tf.nest.flatten(last)):
+        np.testing.assert_allclose(leaf, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("distributional", [True, False])

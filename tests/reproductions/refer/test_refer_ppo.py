@@ -62,30 +62,30 @@ def losses(learner, steps):
 
 
 def test_scales_are_those_of_appendix_b():
-    learner, one, other = make_agent().make_learner(SPEC, 0), rollout(), rollout(1)
-    learner.prepare(one)
-    observation = one.states.observation.numpy()
-    steps = learner.begin(one)
+    learner, first, other = make_agent().make_learner(SPEC, 0), rollout(), rollout(1)
+    learner.prepare(first)
+    observation = first.states.observation.numpy()
+    steps = learner.begin(first)
     scaled = (observation - observation.mean(0)) / (observation.std(0) + 1e-7)
     np.testing.assert_allclose(steps.observation, scaled, atol=1e-4)
-    sigma = np.sqrt(np.mean(one.rewards.numpy() ** 2))
-    np.testing.assert_allclose(steps.advantage, one.advantages / sigma, rtol=1e-5)
-    target = (one.advantages + one.values) / sigma
+    sigma = np.sqrt(np.mean(first.rewards.numpy() ** 2))
+    np.testing.assert_allclose(steps.advantage, first.advantages / sigma, rtol=1e-5)
+    target = (first.advantages + first.values) / sigma
     np.testing.assert_allclose(steps.target, target, rtol=1e-5, atol=1e-6)
     learner.end(steps)
-    learner.prepare(other)  # only the scale of rewards is a new one
-    scale = np.sqrt(np.mean(np.concatenate([one.rewards, other.rewards]) ** 2))
+    learner.prepare(other)  # only the scale of rewards is another
+    scale = np.sqrt(np.mean(np.concatenate([first.rewards, other.rewards]) ** 2))
     np.testing.assert_allclose(learner.reward_scale, scale, rtol=1e-5)
-    np.testing.assert_array_equal(learner.begin(one).observation, steps.observation)
+    np.testing.assert_array_equal(learner.begin(first).observation, steps.observation)
     new = make_agent().make_learner(SPEC, 0)
     new.prepare(other._replace(rewards=tf.zeros([N])))
     assert float(new.reward_scale) == 1  # until there is a reward
 
 
 def test_gradients_are_those_of_the_losses():
-    learner, one = make_agent().make_learner(SPEC, 0), rollout()
-    learner.prepare(one)
-    steps = learner.begin(one)
+    learner, first = make_agent().make_learner(SPEC, 0), rollout()
+    learner.prepare(first)
+    steps = learner.begin(first)
     # Near mu, so that some steps are beyond the clip and others not.
     mean = learner.networks.mean(steps.observation)
     steps = steps._replace(mean=mean + 0.1 * steps.mean, action=mean + 0.3 * steps.action)
@@ -112,10 +112,10 @@ def test_gradients_are_those_of_the_losses():
 
 def test_a_call_makes_all_epochs_and_anneals_the_rates():
     agent = make_agent(annealing=0.1)
-    learner, one = agent.make_learner(SPEC, 0), rollout()
+    learner, first = agent.make_learner(SPEC, 0), rollout()
     updates = agent.updates(learner, agent.data.make_store(agent.step_specs(SPEC), 0), 0)
     assert (updates.num_updates, updates.num_samples) == (6, N)
-    _, metrics = updates(Rollout(np.zeros(N, np.int64), one))
+    _, metrics = updates(Rollout(np.zeros(N, np.int64), first))
     assert list(metrics) == [
         *("policy_loss", "value_loss", "policy_gradient_norm", "value_gradient_norm"),
         *("kl_divergence", "explained_variance", "mean_variance", "reward_scale", "learning_rate"),
@@ -129,10 +129,10 @@ def test_a_call_makes_all_epochs_and_anneals_the_rates():
 
 def test_a_component_that_never_changed_keeps_its_unit():
     agent = make_agent()
-    learner, one = agent.make_learner(SPEC, 0), rollout()
+    learner, first = agent.make_learner(SPEC, 0), rollout()
     observation = np.full([2048, 3], [0.1, 1.3, 8.907], np.float32)
-    states = one.states._replace(observation=tf.constant(observation))
-    learner.prepare(one._replace(states=states))
+    states = first.states._replace(observation=tf.constant(observation))
+    learner.prepare(first._replace(states=states))
     np.testing.assert_array_equal(learner.standardizer.deviation, np.ones(3))
     np.testing.assert_allclose(learner.standardizer(observation[0]), np.zeros(3), atol=1e-6)
 
@@ -146,14 +146,14 @@ def test_actors_stay_within_three_deviations():
 
 def test_values_of_actors_are_in_units_of_rewards():
     agent = make_agent()
-    learner, one = agent.make_learner(SPEC, 0), rollout()
-    learner.prepare(one)
+    learner, first = agent.make_learner(SPEC, 0), rollout()
+    learner.prepare(first)
     learner.version.assign(7)
     actor = agent.make_actor(SPEC, range(1), 1, seed=3)
     actor.load(packing.to_numpy(learner.actor_variables))
-    observation = one.states.observation.numpy()
+    observation = first.states.observation.numpy()
     action, _, extras = actor(observation)
-    steps, networks = learner.begin(one), learner.networks
+    steps, networks = learner.begin(first), learner.networks
     value = networks.value(steps.observation)[:, 0] * learner.reward_scale
     np.testing.assert_allclose(extras["value"], value, rtol=1e-4, atol=1e-5)
     mean = networks.mean(steps.observation)

@@ -37,9 +37,9 @@ def test_the_table_of_scales_is_that_of_the_experiments():
 
 def test_the_tasks_of_the_scale_small_are_as_many_as_it_says():
     tasks = {
-        one.name: len(one.at("small").environments)
-        for one in PAPER.experiments
-        if "small" in one.substitutes
+        experiment.name: len(experiment.at("small").environments)
+        for experiment in PAPER.experiments
+        if "small" in experiment.substitutes
     }
     by_number = {
         number: {name for name in tasks if tasks[name] == number} for number in tasks.values()

@@ -1,10 +1,32 @@
-"""Tests of reproductions.refer.rules."""
+"""The rules of ReF-ER, and what its learners have in common."""
 
+from float64_networks import assert_all_equal, values_of
 import numpy as np
 import pytest
+from refer_learners import (
+    HISTORY,
+    RECURRENT,
+    STEPS,
+    A,
+    B,
+    D,
+    joined,
+    make_batch,
+    make_config,
+    make_learner,
+    make_windows,
+    metrics_of,
+    new_learner,
+)
 import tensorflow as tf
 
+from common.data.data import StoredState
+from common.learning.updates import UpdateLoop
+from common.types import Batch
 from reproductions.refer import rules
+from reproductions.refer.config import SETTINGS
+
+AGENTS = ("vracer", "naf", "ddpg")
 
 
 def test_c_max_anneals_from_5_towards_1():
@@ -58,3 +80,238 @@ def test_betas_fixed_point_is_the_share_of_updates_that_raise_it(share):
 def test_beta_stays_within_0_and_1():
     for beta, far in ((0.0, 1.0), (1.0, 0.0)):
         assert float(rules.next_beta(tf.constant(beta), tf.constant(far), 0.1, 0.3)) == beta
+
+
+def alone(steps, row):
+    """A step without the rows that do not belong to its window, which then is its whole history."""
+    begin = HISTORY - int(steps.lengths[row])
+    states = tf.nest.map_structure(lambda c: c[row : row + 1, begin:], steps.states)
+    return steps._replace(
+        states=states, **{n: getattr(steps, n)[row : row + 1] for n in steps._fields[1:]}
+    )
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer"])
+def test_a_recurrent_loss_is_that_of_each_steps_own_window(setting):
+    _, learner = make_learner(setting, **RECURRENT)
+    batch = make_windows()
+    together = learner.gradients(batch)
+    parts = [
+        learner.gradients(Batch(alone(batch.steps, row), batch.probabilities[:1], batch.size))
+        for row in range(B)
+    ]
+    for name in rules.Refresh._fields:
+        expected = np.concatenate([getattr(part.outputs, name) for part in parts])
+        if name == "next_values":  # a batch computes them if one of its steps needs it
+            expected = expected * batch.steps.bootstraps.numpy()
+        found = getattr(together.outputs, name)
+        found = found * batch.steps.bootstraps.numpy() if name == "next_values" else found
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5, err_msg=name)
+    gradients = [tf.nest.flatten(part.gradients) for part in (together, *parts)]
+    for found, *each in zip(*gradients, strict=True):
+        np.testing.assert_allclose(found, np.mean(each, 0), rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer"])
+def test_a_recurrent_network_learns_through_its_window(setting):
+    """Gradients flow from the step's loss into the states before it, and into none in front."""
+    _, learner = make_learner(setting, **RECURRENT)
+    steps = make_windows().steps
+    policy = learner.networks.policy if setting == "ddpg_refer" else learner.network
+    with tf.GradientTape() as tape:
+        tape.watch(steps.states.observation)
+        outputs = policy(learner.view(steps).observation)
+        mean = outputs if setting == "ddpg_refer" else outputs.mean
+        total = tf.reduce_sum(mean)
+    gradient = tape.gradient(total, steps.states.observation).numpy()
+    for row, length in enumerate(steps.lengths.numpy()):
+        begin = HISTORY - length
+        assert not np.any(gradient[row, :begin]) and not np.any(gradient[row, -1])
+        assert np.all(gradient[row, begin:-1] != 0)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_update_anneals_steps_and_moves_targets_and_beta(agent):
+    config, learner = make_learner(f"{agent}_refer", learning_rate=1e-3, policy_learning_rate=1e-4)
+    variables = learner.policy_variables
+    before, beta = values_of(variables), float(learner.beta)
+    slow = {"vracer": [], "naf": "target_network", "ddpg": "target_networks"}[agent]
+    if slow:
+        slow = getattr(learner, slow)
+        slow = slow.parameters if agent == "naf" else slow.variables
+        online = learner.network.parameters if agent == "naf" else learner.networks.variables
+        old = values_of(slow)
+    _, metrics = learner.update(make_batch())
+    assert int(learner.steps) == STEPS + 1
+    # Adam's first step is the learning rate, annealed, times the sign of the gradient.
+    rate = (1e-4 if agent == "ddpg" else 1e-3) / (1 + 5e-7 * STEPS)
+    change = np.concatenate([np.abs(v - b).ravel() for v, b in zip(variables, before)])
+    assert change.max() <= 1.001 * rate
+    np.testing.assert_allclose(np.median(change), rate, rtol=1e-2)
+    # Of the replay 0.2 are far, more than D = 0.1; beta moves with the critic's rate.
+    rate = 1e-3 / (1 + 5e-7 * STEPS)
+    np.testing.assert_allclose(learner.beta, (1 - rate) * beta, rtol=1e-6)
+    for s, o, v in zip(slow, old if slow else (), online if slow else ()):
+        np.testing.assert_allclose(s, 0.99 * o + 0.01 * v.numpy(), rtol=1e-5, atol=1e-7)
+    expected = {
+        "kl_divergence": 1.5,
+        "far_policy_fraction": 0.2,
+        "beta": config.initial_beta,
+        "c_max": 1 + 4 / 1.5,
+        "learning_rate": rate,
+        "reward_scale": 3.0,
+    }
+    assert list(metrics) == metrics_of(config)
+    for name, value in expected.items():
+        np.testing.assert_allclose(metrics[name], value, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_actors_get_the_moments_and_the_networks_that_act(agent):
+    _, learner = make_learner(f"{agent}_refer")
+    mean, deviation, *variables = learner.actor_variables
+    assert mean is learner.standardizer.mean and deviation is learner.standardizer.deviation
+    assert variables == list(learner.policy_variables)
+    before = values_of(variables)
+    learner.update(make_batch())
+    assert all(np.any(v.numpy() != b) for v, b in zip(variables, before))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_without_rule_2_beta_is_1(agent):
+    for setting in ("er", "refer1"):
+        _, learner = make_learner(f"{agent}_{setting}")
+        learner.update(make_batch())
+        assert float(learner.beta) == 1
+
+
+def test_targets_begin_as_copies():
+    for agent in ("naf", "ddpg"):
+        config = make_config(f"{agent}_er", hidden_size=4)
+        learner = new_learner(config)
+        pairs = (
+            (learner.network.parameters, learner.target_network.parameters)
+            if agent == "naf"
+            else (learner.networks.variables, learner.target_networks.variables)
+        )
+        assert_all_equal(*map(values_of, pairs))
+
+
+def test_optimisers_have_the_configured_constants():
+    _, learner = make_learner(
+        "vracer_refer", adam_beta1=0.5, adam_beta2=0.75, adam_epsilon=0.01, annealing=0.0
+    )
+    batch = make_batch()
+    (gradient, *_), before = (
+        learner.gradients(batch).gradients,
+        learner.network.parameters[0].numpy(),
+    )
+    learner.update(batch)
+    expected = before - 1e-4 * gradient / (np.abs(gradient) + 0.01)
+    np.testing.assert_allclose(learner.network.parameters[0], expected, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_checkpoint_has_networks_targets_optimisers_moments_and_beta(agent, tmp_path):
+    (_, saved), (_, fresh) = (make_learner(f"{agent}_refer", seed) for seed in range(2))
+    saved.update(make_batch())
+    saved.standardizer.set(np.ones(D), np.full(D, 4.0))
+    path = tf.train.Checkpoint(learner=saved).write(str(tmp_path / "checkpoint"))
+    tf.train.Checkpoint(learner=fresh).read(path).assert_consumed()
+    assert_all_equal(values_of(fresh.variables), values_of(saved.variables))
+    assert float(fresh.beta) != fresh._config.initial_beta
+    saved.update(make_batch(1)), fresh.update(make_batch(1))
+    assert_all_equal(values_of(fresh.variables), values_of(saved.variables))
+
+
+@pytest.mark.parametrize(
+    "setting, values",
+    [
+        ("vracer_refer", {}),
+        ("naf_per", {}),
+        ("ddpg_refer", {}),
+        ("vracer_refer", {"advantage": "quadratic"}),
+        ("vracer_refer", RECURRENT),
+        ("ddpg_refer", RECURRENT),
+    ],
+)
+def test_several_updates_of_a_call_are_those_of_as_many_calls(setting, values):
+    """As the learner's process runs them, the MLPs under XLA; one batch has no cut episode."""
+    (_, together), (_, apart) = (
+        make_learner(setting, learning_rate=1e-2, **values) for _ in range(2)
+    )
+    make = make_windows if "recurrent" in values else make_batch
+    batches = [make(seed, bootstraps=seed != 1) for seed in range(3)]
+    outputs, metrics = UpdateLoop(together.update, 3, B, "recurrent" not in values).learn(
+        joined(batches)
+    )
+    parts = [apart.update(batch) for batch in batches]
+    for name in rules.Refresh._fields:
+        expected = np.concatenate([getattr(part, name) for part, _ in parts])
+        assert getattr(outputs, name).shape == (3 * B,)
+        np.testing.assert_allclose(
+            getattr(outputs, name), expected, rtol=1e-3, atol=1e-5, err_msg=name
+        )
+    for t, a in zip(together.variables, apart.variables, strict=True):
+        np.testing.assert_allclose(t, a, rtol=1e-3, atol=1e-5)
+    for name in metrics:
+        expected = np.mean([m[name] for _, m in parts])
+        np.testing.assert_allclose(metrics[name], expected, rtol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("setting", [n for n in SETTINGS.names if n.startswith(AGENTS)])
+def test_every_setting_makes_updates(setting):
+    config = make_config(setting, hidden_size=4)
+    learner = new_learner(config)
+    for seed in range(3):
+        refresh, metrics = learner.update(make_batch(seed))
+    assert list(metrics) == metrics_of(config)
+    for value in (*metrics.values(), *refresh, *learner.variables):
+        assert np.all(np.isfinite(value))
+
+
+OPTIMUM = np.array([0.5, -0.3], np.float32)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_mean_goes_to_the_best_action_of_a_bandit(agent):
+    """An action ends the episode, with a reward of minus its squared distance from the optimum."""
+    config = make_config(
+        f"{agent}_refer",
+        hidden_size=16,
+        learning_rate=1e-2,
+        policy_learning_rate=3e-3,
+        initial_beta=1.0,
+        sigma=0.6,
+    )
+    tf.random.set_seed(0)
+    learner = new_learner(config)
+    batch, state = make_batch(size=64, bootstraps=False), tf.zeros([1, D])
+
+    def policy():
+        variance = tf.fill([A], 0.36)
+        if agent == "ddpg":
+            return learner.networks.policy(state), variance
+        if agent == "vracer":
+            variance = learner.network.variance
+        return learner.network(state).mean, variance
+
+    @tf.function
+    def train(num_updates):
+        for i in tf.range(num_updates):
+            mean, variance = policy()
+            noise = tf.random.stateless_normal([64, A], [0, i])
+            action = mean + tf.sqrt(variance) * noise
+            rewards = -tf.reduce_sum(tf.square(action - OPTIMUM), axis=-1)
+            extras = {"mean": tf.tile(mean, [64, 1]), "variance": tf.ones([64, 1]) * variance}
+            steps = batch.steps._replace(
+                states=StoredState(tf.zeros([64, D]), action, extras),
+                rewards=rewards,
+                q_ret=rewards,
+                discounts=tf.zeros([64]),
+            )
+            learner.update(batch._replace(steps=steps))
+
+    train(900)
+    mean, _ = policy()
+    np.testing.assert_allclose(mean[0], OPTIMUM, atol=0.07)
