@@ -28,11 +28,19 @@ import tempfile
 
 from common.cluster.layout import imported
 from common.cluster.processes import StopRequest, usable_cores
-from common.evidence import sweep
 from common.evidence.execute import ListedRuns, Session, Slot, read_list, slots_of, table
 from common.evidence.keep import keep, set_aside
 from common.evidence.paper import DEFAULT_SEEDS, EARLIER, RESULTS, Paper
-from common.evidence.plan import DEFAULT_SCALE, Plan, PlannedRun, State, make_plan
+from common.evidence.plan import (
+    DEFAULT_SCALE,
+    Plan,
+    PlannedRun,
+    State,
+    make_plan,
+    of_agent,
+    parse_varied,
+    sweep,
+)
 from common.evidence.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail, say
 from common.reporting.run_directory import hold
@@ -140,7 +148,7 @@ def _plan(paper: Paper, arguments: argparse.Namespace, kept: KeptRuns) -> Plan:
     scale, num_seeds = paper.scale(arguments.scale), arguments.seeds
     if arguments.agent:
         agent = imported(reproductions.AGENTS[arguments.agent])
-        base = sweep.of_agent(agent, arguments.settings or (), arguments.tasks, scale)
+        base = of_agent(agent, arguments.settings or (), arguments.tasks, scale)
         num_seeds = num_seeds or DEFAULT_SEEDS
     else:
         base = paper.experiment(arguments.experiment)
@@ -154,7 +162,7 @@ def _plan(paper: Paper, arguments: argparse.Namespace, kept: KeptRuns) -> Plan:
         runs, scale = tuple(dict.fromkeys(planned.run for planned in plan.runs)), plan.scale
         base = dataclasses.replace(plan.experiment, runs=runs)
         num_seeds = len({planned.seed for planned in plan.runs})
-    varied = sweep.sweep(base, sweep.parse(arguments.vary))
+    varied = sweep(base, parse_varied(arguments.vary))
     return make_plan(paper, varied, scale, arguments.runs, num_seeds=num_seeds)
 
 

@@ -24,7 +24,7 @@ import argparse
 import functools
 import pathlib
 
-from common.evidence import figures, overview, selection, tables, verdicts
+from common.evidence import figures, selection, tables, verdicts
 from common.evidence.claims import Evidence
 from common.evidence.paper import RESULTS, Experiment, Paper
 from common.evidence.plan import DEFAULT_SCALE
@@ -148,12 +148,12 @@ class _Results:
             return
         _say(*verdicts.write(self._papers, self._findings, self._tables))
         if is_whole and (file := self._output / "README.md").exists():
-            text = overview.text(self._papers, self._kept, self._findings, self._numbers)
-            overview.renew(file, text)
+            text = verdicts.overview(self._papers, self._kept, self._findings, self._numbers)
+            verdicts.renew(file, text)
             _say(file)
 
     @functools.cached_property
-    def _findings(self) -> overview.Findings:
+    def _findings(self) -> verdicts.Findings:
         if not self._arguments.benchmarks.is_dir():
             fail(f"--benchmarks={self._arguments.benchmarks} is no directory")
         evidence = Evidence(self._kept, self._scale, self._numbers, self._arguments.benchmarks)

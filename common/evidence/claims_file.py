@@ -46,22 +46,17 @@ import numpy as np
 
 from common.evidence import effects
 from common.evidence.claims import (
-    AHEAD,
-    LEVEL,
-    NOT_BEHIND,
     Basis,
-    Bounds,
     Check,
     Claim,
-    EffectPart,
     GameMedian,
+    MainEffects,
     Measured,
-    Over,
     Test,
     Unavailable,
 )
+from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Bounds, EffectPart, Over
 from common.evidence.figures_file import spread
-from common.evidence.main_effects import MainEffects
 from common.evidence.paper import Experiment, Paper
 from common.reporting.user_error import UserError
 

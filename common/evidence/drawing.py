@@ -15,8 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 import numpy as np
 
-from common.evidence import palette
-from common.evidence.palette import BLUE, GREEN, Style
+from common.evidence.paper import COLOR_NAMES, Style
 
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
 """Sizes of type in points."""
@@ -251,10 +250,10 @@ def bars(
 
 
 _OUTCOME_COLOURS = {
-    "ahead": palette.BLUE,
-    "behind": palette.VERMILLION,
-    "level": palette.BLACK,
-    "unclear": palette.GREY,
+    "ahead": COLOR_NAMES["blue"],
+    "behind": COLOR_NAMES["vermillion"],
+    "level": COLOR_NAMES["black"],
+    "unclear": COLOR_NAMES["grey"],
 }
 _EFFECT_HEIGHT = 0.2
 
@@ -377,22 +376,25 @@ def moments(shown: Sequence[Moment]) -> Page:
         picture.imshow(moment.picture)
         picture.set_axis_off()
         picture.set_title(f"step {moment.step}", fontsize=NORMAL)
-        values.hist(moment.values, edges, color=BLUE)
+        values.hist(moment.values, edges, color=COLOR_NAMES["blue"])
         values.xaxis.set_major_locator(MaxNLocator(4))
         _draw_probabilities(probabilities, moment)
     for place, name in zip(places[-2:], ("Q of the sampled actions", "values of each sub-action")):
         place.set_xlabel(name, fontsize=NORMAL)
     for place, name in zip(places[1:3], ("actions", "probability")):
         place.set_title(name, fontsize=NORMAL)
-    page.legend = {"proposal": Patch(color=BLUE), "chosen": Patch(color=GREEN)}
+    page.legend = {
+        "proposal": Patch(color=COLOR_NAMES["blue"]),
+        "chosen": Patch(color=COLOR_NAMES["green"]),
+    }
     return page
 
 
 def _draw_probabilities(place: Axes, moment: Moment) -> None:
-    left = 0.0
+    left, blue, green = 0.0, COLOR_NAMES["blue"], COLOR_NAMES["green"]
     for probabilities, chosen in zip(moment.probabilities, moment.chosen, strict=True):
         at = left + np.arange(len(probabilities))
-        colors = [GREEN if k == chosen else BLUE for k in range(len(probabilities))]
+        colors = [green if k == chosen else blue for k in range(len(probabilities))]
         place.bar(at, probabilities, color=colors)
         left += len(probabilities) + _GAP
     place.set_ylim(0, 1)

@@ -8,22 +8,25 @@ import numpy as np
 import pandas
 
 from common.environments import frames_per_step
-from common.evidence import drawing, palette, panels, selection
+from common.evidence import drawing, panels, selection
 from common.evidence.atari_scores import reported_scores
-from common.evidence.captions import FEWEST_SEEDS, caption, task_title, title
 from common.evidence.claims import Claim, Finding, NamedEffect
 from common.evidence.effects import CONFIDENCE, MARGIN
 from common.evidence.paper import (
     EPISODE_RETURN,
     PAPER_SCALE,
     Experiment,
+    Look,
     OverTasks,
     Paper,
     Returns,
     Run,
+    Style,
 )
 from common.evidence.reported import Reported, game_of
 from common.evidence.runs import KeptRun
+from common.evidence.selection import FEWEST_SEEDS, caption, task_title, title
+from common.reporting.curves import COLORS
 from common.reporting.user_error import UserError
 
 ALL_RUNS = "runs"
@@ -36,7 +39,7 @@ PNG = (".png",)
 Lines = Mapping[tuple[str, str], Sequence[Sequence[pandas.Series]]]
 """{(panel, setting): for each task of the panel, each seed's values by their positions}."""
 
-Looks = Mapping[str, tuple[str, palette.Style]]
+Looks = Mapping[str, tuple[str, Style]]
 """{setting: (label, style)}, in the order of the legend."""
 
 References = tuple[tuple[float, str], ...]
@@ -55,6 +58,7 @@ _Y_LABELS = {
     "wall_seconds": "training time (s)",
 }
 _LOGARITHMIC = ("kl_divergence",)
+_LINES = ("-", "--", ":", "-.")
 
 
 class NothingToDraw(UserError):
@@ -263,7 +267,7 @@ class _Part:
 
     def looks(self, having: Container[str]) -> Looks:
         """Returns the looks of those settings that the figure has."""
-        styles = palette.styles(self.experiment.settings, self.paper.looks)
+        styles = styles(self.experiment.settings, self.paper.looks)
         return {
             name: (self.paper.label(name), style)
             for name, style in styles.items()
@@ -450,3 +454,37 @@ def _y_label(experiment: Experiment) -> str:
     if experiment.is_of_returns and experiment.over_tasks is OverTasks.MEDIAN_NORMALISED:
         return "median human-normalised score (%)"
     return _Y_LABELS.get(experiment.y, experiment.y.replace("_", " "))
+
+
+def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Style]:
+    """Returns the style of each setting of a figure.
+
+    A setting with the style of a setting before it gets that colour with dashes that the figure
+    does not have in it. One without a style, or without such dashes, gets the first colour that
+    the figure does not have yet.
+
+    Args:
+      settings: in the order of the legend.
+      looks: of settings, by name.
+    """
+    known = {name: looks[name].style for name in settings if name in looks and looks[name].style}
+    used = {style.color for style in known.values()}
+    chosen: dict[str, Style] = {}
+    for name in settings:
+        style = known.get(name)
+        if style is not None and style in chosen.values():
+            all_styles = (*known.values(), *chosen.values())
+            lines = {other.line for other in all_styles if other.color == style.color}
+            free = [line for line in _LINES if line not in lines]
+            style = dataclasses.replace(style, line=free[0]) if free else None
+        if style is None:
+            number = len(chosen)
+            free = [color for color in COLORS if color not in used]
+            style = (
+                Style(free[0])
+                if free
+                else Style(COLORS[number % len(COLORS)], _LINES[1 + number // len(COLORS) % 3])
+            )
+            used.add(style.color)
+        chosen[name] = style
+    return chosen

@@ -33,14 +33,17 @@ import re
 import tomllib
 from typing import Any
 
+import numpy as np
+
 from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
-from common.evidence.palette import Look, Style, named_color, shades
 from common.evidence.paper import (
+    COLOR_NAMES,
     PAPER_SCALE,
     Band,
     Change,
     Experiment,
+    Look,
     OverTasks,
     Paper,
     Part,
@@ -48,6 +51,7 @@ from common.evidence.paper import (
     Returns,
     Run,
     Scale,
+    Style,
     Substitute,
     changes,
     flag_name,
@@ -275,10 +279,12 @@ class _Reader:
             if "shades" in look:
                 ends = self._content["shades"][look["shades"]]
                 line = look.get("line", "-")
-                styles = [Style(color, line) for color in shades(*ends, len(found))]
+                styles = [Style(color, line) for color in _shades(*ends, len(found))]
             elif "color" in look:
                 others = {key: look[key] for key in ("line", "width") if key in look}
-                styles = [Style(named_color(look["color"]), **others)] * len(found)
+                styles = [Style(COLOR_NAMES.get(look["color"], look["color"]), **others)] * len(
+                    found
+                )
             for (name, chosen), style in zip(found.items(), styles):
                 looks[name] = Look(look["label"].format(*chosen), style)
         for run in (run for experiment in experiments for run in experiment.every_run):
@@ -340,3 +346,10 @@ def _instance(table: _Table) -> Any:
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
     return imported(values.pop("class"))(**values)
+
+
+def _shades(first: str, last: str, count: int) -> list[str]:
+    """Returns "#RRGGBB" of so many colours from the first to the last, at equal distances."""
+    ends = [np.array([int(color[at : at + 2], 16) for at in (1, 3, 5)]) for color in (first, last)]
+    mixed = np.linspace(*ends, count)
+    return ["#" + "".join(f"{round(part):02X}" for part in color) for color in mixed]

@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 import numpy as np
 
 from common.evidence import drawing
-from common.evidence.palette import Style
+from common.evidence.paper import Style
 from common.reporting.curves import count_text
 
 

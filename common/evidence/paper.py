@@ -14,8 +14,8 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from common.agents.declaration import AgentDeclaration
-from common.evidence.palette import Look
 from common.reporting.budget import Budget
+from common.reporting.curves import COLORS
 from common.reporting.user_error import UserError
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ DEFAULT_SEEDS = 3
 
 EPISODE_RETURN = "episode_return_mean"
 """The column of evaluator.csv; values that are read from acting.csv have the same name."""
+
+COLOR_NAMES = dict(
+    zip(("blue", "vermillion", "green", "purple", "orange", "sky", "black", "grey"), COLORS)
+)
+"""The colours that colour-blind readers tell apart, by name."""
 
 
 SMOKE = "smoke"
@@ -381,6 +386,35 @@ class Experiment:
     def environments(self) -> tuple[str, ...]:
         """The panels, in their order."""
         return tuple(dict.fromkeys(run.environment for run in self.runs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Style:
+    """The style of a line.
+
+    Attributes:
+      color: "#RRGGBB".
+      line: matplotlib's name of the dashes.
+      width: points.
+    """
+
+    color: str
+    line: str = "-"
+    width: float = 1.3
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """The look of a setting in figures.
+
+    Attributes:
+      label: text in legends.
+      style: the same in all figures, but with other dashes where a setting before it has the same;
+        None: in each figure the next free colour.
+    """
+
+    label: str
+    style: Style | None = None
 
 
 @dataclasses.dataclass(frozen=True)

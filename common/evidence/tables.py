@@ -6,7 +6,7 @@ import dataclasses
 
 import pandas
 
-from common.evidence import captions, selection
+from common.evidence import selection
 from common.evidence.paper import PAPER_SCALE, Experiment, Paper
 from common.evidence.reported import Reported, ReportedError
 from common.evidence.runs import KeptRun
@@ -219,7 +219,7 @@ def _note(
     words = experiment.unavailable
     if not words and cells and scale is not None:
         rows = sorted({row for row, _ in cells})
-        listed = f", in these rows: {', '.join(rows)}" if len(rows) <= captions.LISTED else ""
+        listed = f", in these rows: {', '.join(rows)}" if len(rows) <= selection.LISTED else ""
         words = f"runs of the scale {scale}{listed}"
     elif not words and experiment.runs and not cells:
         words = (
@@ -230,5 +230,5 @@ def _note(
         )
     sentences = [f"{text[:1].upper()}{text[1:]}." for text in (words, experiment.note) if text]
     if experiment.runs and cells:
-        sentences.append(f"Ours: {captions.joined(captions.contents(experiment))}.")
+        sentences.append(f"Ours: {selection.joined(selection.contents(experiment))}.")
     return " ".join(sentences)

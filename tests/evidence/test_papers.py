@@ -7,7 +7,7 @@ from absl import flags
 import pytest
 
 from common import environments
-from common.evidence import palette
+from common.evidence import figures
 from common.evidence.paper import (
     PAPER_SCALE,
     RESULTS,
@@ -133,7 +133,7 @@ def test_labels():
 def test_curves_of_a_figure_look_different(paper, figure):
     for part in figure.divided():
         if figure.name.startswith("figure") and len(part.settings) <= 12:
-            styles = palette.styles(part.settings, paper.looks)
+            styles = figures.styles(part.settings, paper.looks)
             assert len(set(styles.values())) == len(styles)
 
 
@@ -141,7 +141,7 @@ def test_curves_of_a_figure_look_different(paper, figure):
 def test_a_method_looks_the_same_in_all_figures(paper):
     for experiment in paper.of_kind("figure"):
         for part in experiment.divided():
-            styles = palette.styles(part.settings, paper.looks)
+            styles = figures.styles(part.settings, paper.looks)
             for setting, style in styles.items():
                 own = paper.looks[setting].style
                 # In figure 6 of ReF-ER two agents with the same replay would look alike.
@@ -158,7 +158,7 @@ def test_a_method_has_one_colour_also_beside_all_others(paper):
         looks = {paper.looks[name]: name for name in sorted(names, reverse=True)}
         assert len({paper.label(name) for name in looks.values()}) == len(looks)
         names = set(looks.values())
-        styles = palette.styles(sorted(names), paper.looks)
+        styles = figures.styles(sorted(names), paper.looks)
         for name, style in styles.items():
             assert style.color == paper.looks[name].style.color, (scale.name, name)
         assert len({(style.color, style.line) for style in styles.values()}) == len(styles)
