@@ -32,6 +32,12 @@ _NO_METADATA = {
 }
 _MARGIN = 0.012  # at the left and the right, of the width
 _TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
+_LEGEND = {"borderaxespad": 0, "frameon": False, "labelspacing": 0.35}
+_REFERENCE = {"color": "0.35", "linewidth": 0.9}
+_DASHES = ("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
+
+Line = tuple[float, str]
+"""A reported number with its label, drawn as a line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,30 +123,20 @@ class Page:
             0.5, 1 - 0.05 / height, "\n".join(titles), ha="center", va="top", fontsize=LARGE
         )
         if legend:
-            self._figure.legend(
-                legend.values(),
-                legend.keys(),
-                loc="lower center",
+            add_legend(
+                self._figure,
+                legend,
+                NORMAL,
+                "lower center",
+                (0.5, caption_height / height),
                 ncols=columns,
-                bbox_to_anchor=(0.5, caption_height / height),
-                borderaxespad=0,
                 borderpad=0,
-                fontsize=NORMAL,
-                frameon=False,
                 handlelength=2.4,
                 columnspacing=1.5,
-                labelspacing=0.35,
             )
-        self._figure.text(
-            _MARGIN,
-            0.06 / height,
-            "\n".join(lines),
-            ha="left",
-            va="bottom",
-            fontsize=SMALL,
-            color=_CAPTION,
-            linespacing=1.25,
-        )
+        words = "\n".join(lines)
+        below = {"va": "bottom", "fontsize": SMALL, "linespacing": 1.25}
+        self._figure.text(_MARGIN, 0.06 / height, words, color=_CAPTION, **below)
         self._fix_positions()
         for file in files:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -168,6 +164,23 @@ class Page:
             axes.set_position([round(float(end), 6) for end in axes.get_position().bounds])
 
 
+def add_legend(owner, legend: Mapping, size: float, loc: str, anchor: tuple, **more) -> None:
+    """Adds a legend of {label: artist} to a figure or to axes."""
+    more |= {"loc": loc, "bbox_to_anchor": anchor, "fontsize": size}
+    owner.legend(legend.values(), legend.keys(), **_LEGEND, **more)
+
+
+def reference_lines(
+    place: Axes, lines: Sequence[Line], far: Sequence[Line] = ()
+) -> dict[str, Artist]:
+    """Draws reported numbers, except those that are `far`, and returns {label: line}."""
+    return {
+        line[1]: place.axhline(line[0], linestyle=dashes, **_REFERENCE)
+        for dashes, line in zip(_DASHES * len(lines), lines)
+        if line not in far
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class Bar:
     """A method in a group.
@@ -188,10 +201,15 @@ class Bar:
     high: float | None = None
     seeds: tuple[float, ...] = ()
 
+    @property
+    def reach(self) -> list[list[float]] | None:
+        """The error bar's lengths below and above the value."""
+        if self.low is None or self.high is None:
+            return None
+        return [[self.value - self.low], [self.high - self.value]]
 
-def bars(
-    groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[tuple[float, str]]
-) -> Page:
+
+def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line]) -> Page:
     """Returns a page with groups of bars side by side.
 
     Args:
@@ -207,36 +225,18 @@ def bars(
         width = 0.84 / max(1, len(group))
         for index, bar in enumerate(group):
             position = number + (index - (len(group) - 1) / 2) * width
-            drawn = place.bar(
-                position,
-                bar.value,
-                0.9 * width,
-                color=bar.style.color,
-                hatch="////" if bar.style.line != "-" else None,
-                edgecolor="white",
-            )
-            if bar.low is not None:
-                place.errorbar(
-                    position,
-                    bar.value,
-                    [[bar.value - bar.low], [bar.high - bar.value]],
-                    color="0.2",
-                    linewidth=0.9,
-                    capsize=2,
-                )
-            spread = np.linspace(-0.2, 0.2, len(bar.seeds)) * width if len(bar.seeds) > 1 else [0]
-            place.plot(
-                position + np.array(spread[: len(bar.seeds)]),
-                bar.seeds,
-                "o",
-                color="0.15",
-                markersize=2.2,
-                markeredgewidth=0,
-            )
-            legend[bar.label] = drawn
+            hatch = "////" if bar.style.line != "-" else None
+            look = {"color": bar.style.color, "hatch": hatch, "edgecolor": "white"}
+            legend[bar.label] = place.bar(position, bar.value, 0.9 * width, **look)
+            if bar.reach is not None:
+                error = {"color": "0.2", "linewidth": 0.9, "capsize": 2}
+                place.errorbar(position, bar.value, bar.reach, **error)
+            spread = np.linspace(-0.2, 0.2, len(bar.seeds)) * width if len(bar.seeds) > 1 else 0
+            dots = {"color": "0.15", "markersize": 2.2, "markeredgewidth": 0}
+            if bar.seeds:
+                place.plot(position + spread * np.ones(len(bar.seeds)), bar.seeds, "o", **dots)
             ticks |= {position: bar.label} if len(groups) == 1 else {number: name}
-    for style, (value, label) in zip(("--", ":", "-.") * len(lines), lines):
-        legend[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
+    legend |= reference_lines(place, lines)
     long = max(map(len, ticks.values()), default=0) * len(ticks) > 70
     place.set_xticks(
         list(ticks), ticks.values(), rotation=30 if long else 0, ha="right" if long else "center"
@@ -289,17 +289,12 @@ def forest(rows: Sequence[EffectRow], margin: float) -> Page:
     ((place,),) = page.blocks
     place.grid(False, axis="y")
     place.axvspan(-margin, margin, color="0.9", linewidth=0)
-    place.axvline(0, color="0.35", linewidth=0.9)
+    place.axvline(0, **_REFERENCE)
     for number, row in enumerate(rows):
+        reach = [[row.estimate - row.low], [row.high - row.estimate]]
+        look = {"color": _OUTCOME_COLOURS[row.outcome], "fmt": "o", "markersize": 4}
         page.legend[row.outcome] = place.errorbar(
-            row.estimate,
-            -number,
-            xerr=[[row.estimate - row.low], [row.high - row.estimate]],
-            fmt="o",
-            markersize=4,
-            color=_OUTCOME_COLOURS[row.outcome],
-            linewidth=1.4,
-            capsize=2,
+            row.estimate, -number, xerr=reach, linewidth=1.4, capsize=2, **look
         )
     place.set_yticks([-number for number in range(len(rows))], [row.label for row in rows])
     place.set_ylim(-len(rows) + 0.4, 0.6)
@@ -319,12 +314,11 @@ def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_la
     page = Page([Block(1, 1, share=True)])
     ((place,),) = page.blocks
     for size, bar in zip(sizes, values, strict=True):
-        reach = None if bar.low is None else [[bar.value - bar.low], [bar.high - bar.value]]
-        color = values[-1].style.color
-        drawn = place.errorbar(size, bar.value, reach, color=color, marker="o", capsize=2)
+        look = {"color": values[-1].style.color, "marker": "o", "capsize": 2}
+        drawn = place.errorbar(size, bar.value, bar.reach, **look)
     ends = np.array([min(sizes), max(sizes)])
     first = values[int(np.argmin(sizes))].value
-    (line,) = place.plot(ends, first * ends / ends[0], color="0.35", linewidth=0.9, linestyle="--")
+    (line,) = place.plot(ends, first * ends / ends[0], linestyle="--", **_REFERENCE)
     place.set_xscale("log", base=2)
     place.set_yscale("log")
     place.set_xticks(sizes, [f"{size:g}" for size in sizes])

@@ -267,12 +267,8 @@ class _Part:
 
     def looks(self, having: Container[str]) -> Looks:
         """Returns the looks of those settings that the figure has."""
-        styles = styles(self.experiment.settings, self.paper.looks)
-        return {
-            name: (self.paper.label(name), style)
-            for name, style in styles.items()
-            if name in having
-        }
+        chosen = styles(self.experiment.settings, self.paper.looks)
+        return {name: (self.paper.label(name), chosen[name]) for name in chosen if name in having}
 
     def end(self, panel: str | None = None) -> float | None:
         """Returns where the longest run ends, of one panel or of all; None without runs."""

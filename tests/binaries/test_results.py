@@ -206,23 +206,6 @@ def test_claims_of_a_paper_are_printed(capsys):
     )
 
 
-def test_a_terminal_sees_which_claim_is_judged_and_lines_of_its_width(capsys, monkeypatch):
-    class Terminal(io.StringIO):
-        encoding = "utf-8"
-
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "57")
-    results.main([RUNS, BENCHMARKS, "--claims", "--paper=reactor", "--scale=paper"])
-    assert "claims 0/11 Reactor " in terminal.getvalue()
-    assert "claims 11/11" in terminal.getvalue()
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 57 and "\n      " in "\n".join(lines)
-
-
 def test_a_verdict_has_its_scale_and_its_numbers_everywhere(tmp_path, capsys):
     paper = reproductions.paper("d4pg")
     budget = planned_budget(paper, paper.experiment("section 4"), "small")
