@@ -30,7 +30,7 @@ from common.evidence.effects import (
 )
 from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper, Returns
 from common.evidence.plan import Speeds, minutes_left
-from common.evidence.reported import Reported
+from common.evidence.reported import Reported, game_of, human_normalised
 from common.evidence.runs import KeptRuns, Progress
 from common.reporting import records
 from common.reporting.budget import Budget
@@ -304,26 +304,25 @@ class GameMedian:
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """Implements `Test`."""
-        human = evidence.reported.atari_scores()
         theirs = evidence.reported.number(paper.name, self.source, self.row, self.column)
         theirs *= 1 if self.is_percent else 100
+        references = evidence.reported.atari_scores()
         kept = evidence.kept.of(paper.name, PAPER_SCALE.name)
-        ours = atari_scores.finals(kept, self.setting, Returns.EVALUATOR)
-        games = sorted(ENVIRONMENTS)
-        seeds = {game: len(ours.get(game.removeprefix("atari:"), ())) for game in games}
+        ends = atari_scores.finals(kept, [self.setting], Returns.EVALUATOR)
+        games = [name.removeprefix("atari:") for name in ENVIRONMENTS]
+        seeds = ends.groupby("game").size().reindex(games, fill_value=0)
         numbers = {
             "reported %": theirs,
             "games": len(games),
-            "games with two runs": sum(number >= 2 for number in seeds.values()),
+            "games with two runs": int((seeds >= 2).sum()),
         }
-        num_seeds = min(seeds.values())
+        num_seeds = int(seeds.min())
         if num_seeds < 2:
             return Finding(Verdict.OPEN, numbers=numbers)
-        by_game = []
-        for game in games:
-            ends = ours[game.removeprefix("atari:")][:num_seeds]
-            scores = pandas.Series([end.score for end in ends])
-            by_game.append(selection.human_normalised(game, scores, human))
+        by_game = [
+            human_normalised(ended["score"].to_numpy()[:num_seeds], game_of(references, game))
+            for game, ended in ends.groupby("game")
+        ]
         medians = 100 * np.median(by_game, axis=0)  # the paper has one run of a game
         mean, error = float(medians.mean()), stats.sem(medians)
         reach = float(error * stats.t.ppf((1 + CONFIDENCE) / 2, num_seeds - 1))

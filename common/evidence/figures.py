@@ -23,7 +23,7 @@ from common.evidence.paper import (
     Run,
     Style,
 )
-from common.evidence.reported import Reported, game_of
+from common.evidence.reported import Reported, game_of, human_normalised
 from common.evidence.runs import KeptRun
 from common.evidence.selection import FEWEST_SEEDS, caption, task_title, title
 from common.reporting.curves import COLORS
@@ -238,7 +238,8 @@ def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) 
     for run in selection.runs_of(experiment, runs):
         points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
         if is_normalised and len(points):
-            points = 100 * selection.human_normalised(run.environment, points, human)
+            game = run.environment.removeprefix("atari:")
+            points = 100 * human_normalised(points, game_of(human, game))
         if len(points):
             curves.setdefault((run.setting, run.environment), []).append(points)
     if experiment.over_tasks is OverTasks.APART:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas
 
 from common.evidence.paper import EARLIER, SMOKE, Band, Experiment, OverTasks, Paper, UnknownError
-from common.evidence.reported import game_of
 from common.evidence.runs import KeptRun, KeptRuns
 from common.reporting.budget import Budget, duration
 from common.reporting.run_directory import RunDirectoryError
@@ -149,23 +148,6 @@ def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
     if column in _CLOCKS:
         return lambda values: float(values.iloc[-1]), _FINAL_CLOCK
     return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
-
-
-def human_normalised(
-    environment: str, returns: pandas.Series, references: pandas.DataFrame
-) -> pandas.Series:
-    """Returns scores of an Atari game as parts of a human's: 0 is random play, 1 a human.
-
-    Args:
-      environment: "atari:GAME".
-      returns: unclipped.
-      references: scores of random play and of a human, as `Reported.atari_scores`.
-
-    Raises:
-      ReportedError: random and human scores of the game are not known.
-    """
-    random, human = game_of(references, environment.removeprefix("atari:"))
-    return (returns - random) / (human - random)
 
 
 def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]) -> str:
