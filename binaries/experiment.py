@@ -136,7 +136,7 @@ def _list(paper: Paper, runs: pathlib.Path, kept: KeptRuns) -> None:
             continue
         plans = [make_plan(paper, experiment, scale, runs, kept) for scale in paper.scales]
         counts = ["/".join(str(len(plan.of(state))) for state in _COUNTED) for plan in plans]
-        columns = [f"{experiment.name:12}", *(f"{one:>12}" for one in counts), experiment.title]
+        columns = [f"{experiment.name:12}", *map("{:>12}".format, counts), experiment.title]
         print("  ".join(columns))
         notes += [run.status.note for plan in plans for run in plan.of(State.UNUSABLE)]
     for note in dict.fromkeys(notes):

@@ -385,11 +385,10 @@ class MainEffects:
             for scale in evidence.scales(paper)
             if scale in deciding
         ]
-        found = [finding for finding in found if finding.effects]
-        decided = [finding for finding in found if finding.verdict is not Verdict.OPEN]
-        if decided:
-            return decided[0]
-        best = (found or [Finding(Verdict.OPEN)])[0]
+        found = [finding for finding in found if finding.effects] or [Finding(Verdict.OPEN)]
+        best = min(found, key=lambda finding: finding.verdict is Verdict.OPEN)
+        if best.verdict is not Verdict.OPEN:
+            return best
         if experiment.unavailable:
             return dataclasses.replace(best, lacks=experiment.unavailable)
         needed = {scale: set() for scale in scales if scale != SMOKE}
@@ -426,11 +425,8 @@ class MainEffects:
                 name = " ".join(filter(None, (part.name, task.rpartition(":")[2])))
                 is_logarithm = self.measure in effects.MAGNITUDES
                 named.append(NamedEffect(name, shown, part, is_logarithm))
-        verdict = Verdict.OPEN
-        if Verdict.FAILS in verdicts:
-            verdict = Verdict.FAILS
-        elif set(verdicts) == {Verdict.HOLDS}:
-            verdict = Verdict.HOLDS
+        order = (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS)
+        verdict = next(verdict for verdict in order if verdict in verdicts)
         of_paper = len(listed & set(tasks))
         others, seeds = len(tasks) - of_paper, named[0].effect.seeds
         coverage = Coverage(of_paper, len(listed), others, seeds)

@@ -1,7 +1,7 @@
 """Plans: which runs of an experiment or a sweep are finished, cut or missing, and their time."""
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
 import difflib
@@ -182,7 +182,7 @@ class Speeds:
         """
         keys = ((setting, run_folder(environment)), (setting,), ())
         seconds, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
-        return tuple(60 * one / seconds if seconds else 0.0 for one in steps)
+        return tuple(60 * done / seconds if seconds else 0.0 for done in steps)
 
     def _add(self, place: tuple[str, ...], progress: Progress) -> None:
         for key in (place, place[:1], ()):
@@ -323,8 +323,11 @@ def make_plan(
     """
     scale, num_seeds = experiment.scaled(scale), num_seeds or experiment.seeds_at(scale.name)
     experiment = experiment.at(scale.name)
-    tasks = _chosen(experiment, "task", tasks, experiment.environments, _without_suite)
-    settings = _chosen(experiment, "setting", settings, experiment.settings, str)
+    short = {name.partition(":")[2]: name for name in experiment.environments}
+    tasks = _chosen(experiment, "task", tasks, short)
+    settings = _chosen(
+        experiment, "setting", settings, {name: name for name in experiment.settings}
+    )
     chosen = sorted(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
@@ -332,9 +335,10 @@ def make_plan(
     there = kept.of(paper.name, scale.name) if kept else ()
     measured = speeds or Speeds(there, runs / paper.name / scale.name)
 
-    def planned(run: Run, seed: int) -> PlannedRun:
-        reported = experiment.budget_of(run)
-        changes = scale.changes_of(run.agent, run.choices)
+    every = []
+    for seed, run in itertools.product(range(num_seeds), chosen):
+        reported, own = experiment.budget_of(run), (run.agent, run.choices)
+        flags = (f"--environment={run.environment}", f"--seed={seed}", *run.flags, *scale.flags)
         new = PlannedRun(
             run,
             seed,
@@ -342,45 +346,25 @@ def make_plan(
             paper.name,
             scale,
             budget=scale.budget_of(reported),
-            flags=(
-                f"--environment={run.environment}",
-                f"--seed={seed}",
-                *run.flags,
-                *scale.flags,
-                *(change.flag for change in changes),
-            ),
-            changes=tuple(
-                scale.differences(reported, run.agent, run.choices, experiment.states_budget)
-            ),
+            flags=(*flags, *(change.flag for change in scale.changes_of(*own))),
+            changes=tuple(scale.differences(reported, *own, experiment.states_budget)),
             kept=kept,
         )
         seen, speed = new.read_status(), measured.of(run.setting, run.environment)
         left = minutes_left(new.budget, seen.progress, speed, scale)
-        return dataclasses.replace(new, status=seen, minutes=left)
-
-    every = tuple(planned(run, seed) for seed in range(num_seeds) for run in chosen)
-    return Plan(paper, experiment, scale, every, measured)
+        every.append(dataclasses.replace(new, status=seen, minutes=left))
+    return Plan(paper, experiment, scale, tuple(every), measured)
 
 
 def _chosen(
-    experiment: Experiment,
-    what: str,
-    wanted: Sequence[str] | None,
-    there: Sequence[str],
-    short: Callable[[str], str],
+    experiment: Experiment, what: str, wanted: Sequence[str] | None, known: Mapping[str, str]
 ) -> Sequence[str]:
-    if wanted is None:
-        return there
-    names = {short(name): name for name in there} | {name: name for name in there}
-    for name in wanted:
-        if name not in names:
-            known = ", ".join(map(short, there))
-            raise UnknownError(f'{experiment.name} has no {what} "{name}": there are {known}')
-    return [names[name] for name in wanted]
-
-
-def _without_suite(environment: str) -> str:
-    return environment.partition(":")[2]
+    """Returns what is wanted, all by default, of names that have short forms."""
+    for name in wanted or ():
+        if name not in known and name not in known.values():
+            there = ", ".join(known)
+            raise UnknownError(f'{experiment.name} has no {what} "{name}": there are {there}')
+    return list(known.values()) if wanted is None else [known.get(name, name) for name in wanted]
 
 
 def minutes_left(
@@ -394,13 +378,11 @@ def minutes_left(
       speeds: as of `Speeds.of`.
       scale: of the run, which may say the minutes of one until a speed is measured.
     """
-    left = []
-    if budget.minutes is not None:
-        left.append(budget.minutes - progress.wall_seconds / 60)
-    limits = (budget.actor_steps, budget.learner_steps)
-    left += [
-        (limit - done) / speed
-        for limit, done, speed in zip(limits, progress[1:], speeds)
+    done = (progress.wall_seconds / 60, *progress[1:])
+    limits = (budget.minutes, budget.actor_steps, budget.learner_steps)
+    left = [
+        (limit - before) / speed
+        for limit, before, speed in zip(limits, done, (1, *speeds))
         if limit is not None and speed
     ]
     return max(0.0, min(left)) + _START_MINUTES if left else scale.tried_minutes
@@ -510,20 +492,18 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
     """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
     settings, actors = run.agent.settings, run.agent.num_actors_flag
     config = settings.configuration(run.agent_setting or settings.default)
-    names = [f"{_PREFIX}{each.name}" for each in dataclasses.fields(config)]
-    changes = {}
-    for name, value in chosen.items():
-        if name not in (*names, actors):
-            near = difflib.get_close_matches(name, [*names, actors], n=3) or [names[0], actors]
-            raise SweepError(
-                f"--vary {name}: {run.agent.name} has no such hyperparameter to vary: give "
-                f"{' or '.join(near)}"
-            )
-        if name != actors:
-            changes[name.removeprefix(_PREFIX)] = _value(value)
-    for flag in run.flags:
-        if (name := flag_name(flag)) in names and name not in chosen:
-            changes[name.removeprefix(_PREFIX)] = _value(flag.partition("=")[2])
+    names = [*(f"{_PREFIX}{field.name}" for field in dataclasses.fields(config)), actors]
+    for name in chosen.keys() - set(names):
+        near = " or ".join(difflib.get_close_matches(name, names) or (names[0], actors))
+        raise SweepError(
+            f"--vary {name}: {run.agent.name} has no such hyperparameter to vary: give {near}"
+        )
+    values = dict(flag.removeprefix("--").partition("=")[::2] for flag in run.flags) | chosen
+    changes = {
+        name.removeprefix(_PREFIX): _value(values[name])
+        for name in names
+        if name in values and name != actors
+    }
     try:
         config = dataclasses.replace(config, **changes)
     except ValueError as error:

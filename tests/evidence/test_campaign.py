@@ -405,6 +405,6 @@ def test_the_line_fits_its_width(tmp_path):
     names = [f"steady on {TASKS[0]}, seed {seed} {part}%" for seed, part in ((0, 0), (1, 40))]
     fullest = ["run 1 and 2 of 2", *names, "time left unknown", "for a_claim"]
     assert forms[0] == forms[1] == " · ".join(fullest)
-    assert "run 1 and 2 of 2 · steady easy 0% · steady easy 40% · time left unknown" in forms
+    assert "run 1 and 2 of 2 · 0% · 40% · time left unknown" in forms
     watched._running.pop().is_finished = True
     assert watched.line(None).startswith("run 1 of 2 · steady")
