@@ -144,28 +144,17 @@ class Evidence:
     scale: str | None
     reported: Reported
     benchmarks: pathlib.Path
-    _cache: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+    _frames: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
     """Frames that were read: many claims are about the same ones."""
 
     def frame(
         self, paper: Paper, scale: str, y: str = EPISODE_RETURN, clock: str = ""
     ) -> pandas.DataFrame:
         """Returns `runs.frame` of a scale; cached."""
-        root = self.kept.root
-        return self._cached(
-            ("frame", root, paper.name, scale, y, clock),
-            lambda: runs.frame(paper.name, scale, root, y, clock),
-        )
-
-    def speeds(self, paper: Paper, scale: str) -> Speeds:
-        """Returns the speeds of the runs at a scale."""
-        runs_there = self.kept.of(paper.name, scale)
-        return self._cached(("speeds", paper.name, scale), lambda: Speeds(runs_there))
-
-    def _cached(self, key: tuple, read: Callable[[], Any]) -> Any:
-        if key not in self._cache:
-            self._cache[key] = read()
-        return self._cache[key]
+        key = (paper.name, scale, y, clock)
+        if key not in self._frames:
+            self._frames[key] = runs.frame(paper.name, scale, self.kept.root, y, clock)
+        return self._frames[key]
 
     def scales(self, paper: Paper) -> tuple[str, ...]:
         """Returns the scales to look for runs at, in this order."""
@@ -499,7 +488,7 @@ def _missing_at(
     """Returns the runs that lack at a scale, given each (setting, task) with its experiment."""
     ended = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended]
     counts = Counter((run.setting, run.environment) for run in ended)
-    speeds = evidence.speeds(paper, scale)
+    speeds = Speeds(evidence.kept.of(paper.name, scale))
     made, missing, minutes = 0, 0, 0.0
     of_experiments: dict[str, list[tuple[str, str]]] = {}
     for curve, of in wanted.items():

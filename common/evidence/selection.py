@@ -91,11 +91,10 @@ def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> N
         raise RunDirectoryError(
             f"there are no runs: {kept.root} is no directory, give other --runs"
         )
-    known = dict.fromkeys(
-        name for one in papers for name in (*(of.name for of in one.scales), *kept.scales(one.name))
-    )
+    listed = [scale.name for paper in papers for scale in paper.scales]
+    known = dict.fromkeys(listed + [name for paper in papers for name in kept.scales(paper.name)])
     if scale is not None and scale not in known:
-        titles = ", ".join(one.title for one in papers)
+        titles = ", ".join(paper.title for paper in papers)
         raise UnknownError(f'{titles}: no scale "{scale}", there are {", ".join(known)}')
 
 

@@ -5,13 +5,14 @@ The columns are explained in docs/verdicts.md.
 
 import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
 import math
 import pathlib
 
 import pandas
 
 from common.evidence import figures, selection, tables
-from common.evidence.claims import Basis, Claim, Evidence, Finding, Measured, NamedEffect
+from common.evidence.claims import Basis, Claim, Evidence, Finding, Measured
 from common.evidence.effects import Verdict
 from common.evidence.paper import Experiment, Paper
 from common.evidence.reported import Reported
@@ -29,6 +30,7 @@ NUMBERS = ("number", "value", "outcome", "exploratory")
 """The columns of the numbers of a claim."""
 _BOUNDS = ("from", "to")
 _CLAIM = ("paper", "claim", "says", "verdict")
+_OF_MISSING = ("runs at", "made", "missing", "hours", "commands")
 _OF_NUMBERS = (
     *("paper", "claim", "number", "value", "low", "high", "unit", *_BOUNDS),
     *("over", "measure", "outcome", "exploratory", "tasks", "seeds", "seeds needed"),
@@ -79,11 +81,9 @@ def write(
 ) -> list[pathlib.Path]:
     """Writes claims.csv, claims_numbers.csv and claims.md, and returns these files."""
     rows, numbers = claim_rows(papers, findings), number_rows(papers, findings)
-    texts = {
-        "claims.md": _page(rows, numbers),
-        "claims.csv": _csv(rows),
-        "claims_numbers.csv": _csv(numbers),
-    }
+    texts = {"claims.md": _page(rows, numbers)}
+    for name, table in (("claims.csv", rows), ("claims_numbers.csv", numbers)):
+        texts[name] = pandas.DataFrame(table).to_csv(index=False, lineterminator="\n")
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (directory / name).write_text(text)
@@ -131,9 +131,13 @@ def value_cell(number: Row) -> str:
 
 
 def _claim_row(paper: Paper, claim: Claim, finding: Finding) -> Row:
-    coverage, missing, needed = finding.coverage, finding.missing, finding.seeds_needed
-    lacks = missing if missing is not None and missing.missing else None
-    is_exploratory = bool(finding.effects) and finding.is_exploratory
+    coverage, missing = finding.coverage, finding.missing
+    is_open, cells = finding.verdict is Verdict.OPEN, dict.fromkeys(_OF_MISSING, "")
+    if missing is not None and missing.missing:
+        hours = f"{missing.hours:.1f}" if math.isfinite(missing.hours) else ""
+        counts = (str(missing.made), str(missing.missing))
+        values = (missing.scale, *counts, hours, "; ".join(missing.commands))
+        cells = dict(zip(_OF_MISSING, values))
     return {
         "paper": paper.title,
         "claim": claim.name,
@@ -143,14 +147,10 @@ def _claim_row(paper: Paper, claim: Claim, finding: Finding) -> Row:
         "basis": str(claim.test.basis),
         "verdict": str(finding.verdict),
         **dict(zip(RUNS, (finding.scale, *map(str, coverage or [""] * len(RUNS))))),
-        "exploratory": "yes" if is_exploratory else "",
-        "complete": "yes" if finding.is_complete else "",
-        "seeds needed": str(needed) if needed and finding.verdict is Verdict.OPEN else "",
-        "runs at": lacks.scale if lacks else "",
-        "made": str(lacks.made) if lacks else "",
-        "missing": str(lacks.missing) if lacks else "",
-        "hours": f"{lacks.hours:.1f}" if lacks and math.isfinite(lacks.hours) else "",
-        "commands": "; ".join(lacks.commands) if lacks else "",
+        "exploratory": "yes" * (bool(finding.effects) and finding.is_exploratory),
+        "complete": "yes" * finding.is_complete,
+        "seeds needed": str(is_open and finding.seeds_needed or ""),
+        **cells,
         "lacks": finding.lacks,
         "rule": claim.rule,
     }
@@ -158,44 +158,23 @@ def _claim_row(paper: Paper, claim: Claim, finding: Finding) -> Row:
 
 def _numbers(claim: Claim, finding: Finding) -> Iterator[Row]:
     for named in finding.effects:
-        measure = claim.test.at_scale(finding.scale).measure.__name__
-        yield _effect_row(named) | {"measure": measure}
+        effect, over = named.effect, str(named.part.over)
+        factor, digits, unit = (1, 2, "log10") if named.is_logarithm else (100, 1, "%")
+        ends = (effect.estimate, effect.low, effect.high)
+        cells = [f"{factor * number:+.{digits}f}" for number in ends]
+        cells += [unit, *(f"{factor * bound:g}" for bound in named.part.bounds), over]
+        cells += [claim.test.at_scale(finding.scale).measure.__name__, str(effect.outcome)]
+        cells += ["" if effect.is_confirmed else "yes", str(effect.tasks), str(effect.seeds)]
+        cells += [str(effect.seeds_needed or "")]
+        yield dict(zip(_OF_NUMBERS[2:], (named.name, *cells)))
     least, most = claim.test.bounds if isinstance(claim.test, Measured) else ("", "")
     for name, number in finding.numbers.items():
         yield {"number": name, "value": f"{number:.6g}", "from": str(least), "to": str(most)}
 
 
-def _effect_row(named: NamedEffect) -> Row:
-    factor, digits, unit = (1, 2, "log10") if named.is_logarithm else (100, 1, "%")
-    effect = named.effect
-    value, low, high = (
-        f"{factor * number:+.{digits}f}" for number in (effect.estimate, effect.low, effect.high)
-    )
-    least, most = (f"{factor * bound:g}" for bound in named.part.bounds)
-    return {
-        "number": named.name,
-        "value": value,
-        "low": low,
-        "high": high,
-        "unit": unit,
-        "from": least,
-        "to": most,
-        "over": str(named.part.over),
-        "outcome": str(effect.outcome),
-        "exploratory": "" if effect.is_confirmed else "yes",
-        "tasks": str(effect.tasks),
-        "seeds": str(effect.seeds),
-        "seeds needed": str(effect.seeds_needed or ""),
-    }
-
-
 def _of_claim(row: Row, numbers: Iterable[Row]) -> list[Row]:
     of = (row["paper"], row["claim"])
     return [number for number in numbers if (number["paper"], number["claim"]) == of]
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    return pandas.DataFrame(rows).to_csv(index=False, lineterminator="\n")
 
 
 def _counts(rows: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -211,8 +190,7 @@ def _page(rows: Sequence[Row], numbers: Sequence[Row]) -> str:
     """Returns claims.md."""
     columns = (*_CLAIM, *NUMBERS, *RUNS)
     of_benchmark = (*_CLAIM, "number", "value", *_BOUNDS, "rule")
-    of_open = ("claim", "says", "source", "experiment", "runs at", "made", "missing", "hours")
-    of_open += ("commands", "lacks", "rule")
+    of_open = ("claim", "says", "source", "experiment", *_OF_MISSING, "lacks", "rule")
 
     def section(title: str, columns: Sequence[str], of: Iterable[Row]) -> list[str]:
         return [f"## {title}", table(columns, joined(of, numbers))]
@@ -273,10 +251,8 @@ def renew(file: pathlib.Path, overview: str) -> None:
     before, begin, rest = file.read_text(errors="surrogateescape").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        raise OverviewError(
-            f"{file} has no place for the overview: put the lines {BEGIN} and "
-            f"{END} where it belongs"
-        )
+        marks = f"put the lines {BEGIN} and {END} where it belongs"
+        raise OverviewError(f"{file} has no place for the overview: {marks}")
     file.write_text(f"{before}{BEGIN}\n\n{overview}\n\n{END}{after}", errors="surrogateescape")
 
 
@@ -287,15 +263,11 @@ def _rows_table(rows: Sequence[Row]) -> str:
 
 def _summary(paper: Paper, findings: Sequence[tuple[Claim, Finding]]) -> Row:
     """Returns the names of the claims that hold and that do not, and how many are open."""
-    names = {
-        verdict: [claim.name for claim, finding in findings if finding.verdict is verdict]
-        for verdict in Verdict
-    }
-    decided = {
-        str(verdict): ", ".join(f"`{name}`" for name in names[verdict])
-        for verdict in (Verdict.HOLDS, Verdict.FAILS)
-    }
-    return {"paper": paper.title, **decided, str(Verdict.OPEN): str(len(names[Verdict.OPEN]))}
+    names: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
+    for claim, finding in findings:
+        names[finding.verdict].append(f"`{claim.name}`")
+    listed = {str(verdict): ", ".join(names[verdict]) for verdict in Verdict}
+    return {"paper": paper.title, **listed, str(Verdict.OPEN): str(len(names[Verdict.OPEN]))}
 
 
 def _answers(paper: Paper, findings: Findings) -> str:
@@ -349,9 +321,7 @@ def _row(
         "figures": f"{len(begun)}/{len(figures_listed)}",
         "tables": f"{len(with_ours)}/{len(listed)}",
         **{
-            f"{basis}: {verdict}": str(counts[basis, verdict])
-            for basis in Basis
-            for verdict in Verdict
+            f"{kind[0]}: {kind[1]}": str(counts[kind]) for kind in itertools.product(Basis, Verdict)
         },
         "runs": str(len(runs)),
         "hours": f"{_hours(runs):.1f}",
