@@ -86,15 +86,6 @@ class Effect:
         return self.interval(CONFIDENCE)[1]
 
     @property
-    def p(self) -> float:
-        """The two-sided p-value of no effect."""
-        if self.error == 0:
-            return float(self.estimate == 0)
-        if not math.isfinite(self.error):
-            return 1.0
-        return float(2 * stats.t.sf(abs(self.estimate) / self.error, self.freedom))
-
-    @property
     def confidence(self) -> float:
         """The confidence of a verdict; the errors of the three looks sum to 5 %."""
         return 0.99 if self.seeds < SECOND_LOOK else 0.98

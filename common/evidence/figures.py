@@ -290,12 +290,12 @@ class _Part:
         """Returns the panel of a task, or several if its curves cannot be told apart in one."""
         there = {setting: looks[setting] for setting in looks if (name, setting) in self.lines}
         found = [self._panel(name, some) for some in _divided(there)]
+        titles = [
+            f"{panel.title}, {number} of {len(found)}" for number, panel in enumerate(found, 1)
+        ]
         if len(found) == 1:
             return found
-        return [
-            dataclasses.replace(panel, title=f"{panel.title}, {number} of {len(found)}")
-            for number, panel in enumerate(found, 1)
-        ]
+        return [dataclasses.replace(panel, title=title) for panel, title in zip(found, titles)]
 
     def _panel(self, name: str, looks: Looks) -> panels.Panel:
         curves = []
@@ -470,18 +470,15 @@ def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Styl
     for name in settings:
         style = known.get(name)
         if style is not None and style in chosen.values():
-            all_styles = (*known.values(), *chosen.values())
-            lines = {other.line for other in all_styles if other.color == style.color}
-            free = [line for line in _LINES if line not in lines]
-            style = dataclasses.replace(style, line=free[0]) if free else None
+            drawn = [*known.values(), *chosen.values()]
+            taken = {other.line for other in drawn if other.color == style.color}
+            line = next((line for line in _LINES if line not in taken), None)
+            style = dataclasses.replace(style, line=line) if line else None
         if style is None:
-            number = len(chosen)
-            free = [color for color in COLORS if color not in used]
-            style = (
-                Style(free[0])
-                if free
-                else Style(COLORS[number % len(COLORS)], _LINES[1 + number // len(COLORS) % 3])
-            )
+            round_number, place = divmod(len(chosen), len(COLORS))
+            repeated = Style(COLORS[place], _LINES[1 + round_number % 3])
+            free = (Style(color) for color in COLORS if color not in used)
+            style = next(free, repeated)
             used.add(style.color)
         chosen[name] = style
     return chosen

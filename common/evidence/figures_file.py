@@ -65,7 +65,6 @@ _Table = Mapping[str, Any]
 
 _LIMITS = ("hours", *(field.name for field in dataclasses.fields(Budget)))
 _OF_RUNS = ("runs", "curves", "tasks", "flags", "fixed")
-_ENUMS = {"returns": Returns, "band": Band, "over_tasks": OverTasks}
 
 
 class FiguresFileError(UserError):
@@ -131,10 +130,9 @@ class _Reader:
     def _scale(self, name: str, table: _Table) -> Scale:
         changed: list[Change] = []
         for change in table.get("changes", ()):
-            if isinstance(change, str):
-                changed += changes(change)
-            else:
-                changed += changes(*change["flags"], agent=self._agents[change["agent"]])
+            entry = {"flags": [change]} if isinstance(change, str) else change
+            agent = self._agents[entry["agent"]] if "agent" in entry else None
+            changed += changes(*entry["flags"], agent=agent)
         return Scale(
             name,
             table.get("title", PAPER_SCALE.title),
@@ -184,22 +182,10 @@ class _Reader:
 
     def _fields(self, table: _Table) -> dict[str, Any]:
         """Returns fields of `Experiment`."""
-        readers = {
-            "references": _references,
-            "sizes": _sizes,
-            "levels": _levels,
-            "parts": self._parts,
-            "ours": _instance,
-        }
-        return {
-            key: readers[key](value)
-            if key in readers
-            else _ENUMS[key][value.upper()]
-            if key in _ENUMS
-            else value
-            for key, value in table.items()
-            if key not in (*_OF_RUNS, *_LIMITS, *self._scales)
-        }
+        readers = {**_READERS, "parts": self._parts}
+        left_out = (*_OF_RUNS, *_LIMITS, *self._scales)
+        fields = {key: table[key] for key in table if key not in left_out}
+        return {key: readers.get(key, lambda as_is: as_is)(fields[key]) for key in fields}
 
     def _parts(self, listed: Sequence[_Table]) -> tuple[Part, ...]:
         return tuple(
@@ -249,7 +235,7 @@ class _Reader:
             for patterns, table in tables.get("curves", {}).items():
                 matches = (re.fullmatch(_regex(pattern), name) for pattern in names(patterns))
                 if match := next(filter(None, matches), None):
-                    found |= _filled({**match.groupdict(), **table}, match.groupdict())
+                    found |= _filled(match.groupdict() | table, match.groupdict())
                     break
         return found
 
@@ -336,16 +322,24 @@ def _sizes(patterns: Sequence[str]) -> dict[str, float]:
     return {name: float(size) for pattern in patterns for name, (size,) in spread(pattern)}
 
 
-def _levels(table: _Table) -> dict[str, tuple[tuple[float, str], ...]]:
-    return {name: tuple(map(tuple, lines)) for name, lines in table.items()}
-
-
 def _instance(table: _Table) -> Any:
     """Returns an object of the class that a table names, made with its other values."""
     values = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
     return imported(values.pop("class"))(**values)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "returns": lambda text: Returns[text.upper()],
+    "band": lambda text: Band[text.upper()],
+    "over_tasks": lambda text: OverTasks[text.upper()],
+    "levels": lambda table: {name: tuple(map(tuple, table[name])) for name in table},
+    "references": _references,
+    "sizes": _sizes,
+    "ours": _instance,
+}
+"""Readers of fields of `Experiment`, but for those that stand in the file as they are."""
 
 
 def _shades(first: str, last: str, count: int) -> list[str]:

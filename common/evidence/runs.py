@@ -162,21 +162,6 @@ class KeptRun:
         return float(getattr(self.progress, column))
 
     @property
-    def size(self) -> str:
-        """The scale in its record; for a run by hand a phrase such as "8 actors"."""
-        return str(self._last_start.get("scale") or "")
-
-    def value_of(self, flag: str) -> Any:
-        """Returns the value that the run had of a flag, such as "config.batch_size".
-
-        Returns:
-          The value in config.json, else the one in run.json; None if the flag was not given.
-        """
-        group, _, name = flag.rpartition(".")
-        values = self.config.get(group, {}) if group else self.config
-        return values.get(name, self._last_start.get("changed", {}).get(flag))
-
-    @property
     def budget(self) -> Budget:
         """The limits of its last start; for a run that was stopped before, the minutes it took."""
         limits = Budget(**self._last_start.get("budget", {}))

@@ -131,7 +131,7 @@ def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_remov
     assert "numpy" in start["versions"] and len(start["git"]["commit"]) == 40
     assert not one.directory("good").exists() and not any(one.runs.rglob("config.json"))
     for run in one.every_run():
-        assert run.has_ended and run.cores == 1 and run.value_of("config.sizes") == [4, 4]
+        assert run.has_ended and run.cores == 1 and run.config["config"]["sizes"] == [4, 4]
         assert run.reached("learner_steps") == 10 and run.config["seed"] == run.seed
         points = run.points("learner_steps", "episode_return_mean", Returns.EVALUATOR)
         assert points.to_numpy().tolist() == [[10, run.seed]]
