@@ -73,13 +73,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         ("setting", "only these curves"),
     ):
         parser.add_argument(f"--{name}s", nargs="+", metavar=name.upper(), help=words)
-    words = "make each run with each combination of these values of hyperparameters, or of the "
-    words += "number of actors: config.learning_rate=1e-4,3e-4"
+    words = "make each run with each combination of values: config.learning_rate=1e-4,3e-4"
     parser.add_argument("--vary", nargs="+", metavar="NAME=VALUES", help=words)
     words = f"seeds 0 to N - 1; default: the paper's number, {DEFAULT_SEEDS} if it does not say"
     parser.add_argument("--seeds", type=int, metavar="N", help=words)
-    words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan and each run's run.json "
-    words += "say what it changes from the paper"
+    words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan says what it changes"
     parser.add_argument("--scale", metavar="NAME", default=DEFAULT_SCALE, help=words)
     how = parser.add_mutually_exclusive_group()
     words = "runs at once, each on a core of its own; default: one on all cores, of a list "

@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 import numpy as np
 
+from common.evidence.effects import Effect
 from common.evidence.paper import COLOR_NAMES, Style
 
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
@@ -40,26 +41,12 @@ Line = tuple[float, str]
 """A reported number with its label, drawn as a line."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A grid of panels.
-
-    Attributes:
-      rows: of the grid.
-      columns: of the grid.
-      share: whether all panels have the same axes.
-    """
-
-    rows: int
-    columns: int
-    share: bool
-
-
 class Page:
     """Blocks of axes side by side, each as high as the page.
 
     Args:
-      blocks: with 1 to 6 columns together. Panels of a block with fewer rows are larger.
+      blocks: rows, columns and whether all panels have the same axes of each, with 1 to 6 columns
+        together. Panels of a block with fewer rows are larger.
       wide: whether the page has its full width whatever its columns.
       panel_height: in inches; None: by the number of columns.
 
@@ -69,26 +56,26 @@ class Page:
     """
 
     def __init__(
-        self, blocks: Sequence[Block], *, wide: bool = False, panel_height: float | None = None
+        self,
+        blocks: Sequence[tuple[int, int, bool]] = ((1, 1, True),),
+        *,
+        wide: bool = False,
+        panel_height: float | None = None,
     ):
         self.legend: dict[str, Artist] = {}
-        rows = math.lcm(*(block.rows for block in blocks))
-        widths = [block.columns * rows // block.rows for block in blocks]
+        height = math.lcm(*(rows for rows, _, _ in blocks))
+        widths = [columns * height // rows for rows, columns, _ in blocks]
         columns = sum(widths)
         self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
-        self._grid_height = rows * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
+        self._grid_height = height * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
         self._figure = Figure(dpi=_DPI, layout="constrained")
         self._canvas = FigureCanvasAgg(self._figure)
         page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)
-        self.blocks: list[list[Axes]] = [
-            list(
-                page[0, number]
-                .subgridspec(block.rows, block.columns)
-                .subplots(squeeze=False, sharex=block.share, sharey=block.share)
-                .ravel()
-            )
-            for number, block in enumerate(blocks)
-        ]
+        self.blocks: list[list[Axes]] = []
+        for place, (rows, columns, share) in zip(page, blocks):
+            grid = place.subgridspec(rows, columns)
+            axes = grid.subplots(squeeze=False, sharex=share, sharey=share)
+            self.blocks.append(list(axes.ravel()))
         for axes in self._figure.axes:
             axes.spines[["top", "right"]].set_visible(False)
             axes.spines[["left", "bottom"]].set_color(GREY)
@@ -217,7 +204,7 @@ def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line
       y_label: of the vertical axis.
       lines: reported numbers as (value, label).
     """
-    page = Page([Block(1, 1, share=True)], wide=len(groups) > 3)
+    page = Page(wide=len(groups) > 3)
     ((place,),) = page.blocks
     place.grid(False, axis="x")
     legend, ticks = {}, {}
@@ -258,46 +245,31 @@ _OUTCOME_COLOURS = {
 _EFFECT_HEIGHT = 0.2
 
 
-@dataclasses.dataclass(frozen=True)
-class EffectRow:
-    """An effect, in percent.
-
-    Attributes:
-      label: left of it.
-      estimate: the effect.
-      low: lower end of the interval.
-      high: upper end of the interval.
-      outcome: "ahead", "level", "behind" or "unclear", which gives the colour.
-    """
-
-    label: str
-    estimate: float
-    low: float
-    high: float
-    outcome: str
-
-
-def forest(rows: Sequence[EffectRow], margin: float) -> Page:
-    """Returns a page with effects and their intervals, the first on top.
+def forest(effects: Mapping[str, Effect], margin: float) -> Page:
+    """Returns a page with effects in percent and their intervals, the first on top.
 
     Args:
-      rows: one or more.
-      margin: effects within plus and minus this are level; a grey band, in percent.
+      effects: one or more, by their labels. Their outcomes give the colours.
+      margin: effects within plus and minus this are level; a grey band.
     """
-    block = Block(1, 1, share=True)
-    page = Page([block], wide=True, panel_height=_EFFECT_HEIGHT * (len(rows) + 2))
+    page = Page(wide=True, panel_height=_EFFECT_HEIGHT * (len(effects) + 2))
     ((place,),) = page.blocks
     place.grid(False, axis="y")
-    place.axvspan(-margin, margin, color="0.9", linewidth=0)
+    place.axvspan(-100 * margin, 100 * margin, color="0.9", linewidth=0)
     place.axvline(0, **_REFERENCE)
-    for number, row in enumerate(rows):
-        reach = [[row.estimate - row.low], [row.high - row.estimate]]
-        look = {"color": _OUTCOME_COLOURS[row.outcome], "fmt": "o", "markersize": 4}
-        page.legend[row.outcome] = place.errorbar(
-            row.estimate, -number, xerr=reach, linewidth=1.4, capsize=2, **look
+    for number, effect in enumerate(effects.values()):
+        middle, low, high = (100 * end for end in (effect.estimate, effect.low, effect.high))
+        look = {"color": _OUTCOME_COLOURS[effect.outcome], "fmt": "o", "markersize": 4}
+        page.legend[str(effect.outcome)] = place.errorbar(
+            middle,
+            -number,
+            xerr=[[middle - low], [high - middle]],
+            linewidth=1.4,
+            capsize=2,
+            **look,
         )
-    place.set_yticks([-number for number in range(len(rows))], [row.label for row in rows])
-    place.set_ylim(-len(rows) + 0.4, 0.6)
+    place.set_yticks([-number for number in range(len(effects))], list(effects))
+    place.set_ylim(-len(effects) + 0.4, 0.6)
     place.set_xlabel("effect, percent of the scale", fontsize=NORMAL)
     return page
 
@@ -311,7 +283,7 @@ def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_la
       x_label: of the horizontal axis.
       y_label: of the vertical axis.
     """
-    page = Page([Block(1, 1, share=True)])
+    page = Page()
     ((place,),) = page.blocks
     for size, bar in zip(sizes, values, strict=True):
         look = {"color": values[-1].style.color, "marker": "o", "capsize": 2}
@@ -359,7 +331,7 @@ class Moment(NamedTuple):
 
 def moments(shown: Sequence[Moment]) -> Page:
     """Returns a page with a row for each moment, given them in the order of time."""
-    page = Page([Block(len(shown), 3, share=False)], wide=True)
+    page = Page([(len(shown), 3, False)], wide=True)
     (places,) = page.blocks
     low = min(float(moment.values.min()) for moment in shown)
     high = max(float(moment.values.max()) for moment in shown)

@@ -196,16 +196,12 @@ def draw_effects(
     suffixes: Sequence[str] = PNG,
 ) -> tuple[pathlib.Path, ...]:
     """Draws the effects of a paper's claims, and returns the files; none without effects."""
-    rows = [
-        drawing.EffectRow(
-            " ".join(filter(None, (claim.name, named.name))),
-            *(100 * end for end in (named.effect.estimate, named.effect.low, named.effect.high)),
-            str(named.effect.outcome),
-        )
+    shown = {
+        " ".join(filter(None, (claim.name, named.name))): named.effect
         for claim, finding in findings
         for named in _on_the_scale(finding)
-    ]
-    if not rows:
+    }
+    if not shown:
         return ()
     words = (
         f"Main effects over the tasks of each claim with {CONFIDENCE:.0%} intervals. Grey: within "
@@ -213,7 +209,7 @@ def draw_effects(
     )
     head = f"{paper.title}: effects of its claims"
     files = _files(directory, f"{paper.name}_{EFFECTS}", suffixes)
-    return drawing.forest(rows, 100 * MARGIN).save(head, words, *files)
+    return drawing.forest(shown, MARGIN).save(head, words, *files)
 
 
 def has_effects(findings: Iterable[tuple[Claim, Finding]]) -> bool:

@@ -167,7 +167,7 @@ class _Reader:
             if importlib.util.find_spec(own.pop("needs")) is not None:
                 own.pop("unavailable")
         elif "unavailable" in own:
-            return Substitute.none(own["unavailable"])
+            return Substitute((), overrides={"unavailable": own["unavailable"]})
         of_runs = {key: table[key] for key in _OF_RUNS if key in table}
         if "curves" in own:
             of_runs.pop("runs", None)

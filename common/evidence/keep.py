@@ -197,7 +197,8 @@ class TableWriter:
         self._tables.runs.parent.mkdir(parents=True, exist_ok=True)
         records = dict(sorted(self._records.items()))
         if not records:
-            self._tables.remove()
+            for path in self._tables:
+                path.unlink(missing_ok=True)
             return
         if self._outdated:
             self._write_records({key: records[key] for key in records.keys() - self._outdated})

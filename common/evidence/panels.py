@@ -112,21 +112,16 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
-    if are_rows:
-        width = len(parts[0].panels)
-        page = drawing.Page([drawing.Block(len(parts), width, share=False)])
-        grids = [page.blocks[0][row * width : (row + 1) * width] for row in range(len(parts))]
-        widths = [width] * len(parts)
-    else:
-        widths = [_columns(len(part.panels)) for part in parts]
-        page = drawing.Page(
-            [
-                drawing.Block(-(-len(part.panels) // width), width, part.shares)
-                for part, width in zip(parts, widths)
-            ]
-        )
-        grids = page.blocks
+    width = len(parts[0].panels)
+    widths = [width if are_rows else _columns(len(part.panels)) for part in parts]
     columns = width if are_rows else sum(widths)
+    if are_rows:
+        page = drawing.Page([(len(parts), width, False)])
+        grids = [page.blocks[0][width * row :][:width] for row in range(len(parts))]
+    else:
+        heights = [-(-len(part.panels) // wide) for part, wide in zip(parts, widths)]
+        page = drawing.Page(list(zip(heights, widths, [part.shares for part in parts])))
+        grids = page.blocks
     legends, marks = [], {}
     for number, (part, places, width) in enumerate(zip(parts, grids, widths)):
         above, below = parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)]

@@ -268,11 +268,6 @@ class Substitute:
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     is_evidence: bool = True
 
-    @classmethod
-    def none(cls, why: str) -> "Substitute":
-        """Returns no runs, with the reason for it."""
-        return cls((), overrides={"unavailable": why})
-
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
@@ -366,16 +361,18 @@ class Experiment:
 
     def divided(self) -> tuple["Experiment", ...]:
         """Returns each part as an experiment; itself if it has none."""
-        return tuple(self._part(part) for part in self.parts) or (self,)
-
-    def _part(self, part: Part) -> "Experiment":
-        runs = tuple(
-            run
-            for run in self.runs
-            if run.setting in (part.settings or self.settings)
-            and run.environment in (part.environments or self.environments)
-        )
-        return dataclasses.replace(self, runs=runs, parts=(), **part.overrides)
+        if not self.parts:
+            return (self,)
+        found = []
+        for part in self.parts:
+            settings = part.settings or self.settings
+            tasks = part.environments or self.environments
+            runs = (
+                run for run in self.runs if run.setting in settings and run.environment in tasks
+            )
+            own = {"runs": tuple(runs), "parts": (), **part.overrides}
+            found.append(dataclasses.replace(self, **own))
+        return tuple(found)
 
     @property
     def settings(self) -> tuple[str, ...]:

@@ -53,8 +53,7 @@ class Progress(NamedTuple):
     learner_steps: float = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Tables:
+class Tables(NamedTuple):
     """The files of a scale.
 
     Attributes:
@@ -74,11 +73,6 @@ class Tables:
         """Returns the files of a paper and a scale below a root."""
         names = (_RUNS_FILE, ".configs.jsonl", ".evaluations.csv", ".training.csv")
         return cls(*(root / paper / f"{scale}{name}" for name in names))
-
-    def remove(self) -> None:
-        """Removes the files."""
-        for path in (self.runs, self.configs, self.evaluations, self.training):
-            path.unlink(missing_ok=True)
 
     def read_configs(self) -> dict[str, dict[str, Any]]:
         """Returns the configurations by id: config.json without environment and seed.
@@ -200,7 +194,7 @@ class KeptRun:
             rows = pandas.concat([self.training, pandas.DataFrame([self.progress], dtype=float)])
             source = returns.column if y == EPISODE_RETURN else y
         of_frames = x == "environment_frames"
-        curve = rows.reindex(columns=["actor_steps" if of_frames else x, source]).to_numpy(float).T
+        curve = rows.reindex(columns=["actor_steps" if of_frames else x, source]).to_numpy(float, copy=True).T
         curve[0] *= frames_per_step(self.environment) if of_frames else 1
         curve = curve[:, np.isfinite(curve).all(axis=0)]
         curve = curve[:, np.argsort(curve[0], kind="stable")]

@@ -1,13 +1,14 @@
 """Tests of common.evidence.drawing, .panels: what is to be seen is there."""
 
 import dataclasses
+from types import SimpleNamespace
 
 from matplotlib.image import imread
 import numpy as np
 import pytest
 
 from common.evidence import drawing, figures, panels
-from common.evidence.drawing import Bar, EffectRow, Moment
+from common.evidence.drawing import Bar, Moment
 from common.evidence.paper import COLOR_NAMES, Look, Style
 import reproductions
 
@@ -238,14 +239,18 @@ def test_bars_show_their_seeds(tmp_path):
     assert pixels_near(few, dark) > pixels_near(none, dark) + 8
 
 
-AHEAD = EffectRow("n_step", 20.0, 15.0, 25.0, "ahead")
-UNCLEAR = EffectRow("noise", -5.0, -12.0, 2.0, "unclear")
+def effect(estimate, low, high, outcome):
+    return SimpleNamespace(estimate=estimate, low=low, high=high, outcome=outcome)
+
+
+AHEAD, UNCLEAR = effect(0.2, 0.15, 0.25, "ahead"), effect(-0.05, -0.12, 0.02, "unclear")
+BOTH = {"n_step": AHEAD, "noise": UNCLEAR}
 
 
 def test_outcomes_are_told_by_colours_over_the_margin(tmp_path):
     both, alone = (
-        saved(drawing.forest(rows, 5.0), tmp_path / name)[0]
-        for name, rows in (("both", [AHEAD, UNCLEAR]), ("alone", [UNCLEAR]))
+        saved(drawing.forest(rows, 0.05), tmp_path / name)[0]
+        for name, rows in (("both", BOTH), ("alone", {"noise": UNCLEAR}))
     )
     assert (
         pixels_near(both, COLOR_NAMES["blue"]) > 50 and pixels_near(alone, COLOR_NAMES["blue"]) == 0
@@ -255,14 +260,14 @@ def test_outcomes_are_told_by_colours_over_the_margin(tmp_path):
 
 
 def test_the_same_effects_give_the_same_bytes(tmp_path):
-    drawn = (saved(drawing.forest([AHEAD, UNCLEAR], 5.0), tmp_path / name) for name in "ab")
+    drawn = (saved(drawing.forest(BOTH, 0.05), tmp_path / name) for name in "ab")
     for first, second in zip(*drawn):
         assert first.read_bytes() == second.read_bytes()
 
 
 def test_an_unknown_outcome_is_no_colour():
     with pytest.raises(KeyError):
-        drawing.forest([EffectRow("a", 1.0, 0.5, 2.0, "better")], 5.0)
+        drawing.forest({"a": effect(1.0, 0.5, 2.0, "better")}, 0.05)
 
 
 def moment(step, chosen, size=5):
