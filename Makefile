@@ -53,7 +53,7 @@ results: setup
 	rm -rf results/figures results/tables
 	$(RUN) -m binaries.results --all
 
-# Tables of hyperparameters in READMEs, and the kubernetes.yaml.
+# Tables of hyperparameters in READMEs.
 pages: setup
 	$(RUN) -m binaries.pages
 
@@ -96,7 +96,7 @@ soak: setup
 # Hostile operations on the C++ core of the replay memories: optimised as for runs, then under the
 # sanitizers of addresses and undefined behaviour, then under the one of data races. A program stops
 # at the first error, or prints its counts.
-HOSTILE := $(wildcard tests/replay/cc/*.cc) $(filter-out %ops.cc %/kernel_arguments.cc,$(wildcard common/replay/cc/*.cc))
+HOSTILE := $(wildcard tests/replay/cc/*.cc) $(filter-out %ops.cc,$(wildcard common/replay/cc/*.cc))
 FLAGS_release := -O3
 FLAGS_address := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS
 FLAGS_thread := -O1 -fsanitize=thread

@@ -59,7 +59,7 @@ setuptools.setup(
         include=["common*", "reproductions*", "binaries*", "results.reported", "results.policies*"],
         exclude=["*.cc"],
     ),
-    package_data={"": ["*.flags", "*.toml", "*.yaml", "*.template", "*.csv", "*.json", "*.npz"]},
+    package_data={"": ["*.flags", "*.toml", "*.csv", "*.json", "*.npz"]},
     install_requires=[
         "absl-py>=2.5",
         "ale-py>=0.12.1",

@@ -21,7 +21,6 @@ import sys
 import tempfile
 
 from common.benchmarks import report
-from common.benchmarks.cases import Bench, Case
 from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, exit_with, fail
@@ -82,7 +81,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def _chosen(name: str | None) -> Sequence[Case]:
+def _chosen(name: str | None) -> Sequence[report.Case]:
     """Returns the benchmarks that a request names."""
     if name in _CASES:
         return [_CASES[name]]
@@ -90,7 +89,7 @@ def _chosen(name: str | None) -> Sequence[Case]:
     return [case for case in chosen if not case.by_name_only]
 
 
-def _measure(case: Case, arguments: argparse.Namespace) -> list[report.Row]:
+def _measure(case: report.Case, arguments: argparse.Namespace) -> list[report.Row]:
     """Measures in this process."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not case.uses_gpu:
@@ -103,11 +102,11 @@ def _measure(case: Case, arguments: argparse.Namespace) -> list[report.Row]:
         library.ops()
     except library.ReplayLibraryError as error:
         fail(str(error))
-    bench = Bench(_AGENTS[case.name], arguments.repeats, arguments.peers)
+    bench = report.Bench(_AGENTS[case.name], arguments.repeats, arguments.peers)
     return case.measure(bench, arguments.quick)
 
 
-def _measure_all(cases: Sequence[Case], arguments: argparse.Namespace) -> list[report.Row]:
+def _measure_all(cases: Sequence[report.Case], arguments: argparse.Namespace) -> list[report.Row]:
     """Measures each in a process of its own: thread limits are set once."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:

@@ -19,7 +19,7 @@ With --vary, a figure of the sweep is drawn at the end.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import contextlib
 import dataclasses
 import pathlib
@@ -32,7 +32,7 @@ from common.evidence import sweep
 from common.evidence.execute import ListedRuns, Session, Slot, read_list, slots_of, table
 from common.evidence.keep import keep, set_aside
 from common.evidence.paper import DEFAULT_SEEDS, EARLIER, RESULTS, Paper
-from common.evidence.plan import DEFAULT_SCALE, Plan, State, make_plan
+from common.evidence.plan import DEFAULT_SCALE, Plan, PlannedRun, State, make_plan
 from common.evidence.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail, say
 from common.reporting.run_directory import hold
@@ -54,56 +54,30 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.experiment", description=__doc__)
     of = parser.add_mutually_exclusive_group(required=True)
     of.add_argument("--paper", choices=reproductions.PAPERS)
-    of.add_argument(
-        "--agent",
-        choices=reproductions.AGENTS,
-        help="an agent alone, with --vary, on any --tasks (full names)",
-    )
+    words = "an agent alone, with --vary, on any --tasks (full names)"
+    of.add_argument("--agent", choices=reproductions.AGENTS, help=words)
     of.add_argument("--list", type=pathlib.Path, metavar="FILE", help="the runs of this CSV file")
     which = parser.add_mutually_exclusive_group()
     for kind in _KINDS:
         which.add_argument(f"--{kind}", metavar="N", help=f"the paper's {kind} N")
-    parser.add_argument(
-        "--tasks",
-        nargs="+",
-        metavar="TASK",
-        help="only these environments, with or without their suite",
-    )
-    parser.add_argument("--settings", nargs="+", metavar="SETTING", help="only these curves")
-    parser.add_argument(
-        "--vary",
-        nargs="+",
-        metavar="NAME=VALUES",
-        help="make each run with each combination of these values of hyperparameters, or of the "
-        "number of actors: config.learning_rate=1e-4,3e-4",
-    )
-    parser.add_argument(
-        "--seeds",
-        type=int,
-        metavar="N",
-        help="seeds 0 to N - 1; default: as many as the paper has, 3 if it does not say",
-    )
-    parser.add_argument(
-        "--scale",
-        metavar="NAME",
-        default=DEFAULT_SCALE,
-        help=f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan and each run's "
-        "run.json say what it changes from the paper",
-    )
+    for name, words in (
+        ("task", "only these environments, with or without their suite"),
+        ("setting", "only these curves"),
+    ):
+        parser.add_argument(f"--{name}s", nargs="+", metavar=name.upper(), help=words)
+    words = "make each run with each combination of these values of hyperparameters, or of the "
+    words += "number of actors: config.learning_rate=1e-4,3e-4"
+    parser.add_argument("--vary", nargs="+", metavar="NAME=VALUES", help=words)
+    words = f"seeds 0 to N - 1; default: the paper's number, {DEFAULT_SEEDS} if it does not say"
+    parser.add_argument("--seeds", type=int, metavar="N", help=words)
+    words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan and each run's run.json "
+    words += "say what it changes from the paper"
+    parser.add_argument("--scale", metavar="NAME", default=DEFAULT_SCALE, help=words)
     how = parser.add_mutually_exclusive_group()
-    how.add_argument(
-        "--cores",
-        type=int,
-        metavar="N",
-        help="runs at once, each on a core of its own; default: one on all cores, for a list "
-        f"{_LIST_CORES}",
-    )
-    how.add_argument(
-        "--alone",
-        action="store_true",
-        help="only the list's runs of claims about wall-clock time, one by one on all cores: run "
-        "nothing else",
-    )
+    words = "runs at once, each on a core of its own; default: one on all cores, of a list "
+    how.add_argument("--cores", type=int, metavar="N", help=f"{words}{_LIST_CORES}")
+    words = "only the list's runs of claims about wall-clock time, one by one on all cores"
+    how.add_argument("--alone", action="store_true", help=f"{words}: run nothing else")
     for flag, default, words in (
         ("--runs", pathlib.Path("runs/experiments"), "of the run directories"),
         ("--kept", RESULTS / "runs", "of the tables of kept runs"),
@@ -184,22 +158,30 @@ def _plan(paper: Paper, arguments: argparse.Namespace, kept: KeptRuns) -> Plan:
     return make_plan(paper, varied, scale, arguments.runs, num_seeds=num_seeds)
 
 
-def _show(plan: Plan, say: Callable[[str], None]) -> None:
-    """Says what a plan is of, what its scale changes, and how far its runs are."""
+def _described(plan: Plan) -> Iterator[str]:
+    """Yields lines on what a plan is of, what its scale changes, and how far its runs are."""
     experiment, scale = plan.experiment, plan.scale
-    say(f"{experiment.name} of {plan.paper.title}: {experiment.title}")
-    if experiment.note:
-        say(f"  note: {experiment.note}")
-    say(f"scale {scale.name}: {scale.title}")
+    yield f"{experiment.name} of {plan.paper.title}: {experiment.title}"
+    yield from [f"  note: {experiment.note}"] * bool(experiment.note)
+    yield f"scale {scale.name}: {scale.title}"
     for change in dict.fromkeys(change for run in plan.runs for change in run.changes):
         everywhere = all(change in run.changes for run in plan.runs)
-        say(f"  {change}{'' if everywhere else ' (not in all settings)'}")
-    settings = dict.fromkeys(planned.run.setting for planned in plan.runs)
-    rows = [(name, [run for run in plan.runs if run.run.setting == name], "") for name in settings]
-    for line in table(rows):
-        say(line)
+        yield f"  {change}{'' if everywhere else ' (not in all settings)'}"
+    rows: dict[str, list[PlannedRun]] = {}
+    for planned in plan.runs:
+        rows.setdefault(planned.run.setting, []).append(planned)
+    yield from table([(setting, runs, "") for setting, runs in rows.items()])
     for planned in plan.of(State.RUNNING, State.UNUSABLE):
-        say(f"{planned.status.state}: {planned.status.note}")
+        yield f"{planned.status.state}: {planned.status.note}"
+
+
+def _show(lines: Iterable[str], plans: Iterable[Plan], arguments: argparse.Namespace) -> int:
+    """Prints what is there, and with --dry_run the commands of the runs to do."""
+    for line in lines:
+        print(f"{'# ' * arguments.dry_run}{line}")
+    for planned in [run for plan in plans for run in plan.to_do] if arguments.dry_run else ():
+        print(shlex.join(planned.command))
+    return 0
 
 
 def _make(lines: Sequence[ListedRuns], arguments: argparse.Namespace) -> int:
@@ -224,26 +206,6 @@ def _make(lines: Sequence[ListedRuns], arguments: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _make_list(arguments: argparse.Namespace, kept: KeptRuns) -> int:
-    """Shows or makes the runs of a list, and returns the exit code."""
-    lines, notes = read_list(arguments.list, arguments.runs, kept, reproductions.paper)
-    for note in notes:
-        say(note)
-    if not (arguments.status or arguments.dry_run):
-        return _make([line for line in lines if line.is_alone == arguments.alone], arguments)
-    for line in table([(line.name, line.plan.runs, line.words) for line in lines]):
-        print(f"{'# ' * arguments.dry_run}{line}")
-    if arguments.dry_run:
-        for line in lines:
-            _print_commands(line.plan)
-    return 0
-
-
-def _print_commands(plan: Plan) -> None:
-    for planned in plan.to_do:
-        print(shlex.join(planned.command))
-
-
 def _draw(plan: Plan, runs: pathlib.Path) -> None:
     """Draws the figure of a finished sweep."""
     from common.evidence import figures
@@ -260,7 +222,13 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _arguments(argv)
     kept = KeptRuns(arguments.kept)
     if arguments.list:
-        return _make_list(arguments, kept)
+        lines, notes = read_list(arguments.list, arguments.runs, kept, reproductions.paper)
+        for note in notes:
+            say(note)
+        if arguments.status or arguments.dry_run:
+            rows = table([(line.name, line.plan.runs, line.words) for line in lines])
+            return _show(rows, [line.plan for line in lines], arguments)
+        return _make([line for line in lines if line.is_alone == arguments.alone], arguments)
     name = arguments.paper or imported(reproductions.AGENTS[arguments.agent]).paper
     paper = reproductions.paper(name)
     if not (arguments.experiment or arguments.agent):
@@ -273,13 +241,11 @@ def main(argv: list[str] | None = None) -> int:
     elif arguments.set_aside:
         moved = len(set_aside(plan, arguments.kept))
         print(f"{moved} runs moved to the scale {plan.scale.name}{EARLIER}")
-    elif arguments.status:
-        _show(plan, print)
-    elif arguments.dry_run:
-        _show(plan, lambda line: print(f"# {line}"))
-        _print_commands(plan)
+    elif arguments.status or arguments.dry_run:
+        _show(_described(plan), [plan], arguments)
     else:
-        _show(plan, say)
+        for line in _described(plan):
+            say(line)
         code = _make([ListedRuns("", plan)], arguments)
         if code == 0 and arguments.vary:
             _draw(_plan(paper, arguments, kept), arguments.runs)

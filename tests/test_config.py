@@ -243,8 +243,3 @@ def test_help_is_read_where_python_drops_strings_and_from_a_notebook(code, tmp_p
     command = [sys.executable, "-OO", "-c", code]
     shown = subprocess.run(command, check=True, timeout=60, env=environment, capture_output=True)
     assert shown.stdout == b"{'size': 'Items.'}\n"
-
-
-def test_neither_tensorflow_nor_numpy_is_imported():
-    code = "import sys, common.config; assert not {'tensorflow', 'numpy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -4,11 +4,15 @@ import ast
 from importlib import metadata
 import pathlib
 import re
+import subprocess
 import sys
 import tomllib
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+import pytest
+
+import reproductions
 
 ROOT = pathlib.Path(__file__).parents[1]
 OURS = {"common", "reproductions", "binaries"}
@@ -101,3 +105,38 @@ def test_every_locked_package_has_its_hash():
         )
         assert len(entries) == len(re.findall(r"^\w", text, re.M)) > 30
         assert "://" not in text
+
+
+SIMULATORS = {"dm_control", "mujoco", "ale_py", "minatar"}
+REPORTING = "csv_rows, curves, progress, run_directory, tensorboard"
+
+
+@pytest.mark.parametrize(
+    "code, absent",
+    [
+        ("import common.config", {"tensorflow", "numpy"}),
+        (f"from common.reporting import {REPORTING}", {"tensorflow", "pandas", "matplotlib"}),
+        ("from common import environments as e; e.frames_per_step('atari:pong')", SIMULATORS),
+        (
+            "import common.environments as e; e.make('flow:cylinder', 0).observation_spec()",
+            {"tensorflow"},
+        ),
+        ("from common.replay import footprint", {"tensorflow", "numpy"}),  # as the launcher does
+        (
+            "import numpy, common.replay.png as png; png.encode(numpy.zeros((1, 36, 36, 4), 'u1'))",
+            {"tensorflow"},
+        ),
+        ("import binaries.evaluate", {"tensorflow"}),
+        # NumPy reads its number of threads once, when it is imported: a role sets it before.
+        *[
+            (f"import binaries.{agent}", {"tensorflow", "numpy", "pandas", "matplotlib"})
+            for agent in reproductions.AGENTS
+        ],
+    ],
+)
+def test_what_is_slow_to_import_is_imported_where_it_is_used(code, absent):
+    code = f"import sys; {code}; print([name for name in {sorted(absent)} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -30,6 +30,12 @@ ROOMS = (
     "benchmarks",
 )
 """From the ground up: a room imports those before it."""
+SMALL_LINES = 100
+SMALL_ON_PURPOSE = {
+    "common.benchmarks.peers",  # the other libraries of replay, which are no dependencies
+    "common.program.slurm",  # a way to start a run, next to ray_cluster.py and kubernetes.py
+}
+"""Modules that only one module imports, and that need not join it."""
 VAGUE = {
     "What",
     "How",
@@ -178,6 +184,23 @@ def test_one_name_stands_for_one_thing(kind):
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].add(str(path))
     assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+def test_a_small_module_that_only_one_module_imports_is_part_of_it():
+    modules = {".".join(path.with_suffix("").parts): path for path in TREES}
+    importers = collections.defaultdict(set)
+    for path, tree in TREES.items():
+        for _, name in imports(tree):
+            module = name if name in modules else name.rpartition(".")[0]
+            importers[module] |= {path} - {modules.get(module)}
+    small = {
+        module
+        for module, path in modules.items()
+        if path.parts[0] == "common" and path.name != "__init__.py"
+        if len((ROOT / path).read_text().splitlines()) < SMALL_LINES
+        if len(importers[module]) == 1
+    }
+    assert small == SMALL_ON_PURPOSE
 
 
 def test_first_lines_are_sentences():

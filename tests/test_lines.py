@@ -87,7 +87,7 @@ def test_rooms():
         "reproductions/apex/dqn/dqn.py": "reproductions/apex",
         "binaries/d4pg.py": "binaries",
         "setup.py": "setup",
-        "tests/values/test_retrace.py": "tests",
+        "tests/values/test_multistep.py": "tests",
     }
     assert {path: lines.room_of(pathlib.Path(path)) for path in rooms} == rooms
 

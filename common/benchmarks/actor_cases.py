@@ -7,9 +7,10 @@ bodies in MuJoCo, which one call advances by a timestep of the task, without rew
 and resets.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import copy
+import dataclasses
 import functools
 import itertools
 import time
@@ -18,19 +19,20 @@ from typing import Any
 import numpy as np
 
 from common import environments
-from common.acting.loop import ActingLoop
 from common.acting.policy import GaussianNoise
 from common.agents.agent import Agent
-from common.benchmarks.cases import Bench
-from common.benchmarks.report import Row, say
-from common.benchmarks.roles import replay_role
-from common.cluster.processes import StopRequest
-from common.data.data import Adder, Delivery
+from common.agents.declaration import AgentDeclaration
+from common.benchmarks.report import Bench, Row, say
+from common.benchmarks.roles import acting_keeper, replay_role, run_context
 from common.environments import rendering
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.remote.outbox import Outbox, RemoteStore
-from common.types import Nest
+from common.program import layouts
+from common.remote.outbox import RemoteStore
+from common.remote.parameters import ParameterClient, ParameterPuller
+from common.roles.actors import Acting, make_outbox
+from common.roles.keeper import ActingKeeper
+from common.roles.run_context import RunContext
 
 _NOISE = 0.3
 """Standard deviation of random continuous actions, as an untrained policy's actions have it."""
@@ -53,11 +55,11 @@ def actor(
 ) -> Iterator[Row]:
     """Yields the speeds of an actor, "actor/humanoid_run" for control:humanoid:run.
 
-    The loop has everything that an actor's process does except to write CSV rows and pull
-    parameters: simulator, networks, exploration, the replay's items and their initial priorities.
-    They are sent, in the background, to the replay role in another process on the loopback; a
-    worker adds them to the memory of its own process. Of images, the convolutions are of the whole
-    batch in one TensorFlow call, and each observation is encoded as PNG for the role.
+    The actors do everything that they do in their process except to pull parameters: simulator,
+    networks, exploration, CSV rows, the replay's items and their initial priorities. They are sent,
+    in the background, to the replay role in another process on the loopback; a worker adds them to
+    the memory of its own process. Of images, the convolutions are of the whole batch in one
+    TensorFlow call, and each observation is encoded as PNG for the role.
 
     The first row divides by the CPU seconds of this process, which include the sending thread and
     TensorFlow's RPC; "..._wall" divides by those of the clock.
@@ -71,24 +73,19 @@ def actor(
       in_worker: whether the actor adds to a memory of its own process.
     """
     name = "actor/" + environment.partition(":")[2].replace(":", "_") + "_in_worker" * in_worker
-    agent = bench.program.make_agent()
-    batch = environments.make_batch(environment, range(actors), frames=agent.declaration.num_frames)
-    spec = EnvironmentSpec.of(batch)
-    policy = agent.make_actor(spec, range(actors), actors, seed=0)
-    adding_to = _own_memory if in_worker else _served_memory
-    frames = agent.declaration.num_frames
-    with adding_to(bench, agent, environment, spec, policy, range(actors)) as (adder, put, finish):
-        loop = ActingLoop(batch, policy, adder, lambda *_: None, agent.encode)
-        candidates = {
-            "actor": lambda: put(loop.step()),
-            **simulators(environment, actors, spec, frames),
+    agent = bench.make_agent()
+    adding = _adding_actors if in_worker else _sending_actors
+    with adding(bench.program, agent, environment, actors) as (context, acting, step, num_items):
+        steps = {
+            "actor": step,
+            **simulators(environment, actors, context.spec, agent.declaration.num_frames),
         }
         speeds = bench.in_turns(
             f"{name} (steps a second, of the CPU and of the clock)",
-            {key: _timed(step, batch_steps, actors) for key, step in candidates.items()},
+            {key: _timed(steps[key], batch_steps, actors) for key in steps},
             turns,
         )
-        say(f"the replay got {finish()} items of {loop.steps} steps")
+        say(f"the replay got {num_items()} items of {acting.steps} steps")
     yield speeds.row(name, _PER_CPU_SECOND, "actor", _SIMULATOR)
     yield speeds.row(f"{name}_wall", "steps/s", "actor", _SIMULATOR, part=1)
     if MUJOCO in speeds:
@@ -138,7 +135,7 @@ def unroll_actor(
 
     The search is measured alone, at states of random features with the 3,528 structured actions of
     AQL's section 5.2: that of the agent beside the exact one, each as its policy makes it. An actor
-    is measured with all that its process does except CSV rows and RPC: simulator, search, unrolls,
+    is measured with all that its process does except RPC: simulator, search, unrolls,
     the replays of its actors, and a burst to the queue for each unroll. Of the cartpole's five
     actions the agent evaluates each once; its peer has continuous actions and evaluates all
     candidates.
@@ -162,15 +159,43 @@ def unroll_actor(
         ("humanoid:stand", _SIMULATOR, None),
         ("cartpole:swingup", "all 500 candidates", {"num_levels": 0}),
     ):
-        name = f"actor/{task.replace(':', '_')}_with_search"
-        spec, step = searching_actor(bench, f"control:{task}", actors)
-        steps = simulators(f"control:{task}", actors, spec)
-        if config:
-            steps[peer] = searching_actor(bench, f"control:{task}", actors, **config)[1]
-        timed = {key: _timed(steps[key], batch_steps, actors) for key in (peer, MUJOCO)}
-        speeds = bench.in_turns(name, {"actor": _timed(step, batch_steps, actors), **timed})
+        name, environment = f"actor/{task.replace(':', '_')}_with_search", f"control:{task}"
+        with contextlib.ExitStack() as stack:
+            keeper = stack.enter_context(acting_keeper(bench.make_agent(), environment, actors))
+            steps = simulators(environment, actors, keeper.context.spec)
+            steps["actor"] = _searching_step(keeper)
+            if config:
+                other = acting_keeper(bench.make_agent(**config), environment, actors)
+                steps[peer] = _searching_step(stack.enter_context(other))
+            measured = ("actor", peer, MUJOCO)
+            timed = {key: _timed(steps[key], batch_steps, actors) for key in measured}
+            speeds = bench.in_turns(name, timed)
         yield speeds.row(name, _PER_CPU_SECOND, "actor", peer)
         yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, "actor", MUJOCO)
+
+
+def maze_actor(
+    bench: Bench, settings: Sequence[str], actors: int = 8, batch_steps: int = 10, **changed: Any
+) -> Iterator[Row]:
+    """Yields the speed of actors in mazes with all that their process does but RPC.
+
+    Engine, convolutions, LSTM, search, unrolls, their PNG files and the replays are included.
+
+    Args:
+      bench: the request.
+      settings: of the agent: the one that is measured, and its peer.
+      actors: environments whose observations are one TensorFlow call.
+      batch_steps: steps of all environments in a repeat.
+      changed: hyperparameters.
+    """
+    name = f"actor/maze_{settings[0]}"
+    with contextlib.ExitStack() as stack:
+        steps = {}
+        for setting in settings:
+            keeper = acting_keeper(bench.make_agent(setting, **changed), "maze:goal", actors)
+            steps[setting] = _searching_step(stack.enter_context(keeper))
+        speeds = bench.rates(name, steps, batch_steps, actors)
+    yield speeds.row(name, "steps/s", *settings)
 
 
 def mj_steps(environment: str, actors: int) -> Callable[[np.ndarray], Any] | None:
@@ -244,89 +269,65 @@ def random_actions(actors: int, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
     return itertools.cycle([noise(zeros)[0] for _ in range(64)])
 
 
-@contextlib.contextmanager
-def _served_memory(
-    bench: Bench, agent: Agent, environment: str, spec: EnvironmentSpec, policy: Any, actors: range
-) -> Iterator[tuple[Adder, Callable[[Iterable[Delivery]], None], Callable[[], int]]]:
-    """Yields an adder, and functions that send its deliveries in a thread, and count them."""
-    data, specs = agent.data, agent.step_specs(spec)
-    with replay_role(bench.program, environment, _CAPACITY) as client:
-        store = RemoteStore(client, data.wire(specs))
-        adder = data.make_adder(
-            policy=policy, actors=actors, specs=specs, seed=0, send_batch=data.send_batch
-        )
-        limiter = agent.rate_limiter()
-        outbox = Outbox(store, limiter, StopRequest())
-        outbox.start()
-        adder.incarnation = outbox.incarnation
+_Actors = tuple[RunContext, Acting, Callable[[], object], Callable[[], int]]
+"""A run's context, its actors, their step, and a function that counts the items in the replay."""
 
-        def put(deliveries: Iterable[Delivery]) -> None:
+
+@contextlib.contextmanager
+def _sending_actors(
+    program: AgentDeclaration, agent: Agent, environment: str, actors: int
+) -> Iterator[_Actors]:
+    """Yields the actors of the actor role, which send to the replay role in another process."""
+    with contextlib.ExitStack() as stack:
+        topology, token = stack.enter_context(replay_role(program, environment, _CAPACITY))
+        task = layouts.DISTRIBUTED, dataclasses.replace(topology, job="actor"), token
+        context = stack.enter_context(run_context(agent, environment, *task, actors))
+        no_learner = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
+        acting = Acting(context, no_learner, send_batch=agent.data.send_batch)
+        outbox = make_outbox(context, shard=0)
+        outbox.start()
+        acting.adder.incarnation = outbox.incarnation
+
+        def step() -> None:
             if not outbox.has_credit():
                 raise RuntimeError("the actor is held back: its config limits samples_per_insert")
-            outbox.add(deliveries)
+            outbox.add(acting.step())
 
-        def finish() -> int:
-            outbox.close(adder.flush())
-            return store.counters().inserted
+        def num_items() -> int:
+            outbox.close(acting.adder.flush())
+            client = context.client(topology.address("replay"))
+            return RemoteStore(client, agent.data.wire(context.step_specs)).counters().inserted
 
-        yield adder, put, finish
+        yield context, acting, step, num_items
+        acting.close()
 
 
 @contextlib.contextmanager
-def _own_memory(
-    bench: Bench, agent: Agent, environment: str, spec: EnvironmentSpec, policy: Any, actors: range
-) -> Iterator[tuple[Adder, Callable[[Iterable[Delivery]], None], Callable[[], int]]]:
-    """Yields an adder, and functions that put its deliveries into a memory here and count them."""
-    del bench, environment
-    specs = agent.step_specs(spec)
-    store = agent.data.make_store(specs, seed=0)
-    adder = agent.data.make_adder(policy=policy, actors=actors, specs=specs, seed=0)
-
-    def put(deliveries: Iterable[Delivery]) -> None:
-        for delivery in deliveries:
-            store.put(delivery.rows)
-
-    yield adder, put, lambda: store.counters().inserted
+def _adding_actors(
+    program: AgentDeclaration, agent: Agent, environment: str, actors: int
+) -> Iterator[_Actors]:
+    """Yields the actors of a process that also learns, which add to its memory."""
+    del program
+    with acting_keeper(agent, environment, actors) as keeper:
+        yield keeper.context, keeper.actors, keeper.actors.act, lambda: keeper.counters().inserted
 
 
 def _search(bench: Bench, states: int, **config: Any) -> Callable[[], object]:
     """Returns a search at random states."""
-    policy = bench.program.make_agent(**config).make_evaluator(_STRUCTURED, states)
+    policy = bench.make_agent(**config).make_evaluator(_STRUCTURED, states)
     shape = (states, _STRUCTURED.observation_size)
     observation = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     return functools.partial(policy, observation, policy.initial_state(states))
 
 
-def searching_actor(
-    bench: Bench,
-    environment: str,
-    actors: int,
-    on_rows: Callable[[Nest], object] = lambda rows: None,
-    **config: Any,
-) -> tuple[EnvironmentSpec, Callable[[], object]]:
-    """Returns the environment's spec, and a step of an actor with its replays and its queue.
-
-    Args:
-      bench: the request.
-      environment: its name.
-      actors: environments that step as one batch.
-      on_rows: called with the rows that the queue gets.
-      config: hyperparameters that differ from the default.
-    """
-    say(f"making {actors} of {environment}")
-    agent = bench.program.make_agent(**config)
-    batch = environments.make_batch(environment, range(actors))
-    spec = EnvironmentSpec.of(batch)
-    policy = agent.make_actor(spec, range(actors), actors, seed=0)
-    specs = agent.step_specs(spec)
-    store = agent.data.make_store(specs, seed=0)
-    adder = agent.data.make_adder(policy=policy, actors=range(actors), specs=specs, seed=0)
-    loop = ActingLoop(batch, policy, adder, lambda *episode: None, agent.encode)
+def _searching_step(keeper: ActingKeeper) -> Callable[[], None]:
+    """Returns a timestep of actors with their replays, and of a learner that empties its queue."""
 
     def step() -> None:
-        for delivery in loop.step():
-            store.put(delivery.rows)
-            store.draw(store.counters().items)
-            on_rows(delivery.rows)
+        timesteps = keeper.actors.timesteps
+        while keeper.actors.timesteps == timesteps:  # it waits while unrolls do not fit
+            keeper.actors.act()
+            if items := keeper.counters().items:
+                keeper.store.draw(items)
 
-    return spec, step
+    return step

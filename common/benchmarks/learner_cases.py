@@ -1,13 +1,10 @@
 """Speed of learners, each with the memory that it draws from in its own process.
 
 Networks and batch sizes are as configured. TensorFlow may use all cores. The peer makes the same
-updates of a learner of its own, or of the same one, always on one fixed batch, without a memory,
-decoding or another thread.
+updates, always on the same items, without a memory, decoding or another thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-import functools
-import math
+from collections.abc import Callable, Iterator, Sequence
 import time
 from typing import Any
 
@@ -15,36 +12,20 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common import environments
-from common.acting.loop import ActingLoop
 from common.agents.agent import Agent
-from common.benchmarks.actor_cases import MUJOCO, simulators
-from common.benchmarks.cases import Bench
 from common.benchmarks.replay_cases import random_steps
-from common.benchmarks.report import Row, rate, say
-from common.benchmarks.roles import started_role
-from common.cluster import credentials, rpc
-from common.cluster.processes import StopRequest
-from common.cluster.topology import Topology
-from common.data.data import Adder, StoredState
-from common.environments.batch import BatchedEnvironment
+from common.benchmarks.report import Bench, Row, rate, say
+from common.benchmarks.roles import played, serving_keeper, started_role
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
-from common.learning.trainer import Trainer
 from common.learning.updates import UpdateLoop
-from common.networks import packing
-from common.program import layouts
-from common.remote.inbox import StoreService
-from common.remote.parameters import ParameterService
-from common.replay.episode_wire import Episode, Episodes
-from common.replay.memory import Memory
 from common.replay.store import RateLimiter
-from common.roles.actors import ActingBeside
-from common.types import Batch, Nest
+from common.roles.keeper import ServingKeeper
+from common.types import Batch
 from common.values import categorical, multistep
 
 WALKER, _WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
-_PONG, _CHEETAH = "atari:pong", "gym:HalfCheetah-v4"
+_PONG = "atari:pong"
 _ANY = RateLimiter(min_size=1)
 _ALONE = "TensorFlow alone, one fixed batch"
 
@@ -56,9 +37,9 @@ def learner(
 
     The memory holds random transitions, samples by p^alpha and gets new priorities; both are timed.
     The first two rows make the configured number of updates in a call, and one. The peer makes the
-    configured number inside one XLA program, without Python between them. "..._limit" is the rate
-    at which XLA multiplies [256, 400] by [400, 300] in a loop, over the operations of the update's
-    matrix products alone. For "..._with_actors" see `_with_actors`.
+    configured number on fixed batches. "..._limit" is the rate at which XLA multiplies [256, 400]
+    by [400, 300] in a loop, over the operations of the update's matrix products alone. For
+    "..._with_actors" see `_with_actors`.
 
     Args:
       bench: the request.
@@ -66,39 +47,35 @@ def learner(
       updates: updates of each repeat.
       actor_seconds: time of each repeat with actors.
     """
-    agent = bench.program.make_agent(min_replay_size=1)
-    trained, specs = agent.make_learner(WALKER, seed=0), agent.step_specs(WALKER)
-    memory = agent.data.make_store(specs, seed=0)
-    memory.insert(np.arange(items), *random_steps(specs, items))
-    n = agent.updates_per_call
-
-    def from_memory(updates_per_call: int) -> Trainer:
-        loop = UpdateLoop(trained.update, updates_per_call, agent.batch_size, agent.jit_compile)
-        limiter = agent.rate_limiter()
-        return Trainer(memory, loop, trained.steps, limiter)
-
-    together, single, fixed = from_memory(n), from_memory(1), _fixed_loop(agent, trained, memory)
-    calls, peer = max(1, updates // n), "XLA loop on one fixed batch"
-    name = f"learner/{bench.program.name}"
-    say("tracing and compiling")
-    speeds = bench.in_turns(
-        name,
-        {
-            "memory": lambda: n * rate(together.step, calls),
-            "one by one": lambda: rate(single.step, n * calls),
-            peer: lambda: n * rate(fixed, calls),
-            "products": _products_per_second,
-        },
-    )
-    operations = update_operations(agent, trained)
-    say(f"an update takes {operations / 1e6:.0f} million operations in matrix products")
-    limit = speeds["products"] * 2 * 256 * 400 * 300 / operations
-    alone = speeds.row(f"{name}_batch{agent.batch_size}", "updates/s", "memory", peer)
-    yield alone
-    yield speeds.row(f"{name}_updates_per_call_1", "updates/s", "one by one", peer)
-    yield Row(f"{alone.name}_limit", limit, "updates/s")
-    yield from _with_actors(bench, trained, memory, together.step, actor_seconds, alone)
-    memory.check()
+    agent = bench.make_agent(min_replay_size=1)
+    with serving_keeper(agent, _WALKER_NAME) as keeper:
+        trained, memory = keeper.learner, keeper.store
+        memory.insert(np.arange(items), *random_steps(agent.step_specs(WALKER), items))
+        one_by_one = bench.make_agent(min_replay_size=1, updates_per_call=1)
+        single = one_by_one.make_trainer(trained, memory, WALKER, 0, agent.rate_limiter())
+        n, peer = agent.updates_per_call, "XLA loop on fixed batches"
+        batch = memory.sample(keeper.trainer.num_samples).batch()
+        fixed, calls = fixed_updates(agent, trained, batch, WALKER), max(1, updates // n)
+        name = f"learner/{bench.program.name}"
+        say("tracing and compiling")
+        speeds = bench.in_turns(
+            name,
+            {
+                "memory": lambda: n * rate(keeper.trainer.step, calls),
+                "one by one": lambda: rate(single.step, n * calls),
+                peer: lambda: n * rate(fixed, calls),
+                "products": _products_per_second,
+            },
+        )
+        operations = update_operations(agent, trained)
+        say(f"an update takes {operations / 1e6:.0f} million operations in matrix products")
+        limit = speeds["products"] * 2 * 256 * 400 * 300 / operations
+        alone = speeds.row(f"{name}_batch{agent.batch_size}", "updates/s", "memory", peer)
+        yield alone
+        yield speeds.row(f"{name}_updates_per_call_1", "updates/s", "one by one", peer)
+        yield Row(f"{alone.name}_limit", limit, "updates/s")
+        yield from _with_actors(bench, keeper, actor_seconds, alone)
+        memory.check()
 
 
 def item_learner(
@@ -124,24 +101,25 @@ def item_learner(
       precisions: those of the learners, the agent's own first.
       atoms: atoms of the distributions whose Retrace targets are measured, too; 0: not.
     """
-    memory, spec = _played_memory(bench.program.make_agent(), items, games)
+    memory, spec = played(bench.make_agent(), _PONG, items, games)
     say(f"filled a memory with {items} items of {_PONG}")
     steps: dict[str, Callable[[], object]] = {}
-    learners = []
+    trainers = []
     for precision in precisions:
         fields = {"precision": precision} if precision != precisions[0] else {}
-        agent = bench.program.make_agent(**fields)
+        agent = bench.make_agent(**fields)
         prefetch = agent.prefetch if agent.decodes else 0
         trained = agent.make_learner(spec, seed=0)
-        learners.append(agent.make_trainer(trained, memory, spec, 0, _ANY, prefetch))
-        steps[precision] = learners[-1].step
-        steps[f"{precision} alone"] = _fixed_step(agent, memory, spec)
+        trainers.append(agent.make_trainer(trained, memory, spec, 0, _ANY, prefetch))
+        steps[precision] = trainers[-1].step
+        batch = memory.draw(agent.batch_size).batch()
+        steps[f"{precision} alone"] = fixed_updates(agent, trained, batch, spec)
     if atoms:
         steps["retrace"] = _retrace_step(agent, spec, atoms)
     name = f"learner/{bench.program.name}_batch{agent.batch_size}"
     speeds = bench.rates(name, steps, updates)
-    for one in learners:
-        one.close()
+    for trainer in trainers:
+        trainer.close()
     memory.check()
     for precision in precisions:
         suffix = "" if precision == precisions[0] else f"_{precision}"
@@ -152,132 +130,47 @@ def item_learner(
         yield Row(f"{name}_retrace", times[0], "ms", "TensorFlow alone, an update", times[1])
 
 
-def unroll_learner(bench: Bench, updates: int = 60) -> Iterator[Row]:
-    """Yields updates a second from a queue of unrolls.
+def unroll_learner(
+    bench: Bench,
+    environment: str = _WALKER_NAME,
+    setting: str = "",
+    updates: int = 60,
+    batch_size: int = 0,
+    **changed: Any,
+) -> Iterator[Row]:
+    """Yields updates a second from a queue of unrolls, which untrained actors have played.
 
-    Unrolls are those of a walker, of random numbers. A repeat offers the queue what its updates
-    take, three unrolls at once as an actor does; offers are timed as well.
+    A repeat offers the queue what its updates take, a batch at once; offers are timed as well. PNG
+    files in the unrolls are decoded in the background, ahead of the updates, as in the learner's
+    process; those of the peer's batch are decoded before.
 
     Args:
       bench: the request.
-      updates: updates of each repeat.
+      environment: its name.
+      setting: of the agent, which then stands in the row's name; "": its default.
+      updates: of each repeat.
+      batch_size: unrolls of an update; 0: as the setting has it.
+      changed: hyperparameters.
     """
-    agent = bench.program.make_agent()
-    trained, specs = agent.make_learner(WALKER, seed=0), agent.step_specs(WALKER)
-    queue = agent.data.make_store(specs, seed=0)
-    limiter = agent.rate_limiter()
-    trainer = agent.make_trainer(trained, queue, WALKER, 0, limiter)
-    unrolls = _random_unrolls(specs, 3)
+    if batch_size:
+        changed["batch_size"] = batch_size
+    agent = bench.make_agent(setting, **changed)
+    queue, spec = played(agent, environment, agent.batch_size)
+    unrolls = queue.draw(agent.batch_size)
+    with serving_keeper(agent, environment) as keeper:
 
-    def from_queue() -> None:
-        while (metrics := trainer.step()) is None:
-            queue.put(unrolls)
-        metrics["value_loss"].numpy()
+        def from_queue() -> None:
+            while (metrics := keeper.trainer.step()) is None:
+                keeper.store.put(unrolls.steps)
+            keeper.store.put(unrolls.steps)  # to be decoded while the next call updates
+            np.asarray(tuple(metrics.values()))
 
-    fixed = Batch(
-        tree.map_structure(tf.constant, _random_unrolls(specs, agent.batch_size)),
-        tf.fill([agent.batch_size], 1 / agent.batch_size),
-        tf.constant(float(agent.batch_size)),
-    )
-    update = tf.function(trained.update, jit_compile=agent.jit_compile, autograph=False)
-    say("tracing and compiling")
-    name = f"learner/unrolls_batch{agent.batch_size}"
-    steps = {"queue": from_queue, _ALONE: lambda: update(fixed)[1]["value_loss"].numpy()}
-    speeds = bench.rates(name, steps, updates)
-    yield speeds.row(name, "updates/s", "queue", _ALONE)
-
-
-def episodes(
-    bench: Bench,
-    capacity: int = 2**18,
-    updates: int = 512,
-    updates_per_call: Sequence[int] = (16, 4, 1),
-) -> Iterator[Row]:
-    """Yields pairs a second of a process that acts beside its updates and refreshes its episodes.
-
-    An update and the environment steps that it pays for are a pair: at one step an update, 1,000
-    pairs a second are 1,000 updates and 1,000 steps in HalfCheetah, with the draws and sweeps that
-    belong to them. The memory is full, of episodes of 1,000 steps whose actions are the untrained
-    policy's. CSV rows and snapshots of a run are left out. "episodes/acting" advances the
-    environment with the policy, and stores nothing.
-
-    Args:
-      bench: the request.
-      capacity: steps in the memory.
-      updates: updates of each repeat.
-      updates_per_call: numbers of updates in a graph call; other agents have the first one.
-    """
-    peer = "updates in one graph, one fixed sample"
-    most = {"updates_per_call": updates_per_call[0]}
-    configs: dict[str, dict[str, Any]] = {
-        **{f"{number}_a_call": {"updates_per_call": number} for number in updates_per_call},
-        "by_rank": {**most, "sampling": "rank"},
-        "naf": {**most, "agent": "naf"},
-        "ddpg": {**most, "agent": "ddpg", "batch_size": 128},
-        "recurrent": {**most, "recurrent": True},
-        "ddpg_recurrent": {**most, "agent": "ddpg", "batch_size": 128, "recurrent": True},
-    }
-    for name, config in configs.items():
-        pairs = _Pairs(bench, capacity, config)
-        n = pairs.agent.updates_per_call
-        steps = {"pairs": pairs.pair, peer: pairs.update}
-        speeds = bench.rates(f"episodes/{name}", steps, max(1, updates // n), n)
-        pairs.memory.check()
-        yield speeds.row(f"episodes/{name}", "pairs/s", "pairs", peer)
-    steps = {"acting": pairs.act, MUJOCO: simulators(_CHEETAH, 1, pairs.spec)[MUJOCO]}
-    speeds = bench.rates("episodes/acting", steps, updates)
-    yield speeds.row("episodes/acting", "steps/s", "acting", MUJOCO)
-
-
-def update_cost(
-    bench: Bench,
-    costly: str,
-    cheap: str,
-    capacity: int = 2**16,
-    length: int = 1000,
-    updates: tuple[int, int] = (10, 800),
-) -> Iterator[Row]:
-    """Yields updates per CPU second of two settings, and the cost of one in updates of the other.
-
-    Each setting makes its updates on one fixed sample of full episodes, as many in a call as it is
-    configured to. CPU seconds, of all threads, depend less on other programs than those of the
-    clock.
-
-    Args:
-      bench: the request, of an agent whose data are whole episodes.
-      costly: name of a setting.
-      cheap: name of another one.
-      capacity: steps in the memory.
-      length: steps of an episode.
-      updates: of each setting in a repeat.
-    """
-    measures, agents = {}, []
-    for setting, number in zip((costly, cheap), updates):
-        config = bench.program.settings.overrides[setting]
-        pairs = _Pairs(bench, capacity, config, length)
-        measures[setting] = functools.partial(_updates_per_cpu_second, pairs, number)
-        agents.append(pairs.agent.config.agent)
-    speeds = bench.in_turns("learner/update_cost", measures)
-    yield speeds.row(f"learner/{agents[0]}_updates", "updates/CPU s", costly, cheap)
-    ratio = speeds[cheap] / speeds[costly]
-    yield Row(f"learner/{agents[0]}_cost_over_{agents[1]}", ratio, "times")
-
-
-def _fixed_loop(agent: Agent, trained: Learner, memory: Memory) -> Callable[[], tf.Tensor]:
-    """Returns a call of the configured number of updates inside one XLA program."""
-    batch, n = memory.sample(agent.batch_size).batch(), agent.updates_per_call
-
-    @tf.function(jit_compile=agent.jit_compile, autograph=False)
-    def run(batch: Batch) -> tf.Tensor:
-        def body(i, total):
-            priorities, _ = trained.update(batch)
-            return i + 1, total + tf.reduce_sum(priorities)
-
-        return tf.while_loop(
-            lambda i, _: i < n, body, (tf.constant(0), tf.constant(0.0)), maximum_iterations=n
-        )[1]
-
-    return lambda: run(batch)
+        fixed = fixed_updates(agent, keeper.learner, unrolls.batch(), spec)
+        say("tracing and compiling")
+        title = f"{environment.partition(':')[0]}_{setting}" if setting else "unrolls"
+        name = f"learner/{title}_batch{agent.batch_size}"
+        speeds = bench.rates(name, {"queue": from_queue, _ALONE: fixed}, updates)
+        yield speeds.row(name, "updates/s", "queue", _ALONE)
 
 
 @tf.function(jit_compile=True, autograph=False)
@@ -314,78 +207,45 @@ def update_operations(agent: Agent, trained: Learner) -> int:
     return operations
 
 
-def _with_actors(
-    bench: Bench,
-    trained: Learner,
-    memory: Memory,
-    update: Callable[[], object],
-    seconds: float,
-    alone: Row,
-) -> Iterator[Row]:
-    """Yields the rows of both sides at once: the learner as before, and an actor's process.
+def _with_actors(bench: Bench, keeper: ServingKeeper, seconds: float, alone: Row) -> Iterator[Row]:
+    """Yields the rows of both sides at once: the learner with its bookkeeping, and an actor role.
 
     The actor role acts in all of the paper's actors on the same cores, adds to this process's
-    memory as fast as it can, and pulls the parameters that the learner publishes after each call.
-    The peers are the learner alone, earlier in the same run, and nothing.
+    memory as fast as it can, and pulls the parameters that the learner publishes. The peers are the
+    learner alone, earlier in the same run, and nothing.
     """
-    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1})
-    token = credentials.new_token()
-    server = rpc.Server(topology.bind_address, token)
-    StoreService(server, memory)
-    variables = tuple(trained.actor_variables)
-    parameters = ParameterService(server, sum(v.shape.num_elements() for v in variables))
-    server.start()
-
-    def publish() -> None:
-        values = packing.to_numpy(variables)
-        parameters.publish(values, int(trained.steps), actor_steps=0, wall_seconds=0.0)
+    bookkeeping, context = keeper.bookkeeping, keeper.context
 
     def updated_and_acted() -> tuple[float, float]:
-        inserted, updates = memory.statistics().inserted, int(trained.steps)
+        inserted, updates = keeper.counters().inserted, bookkeeping.steps
         begin = time.monotonic()
         while time.monotonic() - begin < seconds:
-            update()
-            publish()
+            bookkeeping.after_call(keeper.trainer.step())
         passed = time.monotonic() - begin
-        inserted = memory.statistics().inserted - inserted
-        return (int(trained.steps) - updates) / passed, inserted / passed
+        inserted = keeper.counters().inserted - inserted
+        return (bookkeeping.steps - updates) / passed, inserted / passed
 
-    publish()
-    inserted, name = memory.statistics().inserted, f"{alone.name}_with_actors"
-    flags = {"actor_processes": 1}
-    with started_role(bench.program, "actor", topology, token, _WALKER_NAME, flags=flags) as role:
-        while memory.statistics().inserted == inserted:
+    inserted, name = keeper.counters().inserted, f"{alone.name}_with_actors"
+    run = context.topology, context.credentials.token, context.environment
+    with started_role(bench.program, "actor", *run, flags={"actor_processes": 1}) as role:
+        while keeper.counters().inserted == inserted:
             role.check()
             time.sleep(0.1)
         speeds = bench.in_turns(name, {"both": updated_and_acted})
         role.check()
-    server.close()
     yield Row(name, speeds["both"][0], "updates/s", "without actors", alone.value)
     yield speeds.row(f"{name}_acting", "steps/s", "both", part=1)
 
 
-def _played_memory(agent: Agent, items: int, num_games: int) -> tuple[Memory, EnvironmentSpec]:
-    """Returns a memory with the items of untrained actors, and the environment's spec."""
-    games = environments.make_batch(_PONG, range(num_games), frames=agent.declaration.num_frames)
-    spec, actors = EnvironmentSpec.of(games), range(num_games)
-    policy = agent.make_actor(spec, actors, num_games, seed=0)
-    specs = agent.step_specs(spec)
-    memory = agent.data.make_store(specs, seed=0)
-    adder = agent.data.make_adder(policy=policy, actors=actors, specs=specs, seed=0)
-    loop = ActingLoop(games, policy, adder, lambda *_: None, agent.encode)
-    while memory.statistics().items < items:
-        for delivery in loop.step():
-            memory.put(delivery.rows)
-    games.close()
-    return memory, spec
-
-
-def _fixed_step(agent: Agent, memory: Memory, spec: EnvironmentSpec) -> Callable[[], np.ndarray]:
-    batch = memory.draw(agent.batch_size).batch()
+def fixed_updates(
+    agent: Agent, trained: Learner, batch: Batch, spec: EnvironmentSpec
+) -> Callable[[], object]:
+    """Returns the updates of a call, always of the same items, which are decoded before."""
     if agent.decodes:
         batch = batch._replace(steps=agent.decode(batch.steps, spec))
-    update = tf.function(agent.make_learner(spec, seed=0).update, autograph=False)
-    return lambda: update(batch)[0].numpy()
+    sizes = agent.updates_per_call, agent.batch_size
+    loop = UpdateLoop(trained.update, *sizes, agent.jit_compile)
+    return lambda: np.asarray(tuple(loop.learn(batch)[1].values()))
 
 
 def _retrace_step(agent: Agent, spec: EnvironmentSpec, atoms: int) -> Callable[[], np.ndarray]:
@@ -404,102 +264,3 @@ def _retrace_step(agent: Agent, spec: EnvironmentSpec, atoms: int) -> Callable[[
         return multistep.categorical_retrace_targets(q_t, pi_t, a_t, c_t, r_t, discount_t, support)
 
     return lambda: targets(q_t, pi_t).numpy()
-
-
-def _random_unrolls(specs: Nest, count: int) -> Nest:
-    generator = np.random.default_rng(0)
-
-    def column(spec: tf.TensorSpec) -> np.ndarray:
-        shape = (count, *spec.shape)
-        if spec.dtype == tf.bool:
-            return np.zeros(shape, bool)
-        # Also indices of values: those of the encodings' range, and rewards.
-        return generator.integers(0, 2, shape).astype(np.float32)
-
-    return tree.map_structure(column, specs)
-
-
-class _Pairs:
-    """A process of ReF-ER with a full memory, and its actor as `ActingBeside` takes it.
-
-    Attributes:
-      agent: the agent.
-      spec: the environment's.
-      memory: the agent's, of episodes whose actions are the untrained policy's.
-      num_steps: steps of the environment.
-      step: advances the environment by a timestep, whose episodes `insert` adds.
-      act: advances it likewise; nothing is stored.
-      update: makes the updates of a call, always of the same sample.
-    """
-
-    def __init__(self, bench: Bench, capacity: int, config: Mapping[str, Any], length: int = 1000):
-        say("filling, tracing and compiling")
-        sizes = {"replay_capacity": capacity, "min_replay_size": capacity}
-        agent = self.agent = bench.program.make_agent(**{**config, **sizes})
-        batch = BatchedEnvironment([environments.make(_CHEETAH, 0)])
-        spec = self.spec = EnvironmentSpec.of(batch)
-        self._learner = agent.make_learner(spec, 0)
-        self._actor_variables = tuple(self._learner.actor_variables)  # once, as a run does
-        self._policy = agent.make_actor(spec, range(1), 1, 0)
-        specs = agent.step_specs(spec)
-        self.memory = agent.data.make_store(specs, 0)
-        self._fill(capacity, length)
-
-        def acting(send_batch: float) -> tuple[Adder, Callable[[], object]]:
-            adder = agent.data.make_adder(
-                policy=self._policy, actors=range(1), specs=specs, seed=0, send_batch=send_batch
-            )
-            return adder, ActingLoop(batch, self._policy, adder, lambda *_: None, agent.encode).step
-
-        self._adder, self.step = acting(math.inf)
-        _, self.act = acting(0)
-        limiter = agent.rate_limiter(in_turns=True)
-        self._trainer = agent.make_trainer(self._learner, self.memory, spec, 0, limiter)
-        self._trainer.beside = ActingBeside(
-            limiter, self._trainer.num_samples, 1, self, StopRequest()
-        )
-        self.pair()
-        loop = UpdateLoop(
-            self._learner.update, agent.updates_per_call, agent.batch_size, agent.jit_compile
-        )
-        batch = self.memory.draw(self._trainer.num_samples, 1).batch()
-        self.update: Callable[[], object] = lambda: loop.learn(batch)
-
-    def pair(self) -> None:
-        """Draws, updates and writes back, and acts beside the updates until a call is due."""
-        while self._trainer.step() is None:
-            self.step()
-            self.insert()
-
-    def pull(self) -> None:
-        self._policy.load(packing.to_numpy(self._actor_variables))
-
-    def insert(self) -> None:
-        for delivery in self._adder.flush():
-            self.memory.put(delivery.rows)
-
-    @property
-    def num_steps(self) -> int:
-        return self._adder.num_steps
-
-    def _fill(self, capacity: int, length: int) -> None:
-        """Adds episodes until another one would not fit, and counts as many steps as fit."""
-        rng, steps = np.random.default_rng(0), min(length, capacity)
-        for _ in range(capacity // steps):
-            observation = rng.normal(size=(steps + 1, self.spec.observation_size))
-            observation = observation.astype(np.float32)
-            action, _, extras = self._policy(observation, self._policy.initial_state(steps + 1))
-            values = extras.pop("value")
-            rewards = rng.normal(size=steps).astype(np.float32)
-            states = StoredState(observation, action, extras)
-            episode = Episode(states, rewards, values, False, np.zeros_like(rewards))
-            self.memory.put(Episodes(steps, (episode,)))
-        self.memory.count_steps(capacity % steps)
-
-
-def _updates_per_cpu_second(pairs: _Pairs, updates: int) -> float:
-    size, begin = pairs.agent.updates_per_call, time.process_time()
-    calls = max(1, updates // size)
-    for _ in range(calls):
-        pairs.update()
-    return calls * size / (time.process_time() - begin)

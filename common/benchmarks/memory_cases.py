@@ -11,9 +11,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.benchmarks.cases import Bench
 from common.benchmarks.replay_cases import AddedBatch, FilledMemory, resident_bytes
-from common.benchmarks.report import Row, say
+from common.benchmarks.report import Bench, Row, say
 from common.environments.spec import EnvironmentSpec
 from common.replay.episode_memory import EpisodeMemory
 from common.replay.memory import (
@@ -90,7 +89,7 @@ def _pairs(items: int, sample: Distribution) -> Callable[[], None]:
 
 
 def _memory_of_frames(bench: Bench, capacity: int, frames: int) -> Memory:
-    agent = bench.program.make_agent(replay_capacity=capacity, min_replay_size=1)
+    agent = bench.make_agent(replay_capacity=capacity, min_replay_size=1)
     spec = EnvironmentSpec(84 * 84, 18, (84, 84, 1), is_discrete=True)
     specs, overlap = agent.step_specs(spec), agent.data.sequence_length - 1
     memory = agent.data.make_store(specs, seed=0)

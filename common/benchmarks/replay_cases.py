@@ -24,18 +24,17 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common import environments
 from common.agents.agent import Agent
 from common.benchmarks import peers
-from common.benchmarks.cases import REVERB, Bench
-from common.benchmarks.report import Row, rate, say
-from common.benchmarks.roles import ChildProcess, replay_role
+from common.benchmarks.report import REVERB, Bench, Row, rate, say
+from common.benchmarks.roles import ChildProcess, played, replay_role
 from common.cluster import rpc
 from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.remote.outbox import RemoteStore
 from common.replay.columns import Bytes, Signature
 from common.replay.memory import Items, ItemWire, Memory
+from common.types import Nest
 
 HUMANOID = EnvironmentSpec(67, 21)
 _CARTPOLE = EnvironmentSpec(5, 1)
@@ -149,13 +148,13 @@ def replay(
       copied_bytes: size of the array that is copied for the limit.
     """
     name = "replay/in_process_loop"
-    agent = bench.program.make_agent(replay_capacity=capacity, min_replay_size=1)
+    agent = bench.make_agent(replay_capacity=capacity, min_replay_size=1)
     copied = _bytes_copied_per_second(bench, copied_bytes)  # before memory is filled
     for spec, suffix in ((_CARTPOLE, "_52"), (HUMANOID, "")):
         specs = agent.step_specs(spec)
         row_bytes = Signature(specs).bytes_per_step
         batch = random_steps(specs, _FILL)
-        make = functools.partial(agent.data.make_store, agent.step_specs(spec), seed=0)
+        make = functools.partial(agent.data.make_store, specs, seed=0)
         filled, taken = filled_memory(make, capacity, [batch])
         say(f"filled a memory with {capacity} transitions of {row_bytes} B")
         yield Row(f"replay/bytes_per_raw_byte{suffix}", taken / (capacity * row_bytes), "B/B")
@@ -190,7 +189,7 @@ def image_replay(
 ) -> Iterator[Row]:
     """Yields the speeds and sizes of the replay of images.
 
-    Transitions are those of Ape-X DQN in Pong under random actions: two stacks of four frames,
+    Transitions are those of untrained actors of Ape-X DQN in Pong: two stacks of four frames,
     uint8 [84, 84, 4] each, action, reward and discount. The columns of images are PNG files, as the
     agent encodes and keeps them, or, in rows that say "raw", the 28,224 bytes themselves, as in
     cpprb, whose compression is not used.
@@ -200,21 +199,19 @@ def image_replay(
       capacity: transitions in the memory; raw ones take 1.1 GB, and as much again in the peer.
       loops: loops of each measurement in this process.
       service_loops: loops of each measurement through the service.
-      transitions: different transitions.
+      transitions: transitions drawn from those that were played.
       games: environments that they come from.
     """
     name = "image_replay/in_process_loop"
-    agent = bench.program.make_agent(
-        replay_capacity=capacity, min_replay_size=1, batch_size=_SAMPLED
-    )
-    spec, stacks = _play(agent, games, transitions)
+    agent = bench.make_agent(replay_capacity=capacity, min_replay_size=1, batch_size=_SAMPLED)
+    memory, spec = played(agent, _PONG, transitions, games)
+    drawn = memory.draw(transitions).steps
+    png, raw = _batches(drawn), _batches(agent.decode(drawn, spec))
     png_specs = agent.step_specs(spec)
     image = tf.TensorSpec(spec.image_shape, tf.uint8)
     raw_specs = StoredTransition(
         *(image if isinstance(column, Bytes) else column for column in png_specs)
     )
-    png = _transitions(agent, spec, np.stack([agent.encode(stack) for stack in stacks]))
-    raw = _transitions(agent, spec, stacks)
 
     def filled(specs: Any, batches: Sequence[AddedBatch]) -> tuple[FilledMemory, float]:
         distributions = agent.data.distributions
@@ -239,7 +236,7 @@ def image_replay(
     yield speeds.row(f"{name}_raw", "loops/s", "raw", _CPPRB)
     yield speeds.row(f"{name}_raw_from_arrays", "loops/s", "raw from arrays", _CPPRB)
 
-    images, sample = stacks[-1], png_memory.memory.sample(_SAMPLED)
+    images, sample = raw[0].steps.observation_t[:games], png_memory.memory.sample(_SAMPLED)
     codec = {
         "encode": lambda: len(images) * rate(lambda: agent.encode(images), 5),
         "decode": lambda: 2 * _SAMPLED * rate(lambda: agent.decode(sample.steps, spec), 1),
@@ -404,30 +401,10 @@ def _repeating(function: Callable[[], object]) -> Iterator[None]:
         thread.join()
 
 
-def _play(agent: Agent, games: int, transitions: int) -> tuple[EnvironmentSpec, np.ndarray]:
-    """Returns Pong's spec, and stacks of frames [T + n, K, 84, 84, 4] of K games."""
-    batch = environments.make_batch(_PONG, range(games))
-    spec, rng = EnvironmentSpec.of(batch), np.random.default_rng(0)
-    stacks = [batch.reset().observation.copy()]
-    for _ in range(transitions // games + agent.config.n_step - 1):
-        actions = rng.integers(spec.action_size, size=games, dtype=np.int32)
-        stacks.append(batch.step(actions).observation.copy())
-    return spec, np.stack(stacks)
-
-
-def _transitions(agent: Agent, spec: EnvironmentSpec, observations: np.ndarray) -> list[AddedBatch]:
-    """Returns batches of transitions with observations [T + n, K, ...]."""
-    rng, n = np.random.default_rng(1), agent.config.n_step
-    before, after = (
-        column.reshape(-1, *observations.shape[2:])
-        for column in (observations[:-n], observations[n:])
-    )
-    count = len(before)
-    actions = rng.integers(spec.action_size, size=count, dtype=np.int32)
-    rewards = rng.integers(-1, 2, count).astype(np.float32)
-    discounts = np.full(count, agent.config.discount**n, np.float32)
-    steps = StoredTransition(before, actions, rewards, discounts, after)
-    batch = AddedBatch(steps, _priorities(count))
+def _batches(steps: Nest) -> list[AddedBatch]:
+    """Returns drawn transitions as batches with raw priorities."""
+    count = len(tree.flatten(steps)[0])
+    batch = AddedBatch(tree.map_structure(lambda column: column.numpy(), steps), _priorities(count))
     return [
         tree.map_structure(operator.itemgetter(slice(begin, begin + _FILL_IMAGES)), batch)
         for begin in range(0, count - _FILL_IMAGES + 1, _FILL_IMAGES)
@@ -451,7 +428,8 @@ def through_service(
     samples arrive in this process. Reverb's side is `common.benchmarks.reverb_peer`.
     """
     with contextlib.ExitStack() as stack:
-        client = stack.enter_context(replay_role(bench.program, environment, capacity))
+        topology, token = stack.enter_context(replay_role(bench.program, environment, capacity))
+        client = rpc.Client(topology.address("replay"), token)
         filled = FilledMemory(RemoteStore(client, ItemWire(specs)), capacity, batches)
         say("filled the replay role")
         candidates = {"ours": _remote_loops(client, filled, batches[0], loops)}
@@ -496,7 +474,7 @@ def _remote_loops(
 @contextlib.contextmanager
 def reverb(bench: Bench, specs: Any, capacity: int, loops: int) -> Iterator[Callable[[], float]]:
     """Yields a function that measures the loops a second of Reverb, in processes of its own."""
-    exponent = _exponent(bench.program.make_agent())
+    exponent = _exponent(bench.make_agent())
     table = dict(
         capacity=capacity,
         exponent=exponent,

@@ -1,7 +1,11 @@
-"""Measurements in turns, and the rows that come of them, as a table and as JSON."""
+"""Benchmarks, their measurements in turns, and the rows that come of them.
 
-from collections.abc import Callable, Mapping, Sequence
+This module imports neither TensorFlow nor NumPy, whose threads a benchmark limits first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
+import importlib.util
 import json
 import pathlib
 import statistics
@@ -10,9 +14,18 @@ from typing import Any
 
 import tabulate
 
+from common.agents.declaration import AgentDeclaration
+from common.cluster.layout import imported
 from common.reporting import records
 from common.reporting.command_line import say
 from common.reporting.run_directory import replace_file
+
+REVERB = pathlib.Path(__file__).parents[2] / ".venv-peers"
+"""The environment of Reverb, which needs another TensorFlow than ours."""
+IS_INSTALLED = {
+    "cpprb": lambda: importlib.util.find_spec("cpprb") is not None,
+    "Reverb": lambda: (REVERB / ".installed").exists(),
+}
 
 Measure = Callable[[], float | tuple[float, ...]]
 """A function that measures a number, or several at once."""
@@ -40,15 +53,6 @@ class Row:
     def ratio(self) -> float | None:
         """The quotient of value and peer_value; None without a peer."""
         return self.value / self.peer_value if self.peer_value else None
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns name, value, unit, peer, peer_value and ratio."""
-        return {**dataclasses.asdict(self), "ratio": self.ratio}
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Row":
-        """Undoes `as_json`."""
-        return cls(**{field.name: fields[field.name] for field in dataclasses.fields(cls)})
 
 
 class Medians(dict[str, Any]):
@@ -90,23 +94,97 @@ def rate(function: Callable[[], object], calls: int) -> float:
     return calls / (time.perf_counter() - begin)
 
 
-def in_turns(
-    title: str, candidates: Mapping[str, Measure], repeats: int, warm_up: bool = True
-) -> Medians:
-    """Measures candidates in turn, all of them in each repeat, and returns each one's median.
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """A request to measure a case.
 
-    Other load on the machine then meets all of them alike. Each is called once before, unmeasured,
-    unless `warm_up` is False.
+    Attributes:
+      program: the agent that is measured.
+      repeats: of each measurement, whose median counts.
+      peers: whether other replays are measured, too.
     """
-    for measure in candidates.values() if warm_up else ():
-        measure()
-    values: dict[str, list] = {name: [] for name in candidates}
-    for repeat in range(repeats):
-        for name, measure in candidates.items():
-            values[name].append(measure())
-        latest = ", ".join(f"{name} {_text(values[name][-1])}" for name in candidates)
-        say(f"{title} {repeat + 1}/{repeats}: {latest}")
-    return Medians({name: _median(measured) for name, measured in values.items()})
+
+    program: AgentDeclaration
+    repeats: int
+    peers: bool = False
+
+    def make_agent(self, setting: str = "", **fields: Any) -> Any:
+        """Builds the agent of a setting, "" for its default, but for these hyperparameters."""
+        settings = self.program.settings
+        chosen = vars(settings.configuration(setting or settings.default))
+        return self.program.make_agent(**{**chosen, **fields})
+
+    def in_turns(
+        self, title: str, candidates: Mapping[str, Measure], times: int = 1, warm_up: bool = True
+    ) -> Medians:
+        """Measures candidates in turn, all of them in each repeat, and returns each one's median.
+
+        Other load on the machine then meets all of them alike. Each is called once before,
+        unmeasured, unless `warm_up` is False.
+
+        Args:
+          title: of the progress line.
+          candidates: functions to measure, by name.
+          times: measurements of each in a repeat.
+          warm_up: whether to call each once before.
+        """
+        for measure in candidates.values() if warm_up else ():
+            measure()
+        values: dict[str, list] = {name: [] for name in candidates}
+        for repeat in range(self.repeats * times):
+            for name, measure in candidates.items():
+                values[name].append(measure())
+            latest = ", ".join(f"{name} {_text(values[name][-1])}" for name in candidates)
+            say(f"{title} {repeat + 1}/{self.repeats * times}: {latest}")
+        return Medians({name: _median(measured) for name, measured in values.items()})
+
+    def rates(
+        self, title: str, steps: Mapping[str, Callable[[], object]], calls: int, size: int = 1
+    ) -> Medians:
+        """Returns the medians of calls a second, in turns, each of which counts as `size`."""
+        return self.in_turns(
+            title,
+            {name: lambda step=step: size * rate(step, calls) for name, step in steps.items()},
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A benchmark.
+
+    Attributes:
+      name: its name on the command line.
+      function: "module:function" in this directory, `function(bench, **sizes)`, which yields rows.
+      measures: description for users.
+      quick: sizes that show that it works, not how fast.
+      sizes: sizes that differ from the function's defaults.
+      peers: replays that it is compared with on request.
+      one_thread: whether NumPy and TensorFlow have one thread, as in an actor's process.
+      uses_gpu: whether it may use a GPU, as its role.
+      by_name_only: whether a request for several cases leaves it out.
+    """
+
+    name: str
+    function: str
+    measures: str
+    quick: Mapping[str, Any]
+    sizes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    peers: tuple[str, ...] = ()
+    one_thread: bool = False
+    uses_gpu: bool = False
+    by_name_only: bool = False
+
+    def missing_peers(self) -> list[str]:
+        """Returns those of its peers that are not installed."""
+        return [peer for peer in self.peers if not IS_INSTALLED[peer]()]
+
+    def imported(self) -> Callable[..., Iterator[Row]]:
+        """Imports the function, and TensorFlow with it."""
+        return imported(f"common.benchmarks.{self.function}")
+
+    def measure(self, bench: Bench, is_quick: bool = False) -> list[Row]:
+        """Measures in this process."""
+        return list(self.imported()(bench, **{**self.sizes, **(self.quick if is_quick else {})}))
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -129,12 +207,14 @@ def table(rows: Sequence[Row]) -> str:
 
 def write_json(path: pathlib.Path, rows: Sequence[Row]) -> None:
     """Writes rows as a list of objects, whole or not at all."""
-    replace_file(path, json.dumps([row.as_json() for row in rows], indent=2) + "\n")
+    fields = [{**dataclasses.asdict(row), "ratio": row.ratio} for row in rows]
+    replace_file(path, json.dumps(fields, indent=2) + "\n")
 
 
 def read_json(path: pathlib.Path) -> list[Row]:
     """Reads what `write_json` wrote."""
-    return [Row.from_json(fields) for fields in records.read_json(path)]
+    names = [field.name for field in dataclasses.fields(Row)]
+    return [Row(**{name: fields[name] for name in names}) for fields in records.read_json(path)]
 
 
 def _median(measured: Sequence[Any]) -> Any:

@@ -1,8 +1,9 @@
-"""Programs in processes of their own for a benchmark to talk to, above all a paper's real roles."""
+"""The real roles of a paper, in this process or in others, and other programs for a benchmark."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import functools
+import math
 import os
 import signal
 import subprocess
@@ -13,16 +14,111 @@ from typing import Any
 
 import tensorflow as tf
 
+from common import environments
+from common.agents.agent import Agent
 from common.agents.declaration import AgentDeclaration
+from common.benchmarks.report import say
 from common.cluster import credentials, rpc
+from common.cluster.credentials import Credentials
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import set_parent_death_signal
+from common.cluster.layout import Layout
+from common.cluster.processes import StopRequest, set_parent_death_signal
 from common.cluster.topology import Topology, free_ports
+from common.environments.spec import EnvironmentSpec
 from common.program import layouts
+from common.reporting.budget import Budget
+from common.reporting.run_directory import RunDirectory
+from common.roles.keeper import ActingKeeper, ServingKeeper
+from common.roles.run_context import RunContext
 
 READ, SEND = "read", "send"
 """Methods of `idle_server`: READ takes a size and returns so many float32, SEND takes float32."""
 _START_SECONDS = 120.0
+
+
+@contextlib.contextmanager
+def run_context(
+    agent: Agent,
+    environment: str,
+    layout: Layout,
+    topology: Topology | None = None,
+    token: str = "",
+    num_actors: int = 1,
+) -> Iterator[RunContext]:
+    """Yields the context of a run without limits, whose directory is deleted afterwards.
+
+    Args:
+      agent: of the run.
+      environment: its name.
+      layout: of the run.
+      topology: the cluster and the task of this process; None: its keeper alone.
+      token: of the cluster; "": a new one.
+      num_actors: actors of the run, all in this process if it acts.
+    """
+    topology = topology or Topology.local(layout.roles, {layout.keeper.name: 1})
+    made = environments.make(environment, 0, frames=agent.declaration.num_frames)
+    spec = EnvironmentSpec.of(made)
+    made.close()
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as path:
+        directory = RunDirectory(path)
+        directory.open({})
+        yield RunContext(
+            agent=agent,
+            environment=environment,
+            spec=spec,
+            layout=layout,
+            topology=topology,
+            credentials=Credentials(token or credentials.new_token(), topology.job),
+            directory=directory,
+            seed=0,
+            actors=range(num_actors),
+            num_actors=num_actors,
+            limits=Budget(),
+            checkpoint_seconds=math.inf,
+            evaluation_episodes=1,
+            final_episodes=1,
+            evaluation_seconds=math.inf,
+            saves_replay=False,
+            values={"evaluation_steps": None},
+            stop=StopRequest(),
+        )
+
+
+@contextlib.contextmanager
+def acting_keeper(agent: Agent, environment: str, num_actors: int = 1) -> Iterator[ActingKeeper]:
+    """Yields the keeper of a run in one process, which nobody calls."""
+    say(f"making {num_actors} of {environment}")
+    with run_context(agent, environment, layouts.ONE_PROCESS, num_actors=num_actors) as context:
+        learner = agent.make_learner(context.spec, context.seed)
+        server = context.server()
+        keeper = ActingKeeper(context, learner, server)
+        server.close()  # an open one does not survive the learner of another keeper
+        yield keeper
+        keeper.close(finished=True)
+
+
+def played(
+    agent: Agent, environment: str, items: int, num_actors: int = 1
+) -> tuple[Any, EnvironmentSpec]:
+    """Returns a store with the items of untrained actors, and the environment's spec."""
+    with acting_keeper(agent, environment, num_actors) as keeper:
+        while keeper.counters().items < items:
+            keeper.actors.act()
+        return keeper.store, keeper.context.spec
+
+
+@contextlib.contextmanager
+def serving_keeper(agent: Agent, environment: str) -> Iterator[ServingKeeper]:
+    """Yields the keeper of a run whose actors are elsewhere, and whose store is here."""
+    with run_context(agent, environment, layouts.LEARNER_AND_ACTORS) as context:
+        learner = agent.make_learner(context.spec, context.seed)
+        server = context.server()
+        keeper = ServingKeeper(context, learner, server)
+        server.start()
+        keeper.bookkeeping.publish()
+        yield keeper
+        keeper.trainer.close()
+        keeper.close(finished=True)
 
 
 def command_of(
@@ -144,14 +240,15 @@ def started_role(
 
 
 @contextlib.contextmanager
-def replay_role(agent: AgentDeclaration, environment: str, capacity: int) -> Iterator[rpc.Client]:
-    """Runs the replay role and yields a client of it."""
+def replay_role(
+    agent: AgentDeclaration, environment: str, capacity: int
+) -> Iterator[tuple[Topology, str]]:
+    """Runs the replay role and yields its cluster and the token."""
     topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
     token, config = credentials.new_token(), {"replay_capacity": capacity, "min_replay_size": 1}
     with started_role(agent, "replay", topology, token, environment, config) as role:
-        client = rpc.Client(topology.address("replay"), token)
-        role.wait_until_available(client)
-        yield client
+        role.wait_until_available(rpc.Client(topology.address("replay"), token))
+        yield topology, token
 
 
 @contextlib.contextmanager

@@ -1,28 +1,180 @@
-"""Speed of a parameter server, and of whole runs with workers."""
+"""Speed of the processes that keep runs, and of whole runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
+import contextlib
+import functools
 import pathlib
 import tempfile
 import time
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from common.benchmarks.cases import Bench
-from common.benchmarks.report import Row, rate, say
-from common.benchmarks.roles import READ, SEND, ChildProcess, command_of, idle_server, started_role
+from common.benchmarks.actor_cases import MUJOCO, simulators
+from common.benchmarks.learner_cases import fixed_updates
+from common.benchmarks.report import Bench, Row, rate, say
+from common.benchmarks.roles import (
+    READ,
+    SEND,
+    ChildProcess,
+    acting_keeper,
+    command_of,
+    idle_server,
+    started_role,
+)
 from common.cluster import credentials, rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
+from common.data.data import StoredState
+from common.learning.learner import Gradients, Learner
+from common.learning.parameter_server import RemoteStep
 from common.program import layouts
 from common.remote.gradients import GradientSender
 from common.remote.parameters import SLICE_SIZE, TARGET, ParameterClient
-from common.replay.store import Counters
+from common.replay.episode_wire import Episode, Episodes
+from common.replay.store import Counters, equal_batch
 from common.reporting.csv_rows import read_rows
+from common.roles.keeper import ActingKeeper
+from common.types import Batch
 
+_CHEETAH = "gym:HalfCheetah-v4"
 _NO_ACTING = 0, Counters()
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second")
 _END_SECONDS = 180.0
+
+
+def episodes(
+    bench: Bench,
+    capacity: int = 2**18,
+    updates: int = 512,
+    updates_per_call: Sequence[int] = (16, 4, 1),
+) -> Iterator[Row]:
+    """Yields pairs a second of a process that acts beside its updates and refreshes its episodes.
+
+    An update and the environment steps that it pays for are a pair: at one step an update, 1,000
+    pairs a second are 1,000 updates and 1,000 steps in HalfCheetah, with the draws and sweeps that
+    belong to them. The memory is full, of episodes of 1,000 steps whose actions are the untrained
+    policy's. The bookkeeping of a run is left out. "episodes/acting" advances the environment with
+    the policy, and stores nothing.
+
+    Args:
+      bench: the request.
+      capacity: steps in the memory.
+      updates: updates of each repeat.
+      updates_per_call: numbers of updates in a graph call; other agents have the first one.
+    """
+    peer = "updates in one graph, one fixed sample"
+    most = {"updates_per_call": updates_per_call[0]}
+    configs: dict[str, dict[str, Any]] = {
+        **{f"{number}_a_call": {"updates_per_call": number} for number in updates_per_call},
+        "by_rank": {**most, "sampling": "rank"},
+        "naf": {**most, "agent": "naf"},
+        "ddpg": {**most, "agent": "ddpg", "batch_size": 128},
+        "recurrent": {**most, "recurrent": True},
+        "ddpg_recurrent": {**most, "agent": "ddpg", "batch_size": 128, "recurrent": True},
+    }
+    for name, config in configs.items():
+        with _full_keeper(bench, capacity, **config) as keeper:
+            n = keeper.context.agent.updates_per_call
+            steps = {"pairs": functools.partial(_pair, keeper), peer: _updates_alone(keeper)}
+            speeds = bench.rates(f"episodes/{name}", steps, max(1, updates // n), n)
+            keeper.store.check()
+            yield speeds.row(f"episodes/{name}", "pairs/s", "pairs", peer)
+    with acting_keeper(bench.make_agent(), _CHEETAH) as keeper:
+        spec = keeper.context.spec
+        steps = {"acting": keeper.actors.step, MUJOCO: simulators(_CHEETAH, 1, spec)[MUJOCO]}
+        speeds = bench.rates("episodes/acting", steps, updates)
+        yield speeds.row("episodes/acting", "steps/s", "acting", MUJOCO)
+
+
+def update_cost(
+    bench: Bench,
+    costly: str,
+    cheap: str,
+    capacity: int = 2**16,
+    length: int = 1000,
+    updates: tuple[int, int] = (10, 800),
+) -> Iterator[Row]:
+    """Yields updates per CPU second of two settings, and the cost of one in updates of the other.
+
+    Each setting makes its updates on one fixed sample of full episodes, as many in a call as it is
+    configured to. CPU seconds, of all threads, depend less on other programs than those of the
+    clock.
+
+    Args:
+      bench: the request, of an agent whose data are whole episodes.
+      costly: name of a setting.
+      cheap: name of another one.
+      capacity: steps in the memory.
+      length: steps of an episode.
+      updates: of each setting in a repeat.
+    """
+    measures: dict[str, Callable[[], float]] = {}
+    agents = []
+    with contextlib.ExitStack() as stack:
+        for setting, number in zip((costly, cheap), updates):
+            keeper = stack.enter_context(_full_keeper(bench, capacity, setting, length))
+            agent = keeper.context.agent
+            calls = max(1, number // agent.updates_per_call)
+            measures[setting] = functools.partial(
+                _per_cpu_second, _updates_alone(keeper), calls, agent.updates_per_call
+            )
+            agents.append(agent.config.agent)
+        speeds = bench.in_turns("learner/update_cost", measures)
+    yield speeds.row(f"learner/{agents[0]}_updates", "updates/CPU s", costly, cheap)
+    ratio = speeds[cheap] / speeds[costly]
+    yield Row(f"learner/{agents[0]}_cost_over_{agents[1]}", ratio, "times")
+
+
+@contextlib.contextmanager
+def _full_keeper(
+    bench: Bench, capacity: int, setting: str = "", length: int = 1000, **config: Any
+) -> Iterator[ActingKeeper]:
+    """Yields the keeper of a process of ReF-ER whose memory is full.
+
+    Its episodes have actions of the untrained policy. It has made the updates of a call.
+    """
+    sizes = {"replay_capacity": capacity, "min_replay_size": capacity}
+    agent = bench.make_agent(setting, **{**config, **sizes})
+    with acting_keeper(agent, _CHEETAH) as keeper:
+        say("filling, tracing and compiling")
+        policy, steps = keeper.actors.policy, min(length, capacity)
+        rng = np.random.default_rng(0)
+        for _ in range(capacity // steps):
+            observation = rng.normal(size=(steps + 1, keeper.context.spec.observation_size))
+            observation = observation.astype(np.float32)
+            action, _, extras = policy(observation, policy.initial_state(steps + 1))
+            values = extras.pop("value")
+            rewards = rng.normal(size=steps).astype(np.float32)
+            states = StoredState(observation, action, extras)
+            episode = Episode(states, rewards, values, False, np.zeros_like(rewards))
+            keeper.store.put(Episodes(steps, (episode,)))
+        keeper.store.count_steps(capacity % steps)
+        _pair(keeper)
+        yield keeper
+
+
+def _pair(keeper: ActingKeeper) -> None:
+    """Draws, updates and writes back, and acts beside the updates until a call is due."""
+    while keeper.trainer.step() is None:
+        keeper.await_data()
+
+
+def _updates_alone(keeper: ActingKeeper) -> Callable[[], object]:
+    context = keeper.context
+    batch = keeper.store.draw(keeper.trainer.num_samples, 1).batch()
+    return fixed_updates(context.agent, keeper.learner, batch, context.spec)
+
+
+def _per_cpu_second(function: Callable[[], object], calls: int, size: int) -> float:
+    """Returns calls per CPU second of all threads, each of which counts as `size`."""
+    begin = time.process_time()
+    for _ in range(calls):
+        function()
+    return calls * size / (time.process_time() - begin)
 
 
 def parameter_server(
@@ -31,11 +183,11 @@ def parameter_server(
     """Yields rounds a second of all workers together.
 
     The role runs in a process of its own on the loopback. A simulated worker is a thread of this
-    process with a client of its own. Its rounds are a worker's learner steps without any computing:
-    it downloads the newest network, and the target network if it has changed, sends gradients, and
-    waits until the published network contains them. Workers and server share the machine's cores.
-    The peer sends the same gradients and reads as many parameters, in slices of the same size, but
-    from methods that do nothing, and waits for no update.
+    process with a client of its own. Its rounds are a worker's learner steps, whose gradients are
+    fixed: it downloads the newest network, and the target network if it has changed, sends
+    gradients, and waits until the published network contains them. Workers and server share the
+    machine's cores. The peer sends the same gradients and reads as many parameters, in slices of
+    the same size, but from methods that do nothing, and waits for no update.
 
     Args:
       bench: the request.
@@ -60,7 +212,7 @@ def parameter_server(
         gradients = tf.random.stateless_normal(snapshot.flat.shape, (0, 0), stddev=1e-3)
         say(f"the network has {len(snapshot.flat):,} parameters")
         simulated = [
-            _SimulatedWorker(rpc.Client(address, token), worker, gradients)
+            _simulated_worker(rpc.Client(address, token), worker, gradients)
             for worker in range(workers)
         ]
         transfers = [_transfer(rpc.Client(idle_address, token), gradients) for _ in simulated]
@@ -73,49 +225,6 @@ def parameter_server(
         )
         role.check()
     yield speeds.row(name, "rounds/s", "server", peer)
-
-
-class _SimulatedWorker:
-    """The calls of a worker's learner steps (`common.learning.parameter_server`)."""
-
-    def __init__(self, client: rpc.Client, worker: int, gradients: tf.Tensor):
-        self._online, self._target = ParameterClient(client), ParameterClient(client, TARGET)
-        self._updates = GradientSender(client, worker, lambda: _NO_ACTING, StopRequest())
-        self._updates.join()
-        self._gradients = gradients
-        self._target_version = self._version = 0
-
-    def __call__(self) -> None:
-        target = self._target.read(if_newer_than=self._target_version)
-        if target is not None:
-            self._target_version = target.status.version
-        online = self._online.read(if_newer_than=self._version)
-        assert online is not None  # it contains the worker's last update
-        self._version = online.status.version
-        self._updates.push(online.status.learner_steps, self._gradients, {"loss": 0.0})
-
-
-def _transfer(client: rpc.Client, gradients: tf.Tensor) -> Callable[[], None]:
-    """Returns a round of the peer."""
-    size = int(gradients.shape[0])
-    slices = [gradients[offset : offset + SLICE_SIZE] for offset in range(0, size, SLICE_SIZE)]
-    sizes = [tf.constant(len(one), tf.int64) for one in slices]
-
-    def transfer() -> None:
-        for future in [client.call_async(READ, [one]) for one in sizes]:
-            future.result().numpy()
-        for future in [client.call_async(SEND, [one]) for one in slices]:
-            future.result()
-
-    return transfer
-
-
-def _rate_of_all(pool: futures.Executor, rounds: Sequence[Callable[[], None]], calls: int) -> float:
-    """Calls each function `calls` times, all functions at once; returns calls a second."""
-    begin = time.perf_counter()
-    for future in [pool.submit(rate, one, calls) for one in rounds]:
-        future.result()
-    return len(rounds) * calls / (time.perf_counter() - begin)
 
 
 def workers(
@@ -169,3 +278,61 @@ def workers(
     speeds = bench.in_turns("workers", runs, warm_up=False)
     for part, name in enumerate(_SPEEDS):
         yield speeds.row(f"workers/two_{name}", "steps/s", "two workers", "one worker", part=part)
+
+
+class _FixedLearner(Learner):
+    """A learner whose gradients and metrics are always the same."""
+
+    def __init__(self, gradients: tf.Tensor):
+        super().__init__()
+        self._variable = tf.Variable(tf.zeros_like(gradients))
+        self.target_variables = (tf.Variable(tf.zeros_like(gradients)),)
+        self._result = Gradients([gradients], (), {"loss": tf.constant(0.0)})
+
+    @property
+    def actor_variables(self) -> Sequence[tf.Variable]:
+        return (self._variable,)
+
+    def gradients(self, batch: Batch) -> Gradients:
+        del batch
+        return self._result
+
+    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
+        raise NotImplementedError("the parameter server applies them")
+
+
+def _simulated_worker(
+    client: rpc.Client, worker: int, gradients: tf.Tensor
+) -> Callable[[], object]:
+    """Returns the learner step of a worker that has joined."""
+    stop = StopRequest()
+    sender = GradientSender(client, worker, lambda: _NO_ACTING, stop)
+    sender.join()
+    networks = ParameterClient(client), ParameterClient(client, TARGET)
+    step = RemoteStep(_FixedLearner(gradients), *networks, sender, 1, False, stop)
+    batch = equal_batch(tf.zeros([1]))
+    drawn = SimpleNamespace(batch=lambda: batch)
+    return lambda: step(drawn)
+
+
+def _transfer(client: rpc.Client, gradients: tf.Tensor) -> Callable[[], None]:
+    """Returns a round of the peer."""
+    size = int(gradients.shape[0])
+    slices = [gradients[offset : offset + SLICE_SIZE] for offset in range(0, size, SLICE_SIZE)]
+    sizes = [tf.constant(len(one), tf.int64) for one in slices]
+
+    def transfer() -> None:
+        for future in [client.call_async(READ, [one]) for one in sizes]:
+            future.result().numpy()
+        for future in [client.call_async(SEND, [one]) for one in slices]:
+            future.result()
+
+    return transfer
+
+
+def _rate_of_all(pool: futures.Executor, rounds: Sequence[Callable[[], None]], calls: int) -> float:
+    """Calls each function `calls` times, all functions at once; returns calls a second."""
+    begin = time.perf_counter()
+    for future in [pool.submit(rate, one, calls) for one in rounds]:
+        future.result()
+    return len(rounds) * calls / (time.perf_counter() - begin)

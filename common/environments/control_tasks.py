@@ -1,7 +1,7 @@
 """Observations and rewards of Control Suite tasks, over the states of K bodies at once.
 
 The formulas are those of the suite's tasks, which compute them for one body at a time: its Python
-takes several times as long as MuJoCo does. `tests/environments/test_control_batch.py` compares
+takes several times as long as MuJoCo does. `tests/environments/test_control_suite.py` compares
 each task of `TASKS` with the suite's.
 """
 

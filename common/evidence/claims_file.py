@@ -60,6 +60,7 @@ from common.evidence.claims import (
     Test,
     Unavailable,
 )
+from common.evidence.figures_file import spread
 from common.evidence.main_effects import MainEffects
 from common.evidence.paper import Experiment, Paper
 from common.reporting.user_error import UserError
@@ -306,11 +307,3 @@ class _Settings:
         """Returns the experiment's settings that fit a pattern; else the name itself."""
         is_pattern = "*" in pattern or "?" in pattern
         return fnmatch.filter(self._of_experiment, pattern) if is_pattern else [pattern]
-
-
-def spread(pattern: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields the names that a pattern stands for, each with what was chosen in its braces."""
-    parts = re.split(r"\{([^{}]*,[^{}]*)\}", pattern)
-    for chosen in itertools.product(*(part.split(",") for part in parts[1::2])):
-        texts = itertools.zip_longest(parts[::2], chosen, fillvalue="")
-        yield "".join(itertools.chain.from_iterable(texts)), chosen

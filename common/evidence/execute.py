@@ -60,7 +60,7 @@ class ListedRuns:
 
     @property
     def words(self) -> str:
-        """The cells of the table of states besides numbers."""
+        """Its claims and whether it is made alone, for the table of states."""
         return " ".join([*self.claims, *["alone on the machine"] * self.is_alone])
 
 
@@ -90,7 +90,7 @@ def read_list(
     for number, cells in listed:
         try:
             if cells:
-                lines.append(_line(number, cells, runs, kept, paper, speeds))
+                lines.append(_line(number, cells, speeds, runs, kept, paper))
         except UserError as error:
             notes.append(f"{as_typed([str(path)])[0]}:{number}: {error}: the line is left out")
     return lines, notes
@@ -99,11 +99,12 @@ def read_list(
 def _line(
     number: int,
     found: Sequence[str],
+    speeds: dict[tuple[str, str], Speeds],
     runs: pathlib.Path,
     kept: KeptRuns,
     paper: Callable[[str], Paper],
-    speeds: dict[tuple[str, str], Speeds],
 ) -> ListedRuns:
+    """Returns a line of a list; `speeds` are those of the scales of the lines before it."""
     cells = dict(zip(COLUMNS, found))
     if len(found) != len(COLUMNS):
         raise ListError(f"it does not have {len(COLUMNS)} cells")
@@ -117,17 +118,9 @@ def _line(
         raise ListError(f"seeds is {reprlib.repr(cells['seeds'])}, not a number below 1000")
     if cells["alone"] not in ("", "yes"):
         raise ListError(f"alone is {cells['alone']!r}, neither yes nor empty")
-    plan = make_plan(
-        of,
-        experiment,
-        scale,
-        runs,
-        kept,
-        cells["tasks"].split() or None,
-        cells["settings"].split() or None,
-        int(cells["seeds"] or 0) or None,
-        speeds.get((of.name, scale.name)),
-    )
+    tasks, settings = (cells[name].split() or None for name in ("tasks", "settings"))
+    seeds, known = int(cells["seeds"] or 0) or None, speeds.get((of.name, scale.name))
+    plan = make_plan(of, experiment, scale, runs, kept, tasks, settings, seeds, known)
     speeds[of.name, scale.name] = plan.speeds
     name = f"{number}: {of.title}, {experiment.name}, {scale.name}"
     return ListedRuns(name, plan, tuple(cells["claims"].split()), cells["alone"] == "yes")
@@ -465,7 +458,7 @@ def table(rows: Iterable[tuple[str, Sequence[PlannedRun], str]]) -> list[str]:
 
 
 def _counts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
-    """Returns the number of runs, of those in each state, and the hours spent and left."""
+    """Returns the number of runs, of those in each state, and the time spent and left."""
     states = [run.status.state for run in runs]
     counts = (
         states.count(State.FINISHED),
@@ -476,5 +469,5 @@ def _counts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     spent = sum(run.status.progress.wall_seconds for run in runs) / 3600
     left = [run.minutes for run in runs if run.status.state is not State.FINISHED]
     known = [one for one in left if one is not None]
-    hours = f"{sum(known) / len(known) * len(left) / 60:.1f} h" if known else "?"
-    return (str(len(runs)), *map(str, counts), f"{spent:.1f} h", hours if left else "-")
+    time = duration(math.ceil(sum(known) / len(known) * len(left))) if known else "?"
+    return (str(len(runs)), *map(str, counts), f"{spent:.1f} h", time if left else "-")

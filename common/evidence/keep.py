@@ -32,7 +32,7 @@ from common.reporting.run_directory import (
 )
 
 STRETCHES = 50
-"""The parts of a run of whose rows and episodes means are kept: ReF-ER's 2e5 steps of 1e7."""
+"""The number of parts of a run; means over each are kept: ReF-ER's 2e5 steps of 1e7."""
 _PATIENCE_SECONDS = 600.0
 """The time to wait for other processes that keep runs, which need a second for one."""
 
@@ -117,11 +117,7 @@ class TableWriter:
         run = RunDirectory(planned.directory)
         config, starts = run.read_config(), run.read_starts()
         identity = {name: str(config.get(name)) for name in csv_rows.EVALUATOR[:4]}
-        if (identity["paper"], *planned.key[1:]) != (
-            self._paper,
-            config.get("environment"),
-            config.get("seed"),
-        ):
+        if identity["paper"] != self._paper:
             raise RunDirectoryError(f"{run.config_json} is not of {planned.name}: move it away")
         csv_rows.read_numbers(run.evaluator_csv, csv_rows.RESULT, identity)
         evaluations = [
@@ -238,18 +234,15 @@ class TableWriter:
         """Raises RunDirectoryError unless the tables are as they were kept."""
         configs: dict[tuple[str, str], str] = {}
         for key, record in self._records.items():
-            name, rows = record["config"], (self._evaluations.of(key), self._training.of(key))
-            if name not in self._configs or _id(self._configs[name]) != name:
-                problem = f"{self._tables.configs} has another config of it than was kept"
-            elif configs.setdefault(key[:2], name) != name:
-                problem = "it has another config than seeds before it"
-            elif _digest(*rows) != record["rows"]:
-                problem = "its rows in the other tables are not those that were kept"
-            else:
-                continue
-            raise RunDirectoryError(
-                f"{self._tables.runs}: {_words(key)}: {problem}: put back what was there"
-            )
+            name = record["config"]
+            if not (
+                configs.setdefault(key[:2], name) == name == _id(self._configs.get(name, {}))
+                and _digest(self._evaluations.of(key), self._training.of(key)) == record["rows"]
+            ):
+                raise RunDirectoryError(
+                    f"{self._tables.runs}: {_words(key)}: its rows or its config are not those "
+                    "that were kept, or not those of the other seeds: put back what was there"
+                )
 
 
 def _words(key: Key) -> str:
@@ -310,12 +303,11 @@ def _cells(
 
 def _in_order(rows: Rows) -> Rows:
     """Returns the distinct rows by wall-clock time; git's union merge leaves them otherwise."""
-    distinct = {tuple(sorted(row.items())): row for row in rows}
-    return [distinct[one] for one in sorted(distinct, key=lambda one: (_seconds(one), one))]
-
-
-def _seconds(row: tuple[tuple[str, str], ...]) -> float:
-    return float(dict(row)["wall_seconds"])
+    distinct = {json.dumps(row, sort_keys=True): row for row in rows}
+    return [
+        distinct[text]
+        for text in sorted(distinct, key=lambda text: (float(distinct[text]["wall_seconds"]), text))
+    ]
 
 
 class _RowTable:

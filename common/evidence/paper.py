@@ -1,10 +1,10 @@
 """A paper's figures and tables as named lists of runs, and the scales of these.
 
-The lists are in `reproductions/<paper>/figures.toml`. A run is kept in
+The lists are in `reproductions/<paper>/figures.toml`. A run is made in
 
     <root>/<paper>/<scale>/<setting>/<environment, "-" for ":">/seed_<n>/
 
-Runs of different scales live in different directories and never meet in a figure.
+Runs of different scales are in different tables once they are kept, and never meet in a figure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class Returns(enum.StrEnum):
 
     @property
     def column(self) -> str:
-        """The column of a thinned learner.csv with their means."""
+        """The column of the table of training with their means."""
         return self.name.lower()
 
 

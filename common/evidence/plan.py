@@ -285,12 +285,6 @@ class Plan:
         """The cut and the missing runs, in order."""
         return self.of(State.CUT, State.MISSING)
 
-    @property
-    def minutes(self) -> float | None:
-        """The time of the runs to do, one after the other; None if it is unknown."""
-        parts = [run.minutes for run in self.to_do]
-        return None if None in parts else sum(parts)
-
 
 def make_plan(
     paper: Paper,

@@ -24,6 +24,7 @@ from common.evidence.effects import is_by_rule
 from common.evidence.paper import EPISODE_RETURN, Returns
 from common.reporting import csv_rows, records
 from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvError, read_numbers
 from common.reporting.run_directory import RunDirectoryError, require_config, require_starts
 
 _RUNS = pathlib.Path("results/runs")
@@ -45,7 +46,7 @@ Key = tuple[str, str, int]
 
 
 class Progress(NamedTuple):
-    """How far a run has gone."""
+    """The time and the steps that a run has done."""
 
     wall_seconds: float = 0
     actor_steps: float = 0
@@ -115,31 +116,23 @@ class Tables:
 
 
 class _Table:
-    """A table of rows with the positions of each run's."""
+    """The rows of a scale's runs, read when they are first asked for."""
 
     def __init__(self, path: pathlib.Path):
-        self._rows = _read_rows(path)
-        self._positions = self._rows.groupby(list(KEYS), sort=False).indices
+        self._path = path
 
     def column(self, key: Key, name: str) -> np.ndarray:
         """Returns a column of a run's rows by wall-clock time, NaN where there is none."""
         at = self._positions.get(key, np.empty(0, int))
         return self._rows[name].to_numpy()[at] if name in self._rows else np.full(len(at), np.nan)
 
-
-class _Rows:
-    """The rows of a scale's runs, read when they are first asked for."""
-
-    def __init__(self, tables: Tables):
-        self._tables = tables
+    @functools.cached_property
+    def _rows(self) -> pandas.DataFrame:
+        return _read_rows(self._path)
 
     @functools.cached_property
-    def evaluations(self) -> _Table:
-        return _Table(self._tables.evaluations)
-
-    @functools.cached_property
-    def training(self) -> _Table:
-        return _Table(self._tables.training)
+    def _positions(self) -> dict[Key, np.ndarray]:
+        return self._rows.groupby(list(KEYS), sort=False).indices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +162,8 @@ class KeptRun:
     starts: tuple[dict[str, Any], ...]
     progress: Progress
     evaluation: float | None
-    _rows: _Rows = dataclasses.field(repr=False, compare=False)
+    _evaluations: _Table = dataclasses.field(repr=False, compare=False)
+    _training: _Table = dataclasses.field(repr=False, compare=False)
 
     @property
     def key(self) -> Key:
@@ -239,20 +233,20 @@ class KeptRun:
         else:
             source = returns.column if y == EPISODE_RETURN else y
             curve = np.array([self._trained(x), self._trained(source)], float)
-        curve = curve[:, ~np.isnan(curve).any(axis=0)]
+        curve = curve[:, np.isfinite(curve).all(axis=0)]
         curve = curve[:, np.argsort(curve[0], kind="stable")]
         return pandas.DataFrame({x: curve[0], y: curve[1]})
 
     def _evaluated(self, name: str) -> np.ndarray:
         if name == "environment_frames":
             return self._evaluated("actor_steps") * frames_per_step(self.environment)
-        return self._rows.evaluations.column(self.key, name)
+        return self._evaluations.column(self.key, name)
 
     def _trained(self, name: str) -> np.ndarray:
         """Returns a column of its stretches; the last value is that of its end."""
         if name == "environment_frames":
             return self._trained("actor_steps") * frames_per_step(self.environment)
-        stretches = self._rows.training.column(self.key, name)
+        stretches = self._training.column(self.key, name)
         return np.append(stretches, getattr(self.progress, name, np.nan))
 
 
@@ -333,7 +327,8 @@ class KeptRuns:
 
 
 def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
-    configs, rows = tables.read_configs(), _Rows(tables)
+    configs = tables.read_configs()
+    evaluations, training = _Table(tables.evaluations), _Table(tables.training)
     for key, (where, record) in tables.read_records().items():
         if record["config"] not in configs:
             raise RunDirectoryError(f"{where}: {tables.configs} lacks its config: put it back")
@@ -347,7 +342,8 @@ def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
             starts=tuple(record["starts"]),
             progress=Progress(**record["progress"]),
             evaluation=(record.get("evaluation") or {}).get(EPISODE_RETURN),
-            _rows=rows,
+            _evaluations=evaluations,
+            _training=training,
         )
 
 
@@ -369,37 +365,13 @@ def _read_rows(path: pathlib.Path) -> pandas.DataFrame:
     """
     if not path.exists():
         return pandas.DataFrame(columns=EVALUATIONS, dtype=float)
-    texts = {"setting": str, "environment": str}
+    kinds = collections.defaultdict(lambda: float, {"setting": str, "environment": str})
     try:
         table = pandas.read_csv(
-            path,
-            dtype=collections.defaultdict(lambda: float, texts),
-            lineterminator="\n",
-            keep_default_na=False,
-            na_values=["", "nan"],
+            path, dtype=kinds, lineterminator="\n", keep_default_na=False, na_values=["", "nan"]
         )
-        if not _are_right(table):
-            table = _read_strictly(path)
-    except (ValueError, KeyError, TypeError, OverflowError):
-        table = _read_strictly(path)
-    table = table.astype({"seed": int}).drop_duplicates()
-    return table.sort_values([*KEYS, "wall_seconds"], ignore_index=True)
-
-
-def _are_right(table: pandas.DataFrame) -> bool:
-    """Returns whether all numbers are finite, and counts are there and from 0 on."""
-    counts = table[["seed", *csv_rows.PROGRESS]]
-    largest = table.drop(columns=list(KEYS)).abs().max()
-    are_counts = (counts >= 0) & (counts <= records.LARGEST_COUNT)
-    return not (largest > records.LARGEST).any() and bool(are_counts.all(axis=None))
-
-
-def _read_strictly(path: pathlib.Path) -> pandas.DataFrame:
-    """Returns the rows of a table that the fast reader refuses; the error names the line."""
-    keys = [
-        (cells["setting"], cells["environment"], float(cells["seed"]))
-        for _, cells in csv_rows.numbered_rows(path, KEYS, ("seed", *csv_rows.PROGRESS))
-    ]
-    (_, header), *_ = csv_rows.read_lines(path)
-    numbers = csv_rows.read_numbers(path, [name for name in header if name not in KEYS])
-    return pandas.concat([pandas.DataFrame(keys, columns=list(KEYS)), numbers], axis=1)
+        return table.drop_duplicates().sort_values([*KEYS, "wall_seconds"], ignore_index=True)
+    except (ValueError, KeyError, OverflowError):
+        # The strict reader names the line.
+        read_numbers(path, ("seed", *csv_rows.PROGRESS))
+        raise CsvError(f"{path}: is no table of kept runs: put it back") from None

@@ -350,7 +350,7 @@ def run_actor(context: RunContext) -> None:
     puller = ParameterPuller(ParameterClient(context.client(topology.keeper_address)))
     acting = Acting(context, puller, shard=shard, send_batch=context.agent.data.send_batch)
     policy, adder = acting.policy, acting.adder
-    outbox = _make_outbox(context, shard)
+    outbox = make_outbox(context, shard)
     if not puller.wait(policy.load, stop) or puller.finished:
         return
     outbox.start()
@@ -381,7 +381,7 @@ def run_actor(context: RunContext) -> None:
     logging.info("acted for %d steps, %d accepted", acting.steps, outbox.num_accepted)
 
 
-def _make_outbox(context: RunContext, shard: int) -> Outbox:
+def make_outbox(context: RunContext, shard: int) -> Outbox:
     """Builds the sender to the store, or to the shard of it that these actors add to."""
     agent, job = context.agent, context.layout.store
     wire = agent.data.wire(context.step_specs)

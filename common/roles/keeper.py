@@ -1,6 +1,10 @@
-"""The process that keeps a run: learner, parameter server, or all in one process."""
+"""The process that keeps a run: learner, parameter server, or all in one process.
 
-from collections.abc import Callable, Mapping
+`run` is the loop of all papers. A `Keeper` is its part that depends on where the run's data is.
+"""
+
+import abc
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -32,57 +36,18 @@ _KEEP_VERSIONS_OF_EACH = 32
 """Versions kept where each update is published: a call may take as long as several updates."""
 
 
-@dataclasses.dataclass
-class _Data:
-    """The part of a run's keeper that depends on where its data is.
-
-    Attributes:
-      trainer: makes the updates.
-      accepted: returns the actor steps accepted from each incarnation.
-      counters: returns the counters of the store.
-      idle: called after each step without an update.
-      begin: called with the bookkeeping, before the server starts.
-      end: called when the run ends, with whether it is over.
-      evaluate: evaluates if that is due: before each step, and with True once the run is over.
-      options: of the bookkeeping, where they do not follow from the agent.
-    """
-
-    trainer: Trainer | AppliedGradients
-    accepted: Callable[[], Mapping[int, int]]
-    counters: Callable[[], Counters]
-    idle: Callable[[], object]
-    begin: Callable[[Bookkeeping], None] = lambda bookkeeping: None
-    end: Callable[[bool], None] = lambda finished: None
-    evaluate: Callable[[bool], None] = lambda finished: None
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
 def run(context: RunContext) -> None:
     """Makes updates from the newest checkpoint on, until a limit or a request to stop.
 
     When the run is over, its last checkpoint and then its last snapshot tell the other roles so.
     """
-    agent, stop, limits = context.agent, context.stop, context.limits
+    stop, limits = context.stop, context.limits
     # Before the server: this seeds TensorFlow, which crashes an existing server.
-    learner = agent.make_learner(context.spec, context.seed)
+    learner = context.agent.make_learner(context.spec, context.seed)
     server = context.server()
-    data = _make_data(context, learner, server)
-    options = BookkeepingOptions(
-        agent.samples_per_update,
-        agent.data.num_copies,
-        agent.publish_period,
-        context.checkpoint_seconds,
-    )
-    options = dataclasses.replace(options, **data.options)
-    keep_versions = _KEEP_VERSIONS_OF_EACH if options.publish_period == 1 else _KEEP_VERSIONS
-    parameters = context.parameter_service(
-        server, learner.num_parameters, keep_versions=keep_versions
-    )
-    trainer = data.trainer
-    bookkeeping = Bookkeeping(
-        context.directory, learner, trainer, parameters, data.accepted, options
-    )
-    data.begin(bookkeeping)
+    keeper = make_keeper(context, learner, server)
+    trainer, bookkeeping = keeper.trainer, keeper.bookkeeping
+    evaluator = _OwnEvaluator(context, bookkeeping)
     server.start()
 
     counters = bookkeeping.counters
@@ -90,198 +55,304 @@ def run(context: RunContext) -> None:
     while not stop.requested and not limits.reached(
         counters.wall_seconds, counters.actor_steps, bookkeeping.steps
     ):
-        data.evaluate(False)
+        evaluator.run_if_due()
         metrics = trainer.step()
         bookkeeping.after_call(metrics)
         report_ready()
         if metrics is None:
-            data.idle()
+            keeper.await_data()
         else:
             stop.take_time()
 
     stop.take_time()
     trainer.close()
-    finished = not stop.requested
-    if finished:
-        data.evaluate(True)
+    if not stop.requested:
+        evaluator.run_if_due(finished=True)
     finished = not stop.requested
     if finished:
         bookkeeping.close_store_file(is_over=True)
         bookkeeping.poll()
         bookkeeping.save()  # before the other roles end: a keeper resumed later would lack them
         bookkeeping.publish(finished=True)
-    bookkeeping.settle(data.counters)
+    bookkeeping.settle(keeper.counters)
     logging.info(
         "finished at learner step %d, actor step %d, after %.0f s",
         bookkeeping.steps,
         counters.actor_steps,
         counters.wall_seconds,
     )
-    data.end(finished)
-    server.close()
-    bookkeeping.close_store_file(is_over=False)
+    keeper.close(finished)
 
 
-def _make_data(context: RunContext, learner: Learner, server: rpc.Server) -> _Data:
-    layout, topology = context.layout, context.topology
-    if layout.keeper.acts:
-        return _acted_here(context, learner)
-    if layout.applies_gradients:
-        return _gradients(context, learner, server)
-    if topology.own_address in topology.service(layout.store):
-        return _served_here(context, learner, server)
-    return _elsewhere(context, learner)
+class Keeper(abc.ABC):
+    """The updates of a run, made from data at some place, with the bookkeeping beside them.
+
+    Attributes:
+      context: of the run.
+      learner: the networks and optimisers.
+      trainer: makes the updates.
+      bookkeeping: of the run.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        learner: Learner,
+        server: rpc.Server,
+        trainer: Trainer | AppliedGradients,
+        **options: Any,
+    ):
+        """Restores the newest checkpoint, if there is one.
+
+        Args:
+          context: of the run.
+          learner: the networks, as new.
+          server: of this process; not started yet.
+          trainer: makes the learner's updates.
+          **options: fields of `BookkeepingOptions` that do not follow from the agent.
+        """
+        agent = context.agent
+        self.context, self.learner, self.trainer = context, learner, trainer
+        self._server = server
+        from_agent = BookkeepingOptions(
+            agent.samples_per_update,
+            agent.data.num_copies,
+            agent.publish_period,
+            context.checkpoint_seconds,
+        )
+        chosen = dataclasses.replace(from_agent, **options)
+        keep_versions = _KEEP_VERSIONS_OF_EACH if chosen.publish_period == 1 else _KEEP_VERSIONS
+        parameters = context.parameter_service(
+            server, learner.num_parameters, keep_versions=keep_versions
+        )
+        self.bookkeeping = Bookkeeping(
+            context.directory, learner, trainer, parameters, self.accepted, chosen
+        )
+
+    @abc.abstractmethod
+    def accepted(self) -> Mapping[int, int]:
+        """Returns the actor steps accepted from each incarnation.
+
+        Raises:
+          ServiceUnavailableError: the store does not answer.
+        """
+
+    @abc.abstractmethod
+    def counters(self) -> Counters:
+        """Returns the counters of the store; raises as `accepted`."""
+
+    @abc.abstractmethod
+    def await_data(self) -> None:
+        """Waits a moment for data, or acts to make some: after each step without an update."""
+
+    def close(self, finished: bool) -> None:
+        """Closes the server and the store at the end of this process, or of the run if finished."""
+        self._server.close()
+        self.bookkeeping.close_store_file(is_over=False)
+
+    def _load(self, store: Any) -> None:
+        """Loads what was saved of a store in this process, and saves it with each checkpoint."""
+        file = self.bookkeeping.store_file = self.context.store_file(store)
+        file.load()
+        least = self.context.agent.min_replay_size
+        if self.bookkeeping.steps and least and not store.counters().items:
+            logging.info("the replay is empty: it is filled with %d items first", least)
 
 
-def _elsewhere(context: RunContext, learner: Learner) -> _Data:
-    """Returns the part for a store in other processes; several shards act as one store."""
-    agent, spec = context.agent, context.spec
-    shards = [
-        RemoteStore(context.client(address), agent.data.wire(context.step_specs))
-        for address in context.topology.service(context.layout.store)
-    ]
-    store = shards[0] if len(shards) == 1 else ShardedStore(shards)
+class RemoteStoreKeeper(Keeper):
+    """A keeper with a store in other processes (Ape-X, D4PG)."""
 
-    def disconnect(finished: bool) -> None:
+    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+        """Connects to the store, of which several shards act as one."""
+        agent, spec = context.agent, context.spec
+        shards = [
+            RemoteStore(context.client(address), agent.data.wire(context.step_specs))
+            for address in context.topology.service(context.layout.store)
+        ]
+        self._store = shards[0] if len(shards) == 1 else ShardedStore(shards)
+        trainer = agent.make_trainer(
+            learner, self._store, spec, context.seed, agent.rate_limiter(), agent.prefetch
+        )
+        super().__init__(context, learner, server, trainer)
+
+    def accepted(self) -> Mapping[int, int]:
+        """Asks the store."""
+        return self._store.accepted()
+
+    def counters(self) -> Counters:
+        """Returns those of the store."""
+        return self._store.counters()
+
+    def await_data(self) -> None:
+        """Waits a moment."""
+        self.context.stop.wait(_IDLE_SECONDS_ELSEWHERE)
+
+    def close(self, finished: bool) -> None:
+        """Tells the store that the learner leaves, then closes the server."""
         try:
-            store.disconnect(finished)
+            self._store.disconnect(finished)
         except ServiceUnavailableError as error:
             if finished:  # one that was stopped, too, has ended
                 logging.warning("the replay was not told that the run is over: %s", error)
-
-    limiter = agent.rate_limiter()
-    return _Data(
-        agent.make_trainer(learner, store, spec, context.seed, limiter, agent.prefetch),
-        store.accepted,
-        store.counters,
-        lambda: context.stop.wait(_IDLE_SECONDS_ELSEWHERE),
-        end=disconnect,
-    )
+        super().close(finished)
 
 
-def _served_here(context: RunContext, learner: Learner, server: rpc.Server) -> _Data:
-    """Returns the part for a store in this process to which actors elsewhere add."""
-    agent, spec = context.agent, context.spec
-    store = agent.data.make_store(context.step_specs, context.seed)
-    limiter = agent.rate_limiter()
-    prefetch = agent.prefetch if agent.decodes else 0
-    return _Data(
-        agent.make_trainer(learner, store, spec, context.seed, limiter, prefetch),
-        context.store_service(server, store).accepted,
-        store.counters,
-        lambda: context.stop.wait(_IDLE_SECONDS),
-        begin=lambda bookkeeping: _load(context, bookkeeping, store),
-    )
+class ServingKeeper(Keeper):
+    """A keeper with a store in its process, to which actors elsewhere add (AQL, PPO).
 
-
-def _gradients(context: RunContext, learner: Learner, server: rpc.Server) -> _Data:
-    """Returns the part for gradients that workers send (Reactor, 3.4)."""
-    agent = context.agent
-    queue = GradientQueue(learner.num_parameters)
-    inbox = context.store_service(server, queue).inbox
-    target = context.parameter_service(server, learner.num_parameters, name=TARGET)
-    bookkeeping: Bookkeeping
-
-    def publish_target() -> None:
-        counters = bookkeeping.counters
-        flat = packing.to_numpy(learner.target_variables)
-        target.publish(flat, int(learner.steps), counters.actor_steps, counters.wall_seconds)
-
-    def on_applied() -> None:
-        if int(learner.steps) % agent.target_period == 0:
-            publish_target()
-
-    def begin(made: Bookkeeping) -> None:
-        nonlocal bookkeeping
-        bookkeeping = made
-        updates.resume()
-        publish_target()
-
-    updates = AppliedGradients(learner, queue, inbox, on_applied)
-    return _Data(
-        updates,
-        inbox.accepted,
-        lambda: updates.counters or Counters(),
-        lambda: None,
-        begin=begin,
-        options={"publish_period": 1},
-    )
-
-
-def _acted_here(context: RunContext, learner: Learner) -> _Data:
-    """Returns the part for a process that acts, learns and maybe evaluates itself (DDPG, ReF-ER).
-
-    Its actors act in turns with the updates, or beside them if the data allows it. It evaluates
-    itself before the first update, every `evaluation_steps` learner steps, and at the end; without
-    that value an evaluator does.
+    Attributes:
+      store: the store.
     """
-    agent, spec, seed = context.agent, context.spec, context.seed
-    store = agent.data.make_store(context.step_specs, seed)
-    limiter = agent.rate_limiter(in_turns=True)
-    trainer = agent.make_trainer(learner, store, spec, seed, limiter)
-    actors: LocalActing
-    evaluator: _OwnEvaluator
-    # Whoever evaluates itself has no evaluator that reads snapshots and the end of the run.
-    period = context.values["evaluation_steps"]
 
-    def act() -> None:
-        if agent.data.inserts_late:
-            call = limiter, trainer.num_samples, agent.data.num_copies
-            actors.act(next_call_is_due(*call, actors, store.counters()))
+    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+        """Makes, serves and loads the store."""
+        agent, spec, seed = context.agent, context.spec, context.seed
+        self.store = agent.data.make_store(context.step_specs, seed)
+        self._service = context.store_service(server, self.store)
+        prefetch = agent.prefetch if agent.decodes else 0
+        trainer = agent.make_trainer(
+            learner, self.store, spec, seed, agent.rate_limiter(), prefetch
+        )
+        super().__init__(context, learner, server, trainer)
+        self._load(self.store)
+
+    def accepted(self) -> Mapping[int, int]:
+        """Returns the steps that the service has accepted."""
+        return self._service.accepted()
+
+    def counters(self) -> Counters:
+        """Returns those of the store."""
+        return self.store.counters()
+
+    def await_data(self) -> None:
+        """Waits a moment."""
+        self.context.stop.wait(_IDLE_SECONDS)
+
+
+class ParameterServer(Keeper):
+    """A keeper that applies gradients, which workers compute from their own data (Reactor, 3.4)."""
+
+    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+        """Serves a queue for gradients, and publishes the target networks, too."""
+        num_parameters = learner.num_parameters
+        queue = GradientQueue(num_parameters)
+        self._inbox = context.store_service(server, queue).inbox
+        self._target = context.parameter_service(server, num_parameters, name=TARGET)
+        self._updates = AppliedGradients(learner, queue, self._inbox, self._after_update)
+        super().__init__(context, learner, server, self._updates, publish_period=1)
+        self._updates.resume()
+        self._publish_target()
+
+    def accepted(self) -> Mapping[int, int]:
+        """Returns the steps that the workers have reported."""
+        return self._inbox.accepted()
+
+    def counters(self) -> Counters:
+        """Returns those of the workers' memories, summed."""
+        return self._updates.counters or Counters()
+
+    def await_data(self) -> None:
+        """Does nothing: the step before has waited for gradients."""
+
+    def _after_update(self) -> None:
+        if int(self.learner.steps) % self.context.agent.target_period == 0:
+            self._publish_target()
+
+    def _publish_target(self) -> None:
+        flat, counters = packing.to_numpy(self.learner.target_variables), self.bookkeeping.counters
+        steps = int(self.learner.steps)
+        self._target.publish(flat, steps, counters.actor_steps, counters.wall_seconds)
+
+
+class ActingKeeper(Keeper):
+    """A keeper that acts and stores itself (DDPG, ReF-ER).
+
+    Its actors act in turns with the updates, or beside them if the data allows it.
+
+    Attributes:
+      store: the store, which only these actors fill.
+      actors: the actors.
+    """
+
+    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+        """Makes and loads the store, and starts episodes."""
+        agent, spec, seed = context.agent, context.spec, context.seed
+        self.store = agent.data.make_store(context.step_specs, seed)
+        self._limiter = agent.rate_limiter(in_turns=True)
+        trainer = agent.make_trainer(learner, self.store, spec, seed, self._limiter)
+        self._num_samples = trainer.num_samples
+        options = {"poll_seconds": 0.0}
+        if period := context.values["evaluation_steps"]:
+            # There is no evaluator then, to which snapshots and the end of the run matter.
+            options |= {"publish_period": period, "quiet_seconds": 0.0}
+        super().__init__(context, learner, server, trainer, **options)
+        self.bookkeeping.counters.count_unreported()
+        self.actors = LocalActing(context, self.store, self.bookkeeping, seed)
+        self._load(self.actors.adder.replay or self.store)
+        if agent.data.acts_beside:
+            trainer.beside = ActingBeside(
+                self._limiter, self._num_samples, agent.data.num_copies, self.actors, context.stop
+            )
+
+    def accepted(self) -> Mapping[int, int]:
+        """Returns the steps of these actors."""
+        return {self.actors.adder.incarnation: self.actors.num_steps}
+
+    def counters(self) -> Counters:
+        """Returns those of the store."""
+        return self.store.counters()
+
+    def await_data(self) -> None:
+        """Acts."""
+        data, actors = self.context.agent.data, self.actors
+        if data.inserts_late:
+            call = self._limiter, self._num_samples, data.num_copies
+            actors.act(next_call_is_due(*call, actors, self.store.counters()))
         else:
             actors.act()
 
-    def begin(bookkeeping: Bookkeeping) -> None:
-        nonlocal actors, evaluator
-        bookkeeping.counters.count_unreported()
-        actors = LocalActing(context, store, bookkeeping, seed)
-        _load(context, bookkeeping, actors.adder.replay or store)
-        if agent.data.acts_beside:
-            trainer.beside = ActingBeside(
-                limiter, trainer.num_samples, agent.data.num_copies, actors, context.stop
-            )
-        if period:
-            evaluator = _OwnEvaluator(context, bookkeeping, period)
-
-    return _Data(
-        trainer,
-        lambda: {actors.adder.incarnation: actors.num_steps},
-        store.counters,
-        act,
-        begin=begin,
-        end=lambda finished: actors.close() if finished else None,
-        evaluate=(lambda finished: evaluator.run_if_due(finished)) if period else lambda _: None,
-        options={"poll_seconds": 0.0}
-        | ({"publish_period": period, "quiet_seconds": 0.0} if period else {}),
-    )
+    def close(self, finished: bool) -> None:
+        """Frees the environments of a run that is over, then closes server and store."""
+        if finished:
+            self.actors.close()
+        super().close(finished)
 
 
-def _load(context: RunContext, bookkeeping: Bookkeeping, store: Any) -> None:
-    """Loads what was saved of a store in this process, and saves it with each checkpoint."""
-    bookkeeping.store_file = context.store_file(store)
-    bookkeeping.store_file.load()
-    least = context.agent.min_replay_size
-    if bookkeeping.steps and least and not store.counters().items:
-        logging.info("the replay is empty: it is filled with %d items first", least)
+def make_keeper(context: RunContext, learner: Learner, server: rpc.Server) -> Keeper:
+    """Returns the keeper for the place of the run's data; `server` is not started yet."""
+    layout, topology = context.layout, context.topology
+    if layout.keeper.acts:
+        return ActingKeeper(context, learner, server)
+    if layout.applies_gradients:
+        return ParameterServer(context, learner, server)
+    if topology.own_address in topology.service(layout.store):
+        return ServingKeeper(context, learner, server)
+    return RemoteStoreKeeper(context, learner, server)
 
 
 class _OwnEvaluator:
-    """Evaluations that the keeper makes itself, every `period` learner steps."""
+    """Evaluations that the keeper makes itself, if the run has no evaluator.
 
-    def __init__(self, context: RunContext, bookkeeping: Bookkeeping, period: int):
-        self._stop = context.stop
-        self._bookkeeping = bookkeeping
-        self._period = period
-        self._evaluation = Evaluation(context)
-        last = csv_rows.last_row(context.directory.evaluator_csv, ("learner_steps",))
-        self._evaluated = int(last["learner_steps"]) if last else -1
+    With the value `evaluation_steps` of the layout it evaluates before the first update, every so
+    many learner steps, and at the end.
+    """
 
-    def run_if_due(self, finished: bool) -> None:
-        """Evaluates the learner's parameters if that is due, or if the run is over."""
-        bookkeeping, period = self._bookkeeping, self._period
-        if not finished and bookkeeping.steps // period <= self._evaluated // period:
+    def __init__(self, context: RunContext, bookkeeping: Bookkeeping):
+        self._period = context.values.get("evaluation_steps")
+        if self._period:
+            self._stop = context.stop
+            self._bookkeeping = bookkeeping
+            self._evaluation = Evaluation(context)
+            last = csv_rows.last_row(context.directory.evaluator_csv, ("learner_steps",))
+            self._evaluated = int(last["learner_steps"]) if last else -1
+
+    def run_if_due(self, finished: bool = False) -> None:
+        """Evaluates the learner's parameters if that is due, or if the run is finished."""
+        if not self._period:
             return
-        self._evaluation.run(
-            bookkeeping.parameters(), bookkeeping.status(finished), lambda: self._stop.requested
-        )
-        self._evaluated = bookkeeping.steps
+        bookkeeping, period = self._bookkeeping, self._period
+        if finished or bookkeeping.steps // period > self._evaluated // period:
+            self._evaluation.run(
+                bookkeeping.parameters(), bookkeeping.status(finished), lambda: self._stop.requested
+            )
+            self._evaluated = bookkeeping.steps

@@ -1,6 +1,6 @@
 """The benchmarks of AQL."""
 
-from common.benchmarks.cases import Case
+from common.benchmarks.report import Case
 
 CASES = (
     Case(
@@ -19,7 +19,7 @@ CASES = (
     ),
     Case(
         "maze_actor",
-        "pixel_cases:maze_actor",
+        "actor_cases:maze_actor",
         "AQL beside exact Q-learning in a maze, with 3,528 actions",
         dict(actors=2, batch_steps=2),
         sizes=dict(settings=("aql_3528_actions", "exact_q_3528_actions")),
@@ -28,10 +28,10 @@ CASES = (
     ),
     Case(
         "maze_learner",
-        "pixel_cases:maze_learner",
+        "learner_cases:unroll_learner",
         "AQL's updates from unrolls of a maze",
         dict(updates=1, batch_size=1),
-        sizes=dict(setting="aql_3528_actions"),
+        sizes=dict(environment="maze:goal", setting="aql_3528_actions", updates=3, batch_size=2),
         uses_gpu=True,
         by_name_only=True,  # needs an extra
     ),

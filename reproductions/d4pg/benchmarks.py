@@ -1,6 +1,6 @@
 """The benchmarks of D4PG."""
 
-from common.benchmarks.cases import Case
+from common.benchmarks.report import Case
 
 CASES = (
     Case(

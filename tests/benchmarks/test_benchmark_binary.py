@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from binaries import benchmark
-from common.benchmarks import cases
+from common.benchmarks import report
 from common.benchmarks.report import Row
 
 
@@ -40,8 +40,8 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(ca
 
 @pytest.mark.parametrize("missing", ["cpprb", "Reverb"])
 def test_missing_peers_are_refused(capsys, monkeypatch, missing):
-    for peer in cases.IS_INSTALLED:
-        monkeypatch.setitem(cases.IS_INSTALLED, peer, lambda peer=peer: peer != missing)
+    for peer in report.IS_INSTALLED:
+        monkeypatch.setitem(report.IS_INSTALLED, peer, lambda peer=peer: peer != missing)
     for request in ([], ["replay"], ["d4pg"]):
         line = refuse(capsys, *request, "--peers")
         assert f"with {missing}," in line and "make peers" in line

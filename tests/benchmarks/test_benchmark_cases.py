@@ -11,16 +11,8 @@ import pytest
 import tensorflow as tf
 
 from common import environments
-from common.benchmarks import (
-    actor_cases,
-    learner_cases,
-    memory_cases,
-    pixel_cases,
-    replay_cases,
-    run_cases,
-)
-from common.benchmarks.cases import REVERB, Bench
-from common.benchmarks.report import Row
+from common.benchmarks import actor_cases, learner_cases, memory_cases, replay_cases, run_cases
+from common.benchmarks.report import REVERB, Bench, Row
 from common.benchmarks.roles import ChildProcess, started_role
 from common.cluster.topology import Topology
 from common.config import Settings
@@ -343,7 +335,7 @@ def test_update_cost():
     )
     request = Bench(dataclasses.replace(REFER, settings=settings), repeats=1)
     rows = check(
-        learner_cases.update_cost(
+        run_cases.update_cost(
             request, "acer_lr1e-05", "vracer_refer", capacity=300, length=20, updates=(2, 16)
         ),
         ["learner/acer_updates", "learner/acer_cost_over_vracer"],
@@ -364,12 +356,14 @@ def test_actors_and_learners_in_a_maze():
     settings = ("aql_3528_actions", "exact_q_3528_actions")
     request = Bench(AQL_AGENT, repeats=1)
     (row,) = check(
-        pixel_cases.maze_actor(request, settings, actors=2, batch_steps=4, **tiny),
+        actor_cases.maze_actor(request, settings, actors=2, batch_steps=4, **tiny),
         ["actor/maze_aql_3528_actions"],
     )
     assert row.peer == settings[1]
     check(
-        pixel_cases.maze_learner(request, settings[0], updates=2, **tiny),
+        learner_cases.unroll_learner(
+            request, "maze:goal", settings[0], updates=2, batch_size=2, **tiny
+        ),
         ["learner/maze_aql_3528_actions_batch2"],
     )
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from common.benchmarks import report
-from common.benchmarks.report import Row
+from common.benchmarks.report import Bench, Row
 
 ROWS = [
     Row("replay/loop", 4000.0, "loops/s", "cpprb 11", 3200.0),
@@ -43,8 +43,8 @@ def test_measurements_take_turns_and_returns_medians(capsys):
         order.append(name)
         return next(values)
 
-    medians = report.in_turns(
-        "title", {"a": lambda: measure("a", slow), "b": lambda: measure("b", fast)}, repeats=3
+    medians = Bench(None, repeats=3).in_turns(
+        "title", {"a": lambda: measure("a", slow), "b": lambda: measure("b", fast)}
     )
     assert order == ["a", "b"] * 4
     assert medians == {"a": 2, "b": 7}  # the first values are the warm-up's
@@ -55,7 +55,7 @@ def test_measurements_take_turns_and_returns_medians(capsys):
 def test_a_row_is_of_medians_also_of_several_numbers_at_once():
     numbers = {"ours": iter([(3.0, 30.0), (1.0, 10.0), (2.0, 99.0)]), "peer": iter([4.0] * 3)}
     measures = {name: lambda values=values: next(values) for name, values in numbers.items()}
-    medians = report.in_turns("title", measures, repeats=3, warm_up=False)
+    medians = Bench(None, repeats=3).in_turns("title", measures, warm_up=False)
     assert medians.row("a/b", "s", "ours", "peer") == Row("a/b", 2.0, "s", "peer", 4.0)
     assert medians.row("a/b", "s", "ours", "peer", "it") == Row("a/b", 2.0, "s", "it", 4.0)
     assert medians.row("a/b", "s", "ours", "absent", part=1) == Row("a/b", 30.0, "s")

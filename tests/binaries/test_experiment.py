@@ -57,7 +57,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
     commands = [shlex.split(line) for line in out.splitlines() if not line.startswith("#")]
     assert "#   1 minute instead of 12 hours" in comments
     assert "#   num_actors 4 instead of 32 (not in all settings)" in comments
-    assert comments[-1].split()[1:] == ["all", "2", "0", "0", "0", "2", "0.0", "h", "0.1", "h"]
+    assert comments[-1].split()[1:] == ["all", "2", "0", "0", "0", "2", "0.0", "h", "3", "minutes"]
     assert [command[1:3] for command in commands] == [["-m", "binaries.d4pg"]] * 2
     assert {"--setting=ddpg", "--num_actors=1", "--max_minutes=1", "--scale=smoke"} < set(
         commands[1]

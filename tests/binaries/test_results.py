@@ -312,15 +312,14 @@ def test_without_runs_it_says_which_command_makes_them(tmp_path, capsys, monkeyp
         return refusal(capsys, results.main, *flags, f"--runs={runs}")
 
     figure = ("--paper=d4pg", "--figure=8")
-    assert line(*figure).endswith(
-        f"--paper=d4pg --figure=8 --scale=workstation --runs={tmp_path}\n"
-    )
+    command = f"--paper=d4pg --figure=8 --scale=workstation --kept={tmp_path}, and add the finished"
+    assert command in line(*figure) and line(*figure).endswith(" ones with --keep\n")
     command = "python -m binaries.experiment --paper=d4pg --figure=8 --scale=smoke"
     assert command in line(*figure, "--scale=smoke")
     (tmp_path / "runs").mkdir()
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     words = line(*figure, runs=tmp_path / "runs")
-    assert "--scale=workstation, and copy" in words and "with --keep" in words
-    assert "--runs" not in words
+    assert "--scale=workstation, and add the finished ones with --keep" in words
+    assert "--kept" not in words and "--runs" not in words
     assert "there are no runs of D4PG" in line("--paper=d4pg", "--figure=runs")
     assert "there are no runs: " in line("--all", runs=tmp_path / "none")

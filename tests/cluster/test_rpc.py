@@ -344,10 +344,10 @@ def test_a_server_that_dies_under_its_client_is_unavailable(service):
     client = rpc.Client(address, TOKEN, timeout_seconds=60.0)
     future = client.call_async("take")
     time.sleep(0.1)
-    for one in (proxy, *pipes):
+    for each in (proxy, *pipes):
         with contextlib.suppress(OSError):  # the client's probe has left
-            one.shutdown(socket.SHUT_RDWR)
-        one.close()
+            each.shutdown(socket.SHUT_RDWR)
+        each.close()
     begin = time.monotonic()
     with pytest.raises(ServiceUnavailableError, match=address):
         future.result()

@@ -1,11 +1,13 @@
+"""Tests of common.environments.atari_suite."""
+
 import sys
+import types
 
 from ale_py import AtariEnv, AtariVectorEnv, roms
 import dm_env
 from gymnasium import spaces
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 import numpy as np
-import opencv_area
 import pytest
 
 from common import environments
@@ -14,6 +16,50 @@ from common.environments.atari_suite import AtariBatch
 from common.environments.batch import BatchedEnvironment
 
 FIRST, MID, LAST = 0, 1, 2
+INTER_AREA = 3
+
+
+def resize(picture, size, interpolation):
+    """`cv2.resize(..., interpolation=cv2.INTER_AREA)` for grey pictures that shrink, in NumPy.
+
+    The environment of the tests has no OpenCV, and gymnasium's AtariPreprocessing needs this one
+    function of it. Bit for bit OpenCV's (modules/imgproc/src/resize.cpp, computeResizeAreaTab):
+    each target pixel is the mean of the area that it covers, summed in float32 row by row, rounded
+    to even.
+
+    Args:
+      picture: uint8 [H, W].
+      size: (width, height) of the result.
+      interpolation: INTER_AREA.
+
+    Returns:
+      uint8 [height, width].
+    """
+    assert interpolation == INTER_AREA and picture.dtype == np.uint8
+    width, height = size
+    shrunk = np.zeros((picture.shape[0], width), np.float32)
+    for target, source, weight in area_weights(picture.shape[1], width):
+        shrunk[:, target] += picture[:, source].astype(np.float32) * weight
+    result = np.zeros((height, width), np.float32)
+    for target, source, weight in area_weights(picture.shape[0], height):
+        result[target] += shrunk[source] * weight
+    return np.rint(result).astype(np.uint8)
+
+
+def area_weights(length, target_length):
+    """Returns (target index, source index, share of the target's area), in OpenCV's order."""
+    scale = length / target_length
+    for target in range(target_length):
+        begin, end = target * scale, (target + 1) * scale
+        cell = min(scale, length - begin)
+        first, last = int(np.ceil(begin)), min(int(np.floor(end)), length - 1)
+        first = min(first, last)
+        if first - begin > 1e-3:
+            yield target, first - 1, np.float32((first - begin) / cell)
+        for source in range(first, last):
+            yield target, source, np.float32(1.0 / cell)
+        if end - last > 1e-3:
+            yield target, last, np.float32(min(min(end - last, 1.0), cell) / cell)
 
 
 def random_actions(shape, seed=0):
@@ -47,7 +93,8 @@ class Reference:
 
 
 def test_frames_rewards_and_ends_are_those_of_gymnasiums_preprocessing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cv2", opencv_area)
+    opencv = types.SimpleNamespace(resize=resize, INTER_AREA=INTER_AREA)
+    monkeypatch.setitem(sys.modules, "cv2", opencv)
     monkeypatch.setattr(atari_suite, "_MAX_NOOPS", 0)
     batch, reference = AtariBatch("breakout", [3], 50_000), Reference("breakout", 3)
     ours, theirs = batch.reset(), reference.reset()
@@ -189,7 +236,9 @@ def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
     assert batch.action_spec() == singles.action_spec()
     timesteps, copies = [], []
     for number, actions in enumerate(random_actions((100, 2))):
-        pair = [one.reset() if number in (0, 75) else one.step(actions) for one in (batch, singles)]
+        pair = [
+            each.reset() if number in (0, 75) else each.step(actions) for each in (batch, singles)
+        ]
         for ours, theirs in zip(*pair):
             assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
             np.testing.assert_array_equal(ours, theirs)
@@ -218,8 +267,8 @@ def test_an_agent_may_see_fewer_frames(frames):
         few.observation_spec().validate(ours.observation[0])
         np.testing.assert_array_equal(ours.observation, theirs.observation[..., -frames:])
     assert np.any(pairs[0][0].observation != pairs[-1][0].observation)
-    one = environments.make("atari:seaquest", 3, frames=frames)
-    np.testing.assert_array_equal(one.reset().observation, pairs[0][0].observation[0])
+    single = environments.make("atari:seaquest", 3, frames=frames)
+    np.testing.assert_array_equal(single.reset().observation, pairs[0][0].observation[0])
 
 
 def test_up_to_30_frames_without_action_come_before_an_episode(monkeypatch):

@@ -212,7 +212,7 @@ def test_equal_seeds_of_the_hand_give_equal_episodes_that_start_free(task):
         assert np.all(first.data.contact.dist[touched] >= -0.002)
         for step in range(5):
             action = np.sin(np.arange(13) + step)
-            one, two = first.step(action), second.step(action)
-            np.testing.assert_array_equal(one.observation, two.observation)
+            mine, theirs = first.step(action), second.step(action)
+            np.testing.assert_array_equal(mine.observation, theirs.observation)
             assert not first.data.warning.number.any()
     assert np.any(starts[0] != starts[1])

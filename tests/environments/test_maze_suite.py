@@ -4,8 +4,10 @@ import importlib.util
 import itertools
 import os
 from pathlib import Path
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -71,7 +73,7 @@ def test_the_same_seed_and_actions_give_the_same_frames(make):
     def play(seed):
         environment = make("objects", seed)
         frames = [environment.reset().observation]
-        frames += [environment.step(one).observation for one in actions]
+        frames += [environment.step(values).observation for values in actions]
         frames += [environment.reset().observation, environment.step(actions[0]).observation]
         return np.stack(frames)
 
@@ -123,8 +125,8 @@ def test_all_3528_actions_reach_the_engine_as_they_are(make, monkeypatch):
     monkeypatch.setattr(environment.engine, "advance", lambda buttons, tics: got.append(buttons))
     monkeypatch.setattr(maze_suite, "MAX_STEPS", 10_000)
     actions = np.array(list(itertools.product(*STRUCTURED)), np.int32)
-    for one in actions:
-        environment.step(one)
+    for values in actions:
+        environment.step(values)
     turns = np.array([6 / 57, 6 / 57, 50, 50, 1, 1, 1])
     np.testing.assert_allclose(got, actions * turns)
     assert len(np.unique(got, axis=0)) == 3528
@@ -265,3 +267,81 @@ def test_what_is_missing_is_said_in_one_line(missing, monkeypatch):
     message = str(raised.value)
     assert message.startswith('environment "maze:goal": ') and missing in message
     assert "\n" not in message and ("make maze" in message or missing == "setpriv")
+
+
+has_labmaze = pytest.mark.skipif(
+    not importlib.util.find_spec("labmaze"), reason="labmaze has no wheel for Python 3.13"
+)
+
+
+def test_without_labmaze_there_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "labmaze", None)
+    with pytest.raises(
+        UnusableEnvironmentError, match="labmaze.*use Python 3.11 or 3.12"
+    ) as caught:
+        doom_engine.random_maze(11, np.random.default_rng(0))
+    assert "\n" not in str(caught.value)
+
+
+def reachable(layout):
+    """Cells that can be reached from the first one."""
+    found, frontier = set(), [layout.places[0]]
+    while frontier:
+        row, column = frontier.pop()
+        if (row, column) not in found and layout.is_open[row, column]:
+            found.add((row, column))
+            frontier += [(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)]
+    return found
+
+
+@has_labmaze
+def test_every_place_of_a_maze_can_be_reached():
+    generator = np.random.default_rng(0)
+    layouts = [doom_engine.random_maze(11, generator) for _ in range(100)]
+    for layout in layouts:
+        assert reachable(layout) == set(layout.places)
+        assert layout.is_open.shape == (11, 11) and len(layout.places) > 8
+        border = layout.is_open.copy()
+        border[1:-1, 1:-1] = False
+        assert not border.any()
+    assert len({layout.is_open.tobytes() for layout in layouts}) > 90
+
+
+@has_labmaze
+def test_a_map_has_a_wall_wherever_a_cell_ends():
+    layout = doom_engine.random_maze(11, np.random.default_rng(1))
+    theme = doom_engine.random_theme(np.random.default_rng(1))
+    start, place = layout.places[:2]
+    map_text = doom_engine.maze_text(layout, theme, start, 90, (place,), 2013).decode()
+    steps = ((0, 1), (0, -1), (1, 0), (-1, 0))
+    ends = sum(not layout.is_open[r + dr, c + dc] for r, c in layout.places for dr, dc in steps)
+    corners = re.findall(r"vertex { x = (\S+); y = (\S+); }", map_text)
+    lines = re.findall(r"linedef { v1 = (\d+); v2 = (\d+); sidefront = (\d+); block", map_text)
+    assert len(lines) == map_text.count("sidedef {") == ends
+    for first, second, _ in lines:
+        (x1, y1), (x2, y2) = (map(float, corners[int(index)]) for index in (first, second))
+        # Right of the direction is the open cell, left of it none.
+        middle, normal = ((x1 + x2) / 2, (y1 + y2) / 2), (np.sign(y2 - y1), -np.sign(x2 - x1))
+        cells = [
+            (len(layout.is_open) - 1 - int(y // 128), int(x // 128))
+            for x, y in (np.add(middle, np.multiply(sign * 10, normal)) for sign in (1, -1))
+        ]
+        assert [bool(layout.is_open[cell]) for cell in cells] == [True, False]
+    x, y = doom_engine.map_position(layout, place)
+    assert f"thing {{ x = {x}; y = {y}; angle = 0; type = 2013;" in map_text
+
+
+def test_a_map_replaces_the_one_before_in_its_file(tmp_path):
+    path = tmp_path / "maze.wad"
+    doom_engine.write_maps(str(path), b"first map")
+    inode = path.stat().st_ino
+    doom_engine.write_maps(str(path), b"second")
+    content = path.read_bytes()
+    kind, number, directory = struct.unpack_from("<4sii", content)
+    lumps = [struct.unpack_from("<ii8s", content, directory + 16 * i) for i in range(number)]
+    assert kind == b"PWAD" and path.stat().st_ino == inode
+    assert [name.rstrip(b"\0") for _, _, name in lumps] == [b"MAP01", b"TEXTMAP", b"ENDMAP"]
+    place, size, _ = lumps[1]
+    assert content[place : place + size].rstrip() == b"second"
+    with pytest.raises(ValueError, match="longer than 65536"):
+        doom_engine.write_maps(str(path), b"x" * 65537)

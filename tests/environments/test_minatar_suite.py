@@ -73,8 +73,8 @@ def test_a_long_episode_ends_by_its_time(game, monkeypatch):
         monkeypatch.setattr(environment._game, "act", lambda action: (1, False))
     environment.reset()
     timesteps = [environment.step(np.int32(0)) for _ in range(2501)]
-    assert [one.step_type for one in timesteps[-2:]] == [dm_env.StepType.LAST, 0]
-    assert timesteps[-2].discount == 1 and not any(one.last() for one in timesteps[:-2])
+    assert [timestep.step_type for timestep in timesteps[-2:]] == [dm_env.StepType.LAST, 0]
+    assert timesteps[-2].discount == 1 and not any(timestep.last() for timestep in timesteps[:-2])
 
 
 @is_installed

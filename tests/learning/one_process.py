@@ -25,7 +25,11 @@ class OneProcessRun:
         actors = range(environments.num_environments)
         self._actor = agent.make_actor(self._spec, actors, len(actors), seed=2)
         self._actor.load(self._pack().numpy())
-        _, self.acting = make_loop(agent, self._actor, environments, seed=3)
+        _, self._acting = make_loop(agent, self._actor, environments, seed=3)
+
+    def act(self):
+        """Advances the environments by a timestep, and stores what that completes."""
+        put(self.memory, self._acting.step())
 
     def evaluator(self, count):
         """The policy of this moment, for so many environments."""
@@ -38,7 +42,7 @@ class OneProcessRun:
         calls = 0
         while calls < num_calls:
             if self._limiter.may_insert(self.memory.counters()):
-                put(self.memory, self.acting.step())
+                self.act()
             if self._trainer.step() is not None:
                 calls += 1
                 self._actor.load(self._pack().numpy())

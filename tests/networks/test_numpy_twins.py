@@ -1,4 +1,4 @@
-"""Tests of common.networks.numpy_twins."""
+"""Tests of common.networks.numpy_twins, packing and standardizer."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.networks import control, numpy_twins, packing
+from common.networks.standardizer import RunningMoments, Standardizer
 
 OBSERVATION_SIZE, ACTION_SIZE = 24, 6
 
@@ -122,3 +123,132 @@ def test_twin_of_relu_layers_with_an_output_without_bias():
     twin = numpy_twins.twin(network)
     np.testing.assert_allclose(twin(inputs), network(inputs), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(inputs, kept)
+
+
+def test_pack_and_unpack_keep_order_and_values():
+    variables = [
+        tf.Variable(np.arange(6, dtype=np.float32).reshape(2, 3)),
+        tf.Variable(7.0),
+        tf.Variable([8.0, 9.0]),
+    ]
+    flat = tf.function(lambda: packing.pack(variables))().numpy()
+    np.testing.assert_array_equal(flat, [0, 1, 2, 3, 4, 5, 7, 8, 9])
+    copied = packing.to_numpy(variables)
+    np.testing.assert_array_equal(copied, flat)
+    arrays = packing.unpack(flat, packing.shapes(variables))
+    for array, variable in zip(arrays, variables, strict=True):
+        np.testing.assert_array_equal(array, variable)
+        assert np.shares_memory(array, flat)
+    variables[1].assign(0.0)
+    np.testing.assert_array_equal(copied, flat)
+
+
+def test_packed_graph_sees_later_values():
+    variable = tf.Variable([1.0])
+    pack = tf.function(lambda: packing.pack([variable]))
+    pack()
+    variable.assign([2.0])
+    np.testing.assert_array_equal(pack(), [2.0])
+
+
+def test_loader_reverses_pack_and_copies():
+    variables = [tf.Variable(tf.zeros([2, 3])), tf.Variable(0.0), tf.Variable([0.0, 0.0])]
+    load = packing.loader(variables)
+    flat = np.arange(9, dtype=np.float32)
+    load(flat)
+    expected = flat.copy()
+    np.testing.assert_array_equal(packing.pack(variables), expected)
+    flat[:] = -1.0
+    np.testing.assert_array_equal(packing.pack(variables), expected)
+
+
+def test_refusals():
+    for pack in (packing.pack, packing.to_numpy):
+        with pytest.raises(ValueError, match="no variables"):
+            pack([])
+        with pytest.raises(ValueError, match="step.*int64"):
+            pack([tf.Variable([1.0]), tf.Variable(1, dtype=tf.int64, name="step")])
+    with pytest.raises(ValueError, match="have 6 parameters"):
+        packing.unpack(np.zeros(5, np.float32), [(2, 3)])
+    with pytest.raises(ValueError, match="have 2 parameters"):
+        packing.loader([tf.Variable([1.0, 2.0])])(np.zeros(3, np.float32))
+
+
+def test_create_variables_makes_all_and_no_more():
+    policy = control.ControlPolicy(2, (4, 3), True)
+    critic = control.Critic(control.ControlCriticTorso((5, 4), True), control.CategoricalHead(11))
+    packing.create_variables(policy, critic, observation_size=7, action_size=2)
+    before = packing.shapes((*policy.trainable_variables, *critic.trainable_variables))
+    assert (7, 4) in before and (9, 5) in before and (4, 11) in before
+    policy(tf.zeros([3, 7]))
+    critic(tf.zeros([3, 7]), tf.zeros([3, 2]))
+    assert before == packing.shapes((*policy.trainable_variables, *critic.trainable_variables))
+
+
+def test_create_variables_refuses_a_policy_of_another_action_size():
+    policy = control.ControlPolicy(2, (4,), False)
+    critic = control.Critic(control.ControlCriticTorso((5,), False), control.ScalarHead())
+    with pytest.raises(ValueError, match="action_size is 3"):
+        packing.create_variables(policy, critic, observation_size=7, action_size=3)
+
+
+def test_without_moments_observations_stay_as_they_are():
+    observation = np.array([[1.0, -2.0]], np.float32)
+    np.testing.assert_allclose(Standardizer(2)(observation), observation, rtol=1e-6)
+
+
+def test_observations_are_standardised():
+    rng = np.random.default_rng(0)
+    observations = rng.normal([3, -1, 0], [0.1, 20, 1e-3], size=(1000, 3)).astype(np.float32)
+    standardizer = Standardizer(3)
+    standardizer.set(observations.mean(0, np.float64), observations.std(0, np.float64))
+    actual = standardizer(observations).numpy()
+    assert actual.dtype == np.float32
+    np.testing.assert_allclose(actual.mean(0), 0, atol=1e-3)
+    np.testing.assert_allclose(actual.std(0), 1, rtol=1e-3)
+
+
+def test_components_without_variance_keep_their_unit():
+    """A constant's deviation may come out as a rounding error, which would magnify another's."""
+    standardizer = Standardizer(3)
+    standardizer.set(np.array([0.0, 100.3, 100.3]), np.array([0.0, 1.4e-14, 1e-3]))
+    np.testing.assert_array_equal(standardizer.deviation, np.array([1, 1, 1e-3], np.float32))
+    standardized = standardizer(np.array([[0, 100.3, 100.3]], np.float32))
+    np.testing.assert_allclose(standardized, np.zeros((1, 3)), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "mean, deviation, message",
+    [
+        (np.zeros(3), np.ones(2), r"mean must have shape \(2,\), got \(3,\)"),
+        (np.zeros(2), np.ones(1), "standard deviation must have shape"),
+        (np.array([0, np.nan]), np.ones(2), "mean must be finite"),
+        (np.zeros(2), np.array([np.inf, 1]), "standard deviation must be finite"),
+    ],
+)
+def test_bad_moments_are_refused_and_change_nothing(mean, deviation, message):
+    standardizer = Standardizer(2)
+    with pytest.raises(ValueError, match=message):
+        standardizer.set(mean, deviation)
+    np.testing.assert_array_equal(standardizer.mean, np.zeros(2))
+    np.testing.assert_array_equal(standardizer.deviation, np.ones(2))
+
+
+def test_moments_are_saved_but_not_trained():
+    standardizer = Standardizer(2)
+    assert standardizer.trainable_variables == () and len(standardizer.variables) == 2
+    with tf.GradientTape() as tape:
+        result = standardizer(tf.ones([1, 2]))
+    assert tape.gradient(result, list(standardizer.variables)) == [None, None]
+
+
+def test_running_moments_are_those_of_all_rows():
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=[n, 3]) * [1, 100, 0] + [5, -3, 2] for n in (1, 7, 40)]
+    moments = RunningMoments((3,))
+    for i, part in enumerate(parts):
+        moments.update(part.astype(np.float32))
+        rows = np.concatenate(parts[: i + 1])
+        np.testing.assert_allclose(moments.mean, rows.mean(0), rtol=1e-5)
+        np.testing.assert_allclose(moments.deviation, rows.std(0), rtol=1e-5, atol=1e-9)
+    assert float(moments.count) == 48

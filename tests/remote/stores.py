@@ -330,19 +330,20 @@ class Gradients(Kind):
 
     one_by_one, is_cut, length = True, False, 1
     wrong = [
-        ("steps", lambda steps: steps[1:], "has 4 parameters and 2 metrics .* worker 7 sent 3"),
-        ("metrics", lambda metrics: metrics[1:], "has 4 parameters and 2 metrics"),
+        ("steps", lambda steps: steps[1:], "has 4 parameters and .* worker 7 sent 3 and"),
+        ("names", lambda names: names[::-1], "the metrics 'loss,norm' .* 2 of 'norm,loss'"),
+        ("metrics", lambda metrics: metrics[1:], "worker 7 sent 4 and 1 of 'loss,norm'"),
         ("head", lambda head: -head, "head must not be negative"),
     ]
 
     def make(self, width=4, capacity=100):
-        return GradientQueue(width, 2)
+        return GradientQueue(width)
 
     def rows(self, marks, width=4):
         (mark,) = marks
-        return FlatGradients(
-            np.array([7, 1, 1, mark]), np.float32([mark, -mark]), np.full(width, mark, np.float32)
-        )
+        names = np.array([b"loss", b"norm"], object)
+        metrics, steps = np.float32([mark, -mark]), np.full(width, mark, np.float32)
+        return FlatGradients(np.array([7, 1, 1, mark]), names, metrics, steps)
 
     def draw(self, store, num_items, seed=None):
         drawn = [store.draw(1) for _ in range(num_items)]

@@ -1,15 +1,28 @@
+"""Tests of common.remote.parameters and gradients, through a real server on the loopback."""
+
 import threading
+import time
+import types
 
 import numpy as np
 import pytest
+import sonnet as snt
+from stores import TOKEN
 import tensorflow as tf
 
 from common.cluster import rpc
-from common.cluster.errors import ServiceUnavailableError
+from common.cluster.errors import ClusterError, ServiceUnavailableError
+from common.cluster.processes import Patience, PatienceError, StopRequest
 from common.cluster.topology import free_ports
+from common.learning.learner import DivergedError, Gradients, Learner
+from common.learning.parameter_server import AppliedGradients, RemoteStep
+from common.networks import packing
 from common.remote import parameters
-
-TOKEN = "a token of the tests"
+from common.remote.gradients import FlatGradients, GradientQueue, GradientSender
+from common.remote.inbox import StoreService
+from common.remote.parameters import SLICE_SIZE, TARGET, ParameterClient, ParameterService
+from common.replay.store import Counters
+from common.types import Batch
 
 
 def serve(num_parameters, **options):
@@ -132,3 +145,296 @@ def test_no_snapshot_is_torn_under_a_publisher_at_full_rate():
         server.close()
     assert seen == sorted(set(seen))
     assert set(seen) <= set(published)
+
+
+# Gradients from workers to a parameter server.
+
+SIZE = 2 * SLICE_SIZE + 100_003  # three slices, and a delivery of 4.4 MB in two parts
+METRICS = ("loss", "error_max")
+
+
+class Descent(Learner):
+    """Descends |w - x|^2 / 2 by steps of 1/2."""
+
+    def __init__(self):
+        super().__init__()
+        self.w, self.target = tf.Variable(tf.zeros([SIZE])), tf.Variable(tf.zeros([SIZE]))
+        self.optimizer = snt.optimizers.SGD(0.5)
+
+    @property
+    def actor_variables(self):
+        return (self.w,)
+
+    @property
+    def target_variables(self):
+        return (self.target,)
+
+    def gradients(self, batch):
+        error = self.w - batch.steps
+        metrics = {"error_max": tf.reduce_max(tf.abs(error)), "loss": tf.reduce_sum(error**2)}
+        return Gradients([error], tf.abs(error[:1]), metrics)
+
+    def apply(self, gradients):
+        self.optimizer.apply(gradients, [self.w])
+        self.steps.assign_add(1)
+
+
+class Server:
+    """A parameter server without a run: what the role does between two steps is done here."""
+
+    def __init__(self, address=None, state=None, former_steps=0):
+        self.learner = Descent()
+        self.address = address or f"localhost:{free_ports(1)[0]}"
+        self.rpc = rpc.Server(self.address, TOKEN)
+        self.queue = GradientQueue(SIZE)
+        self.service = StoreService(self.rpc, self.queue, former_steps)
+        self.online = ParameterService(self.rpc, SIZE)
+        self.target = ParameterService(self.rpc, SIZE, name=TARGET)
+        self.updates = AppliedGradients(self.learner, self.queue, self.service.inbox, lambda: None)
+        if state is not None:
+            for name, module in state.items():
+                for variable, value in zip(self.updates.state[name].variables, module):
+                    variable.assign(value)
+            self.updates.resume()
+        self.publish()
+        self.rpc.start()
+
+    def publish(self):
+        steps = int(self.learner.steps)
+        self.online.publish(packing.pack(self.learner.actor_variables), steps, 0, 0.0)
+        self.target.publish(packing.pack(self.learner.target_variables), steps, 0, 0.0)
+
+    def step(self):
+        metrics = self.updates.step()
+        self.publish()
+        return metrics
+
+    def saved(self):
+        """Returns what a checkpoint has of the updates."""
+        self.updates.flush()
+        return {
+            name: [variable.numpy() for variable in module.variables]
+            for name, module in self.updates.state.items()
+        }
+
+    def sender(self, worker=0, steps=0, stop=None, client_class=rpc.Client):
+        client = client_class(self.address, TOKEN)
+        counters = Counters(*range(6))
+        sender = GradientSender(client, worker, lambda: (steps, counters), stop or StopRequest())
+        assert sender.join() and sender.incarnation > 0
+        return sender
+
+    def is_at(self, value):
+        np.testing.assert_array_equal(self.learner.w.numpy(), np.full(SIZE, value, np.float32))
+        return True
+
+
+@pytest.fixture(name="server")
+def _server():
+    server = Server()
+    yield server
+    server.rpc.close()
+
+
+class Call:
+    """A call of a worker in the background."""
+
+    def __init__(self, function):
+        self.result = None
+        self._function = function
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        self.result = self._function()
+
+    def applied(self, server, seconds=180.0):
+        """Steps the server until the worker goes on; returns the metrics of the updates."""
+        found, deadline = [], time.monotonic() + seconds
+        while self.thread.is_alive() and time.monotonic() < deadline:
+            found += [step for step in [server.step()] if step is not None]
+        assert self.result
+        return found
+
+
+def push(sender, value, metrics=(0.0, 0.0), learner_steps=0):
+    gradients = tf.fill([SIZE], tf.constant(value, tf.float32))
+    named = dict(zip(METRICS, map(tf.constant, metrics)))
+    return Call(lambda: sender.push(learner_steps, gradients, named))
+
+
+class SlowClient(rpc.Client):
+    """Takes its time with each part of a delivery, and sends it twice."""
+
+    def call_async(self, method, *arguments):
+        if method == "store_put_part":
+            super().call_async(method, *arguments)
+            time.sleep(0.2)
+        return super().call_async(method, *arguments)
+
+
+@pytest.mark.parametrize("client_class", [rpc.Client, SlowClient])
+def test_an_update_is_applied_once_and_then_the_worker_goes_on(server, client_class):
+    sender = server.sender(client_class=client_class)
+    assert len(push(sender, 2.0).applied(server)) == 1
+    assert int(server.learner.steps) == 1 and server.is_at(-1.0)
+    assert (ParameterClient(rpc.Client(server.address, TOKEN)).read().flat == -1).all()
+    assert len(push(sender, 4.0).applied(server)) == 1 and server.is_at(-3.0)
+
+
+def test_staleness_workers_and_what_they_report(server):
+    senders = [server.sender(worker, steps=10 + worker) for worker in range(3)]
+    assert server.updates.counters is None
+    for steps, sender in enumerate(senders):
+        sender.report(), sender.report()
+        (metrics,) = push(sender, 0.0).applied(server)
+        assert metrics["staleness"] == metrics["staleness_max"] == steps
+        assert metrics["num_workers"] == steps + 1 and metrics["num_refused"] == 0
+    assert server.updates.counters == Counters(*(3 * n for n in range(6)))
+    assert server.service.accepted() == {
+        sender.incarnation: 10 + worker for worker, sender in enumerate(senders)
+    }
+
+
+def test_reports_are_made_once_a_second(server, monkeypatch):
+    sender = server.sender(steps=5)
+    assert sender.report_if_due() and not sender.report_if_due()
+    monkeypatch.setattr("common.remote.gradients._REPORT_SECONDS", 0.0)
+    assert sender.report_if_due()
+    monkeypatch.setattr(sender, "_patience", Patience("no answer from the parameter server", 0.0))
+    server.rpc.close()
+    sender._store._client.timeout_seconds = 0.2
+    with pytest.raises(PatienceError, match="no answer from the parameter server"):
+        sender.report_if_due()
+
+
+def test_a_server_that_restarts_takes_counts_and_numbers_as_they_are():
+    server = Server(former_steps=2**31 - 20)
+    sender = server.sender(steps=2**31)
+    sender._store.incarnation += 2**20  # of a former server, to which it has reported
+    sender._store.number, sender._store.num_accepted = 500, 2**31 - 10
+    (metrics,) = push(sender, 2.0, learner_steps=10**6).applied(server)
+    assert metrics["staleness"] == 0  # the checkpoint is older than the worker's parameters
+    assert server.service.accepted() == {sender.incarnation: 2**31}
+    server.rpc.close()
+
+
+def test_what_is_not_finite_is_refused_counted_and_named(server, caplog):
+    caplog.set_level("WARNING", logger="absl")  # other tests of this process may have raised it
+    sender = server.sender(worker=4)
+    assert push(sender, np.nan).applied(server) == []  # the worker goes on with its next batch
+    assert push(sender, 1.0, (1.0, np.inf)).applied(server) == []
+    assert int(server.learner.steps) == 0 and server.is_at(0.0)
+    (metrics,) = push(sender, 1.0).applied(server)
+    assert metrics["num_refused"] == 2 and int(server.learner.steps) == 1
+    assert "refused an update of worker 4: it has values that are not finite" in caplog.text
+
+
+def test_workers_that_all_diverge_end_the_run_unless_an_update_is_applied_between(server):
+    def diverge(worker, times=1):
+        sender = server.sender(worker)  # another start of it
+        for _ in range(times):
+            assert push(sender, np.nan).applied(server) == []
+
+    for worker in (1, 2, 1, 2):
+        diverge(worker)
+    assert len(push(server.sender(3), 1.0).applied(server)) == 1
+    diverge(1, times=5)  # a single start: nobody has tried another replay
+    for worker in (2, 1):
+        diverge(worker)
+    push(server.sender(1), np.nan)
+    words = "diverged: 3 starts of worker 1 ended with an update that is not finite"
+    with pytest.raises(DivergedError, match=words):
+        while True:
+            server.step()
+    assert int(server.learner.steps) == 1 and server.is_at(-0.5)
+
+
+@pytest.mark.parametrize("number", [2, 2**62])
+def test_an_update_that_names_another_delivery_is_not_taken_for_it(server, caplog, number):
+    """Its number would be acknowledged, and saved: the worker's own would never be applied."""
+    caplog.set_level("WARNING", logger="absl")
+    sender = server.sender()
+    head = np.array([0, sender.incarnation, number, 0])
+    names = np.array(METRICS, np.bytes_)
+    sender._store.put(FlatGradients(head, names, np.zeros(2, "f"), np.ones(SIZE, "f")))
+    assert server.step() is None and "it names another delivery" in caplog.text
+    assert len(push(sender, 2.0).applied(server)) == 1 and server.is_at(-1.0)
+
+
+def test_an_update_of_another_size_is_refused_in_one_line(server):
+    sender = server.sender(worker=1)
+    expected = f"the update was refused: an update has {SIZE} parameters and the metrics 'loss' "
+    expected += "here, but worker 1 sent 5 and 1 of 'loss': "
+    expected += "start all roles with the same version of the program"
+    loss = {"loss": tf.constant(0.0)}
+    with pytest.raises(ClusterError) as caught:
+        sender.push(0, tf.zeros([5]), loss)
+    assert str(caught.value) == expected
+    with pytest.raises(ClusterError, match=f"worker 1 sent {SIZE + 1} and 1 of 'loss'"):
+        sender.push(0, tf.zeros([SIZE + 1]), loss)  # in parts
+    assert server.step() is None
+    assert len(push(sender, 2.0).applied(server)) == 1
+    for names in ("loss", "loss,error_min"):
+        with pytest.raises(ClusterError, match=f"'loss,error_max' here.* of '{names}'"):
+            sender.push(0, tf.zeros([SIZE]), dict.fromkeys(names.split(","), tf.constant(0.0)))
+    assert server.step() is None
+
+
+def test_an_update_in_the_checkpoint_is_not_applied_again_after_a_restart(server):
+    waiting = push(server.sender(), 2.0)
+    while server.updates.step() is None:  # applied, but the worker was not told
+        pass
+    saved, w = server.saved(), server.learner.w.numpy()
+    server.rpc.close()
+    again = Server(server.address, saved)
+    again.learner.w.assign(w)
+    assert waiting.applied(again) == [] and again.is_at(-1.0)
+    again.rpc.close()
+
+
+def test_an_update_that_a_killed_server_lost_is_sent_again(server):
+    waiting = push(server.sender(), 2.0)
+    while server.queue.draw(timeout_seconds=0.1) is None:
+        pass
+    server.rpc.close()
+    again = Server(server.address)
+    assert len(waiting.applied(again)) == 1 and again.is_at(-1.0)
+    again.rpc.close()
+
+
+def test_the_end_of_the_run_or_a_stop_releases_workers_that_wait(server):
+    stop = StopRequest()
+    waiting, stopped = push(server.sender(), 2.0), push(server.sender(1, stop=stop), 2.0)
+    time.sleep(0.3)
+    assert waiting.thread.is_alive() and stopped.thread.is_alive()
+    stop.request()
+    stopped.thread.join(10)
+    assert stopped.result is False and waiting.thread.is_alive()
+    server.updates.close()
+    waiting.thread.join(10)
+    assert waiting.result is True
+    assert not GradientSender(rpc.Client(server.address, TOKEN), 0, None, stop).join()
+
+
+def test_a_workers_step_uses_the_newest_parameters_and_target(server):
+    client, learner = rpc.Client(server.address, TOKEN), Descent()
+    clients = ParameterClient(client), ParameterClient(client, TARGET)
+    step = RemoteStep(learner, *clients, server.sender(), 1, False, StopRequest())
+    server.learner.w.assign(tf.fill([SIZE], 3.0))
+    server.learner.target.assign(tf.fill([SIZE], 7.0))
+    server.publish()
+    batch = Batch(tf.fill([SIZE], 1.0), tf.ones([1]), tf.constant(1.0))
+    call = Call(lambda: step(types.SimpleNamespace(batch=lambda: batch)))
+    (metrics,) = call.applied(server)
+    outputs, own = call.result
+    assert learner.target.numpy()[0] == 7 and outputs.numpy() == [2.0]
+    assert list(own) == ["error_max", "loss"]
+    extra = ["staleness", "staleness_max", "num_workers", "num_refused"]
+    assert list(metrics) == [*own, *extra]
+    assert float(own["error_max"]) == metrics["error_max"] == 2.0
+    assert metrics["loss"] == pytest.approx(4 * SIZE)
+    assert server.is_at(2.0)
+    assert step.steps == 0
+    assert step.download() and step.steps == 1
+    np.testing.assert_array_equal(learner.w.numpy(), server.learner.w.numpy())

@@ -42,12 +42,12 @@ class Filled:
     def __init__(self, distribution=Proportional(EXPONENT)):
         generator = np.random.default_rng(0)
         self.shards = [make_memory(distribution=distribution) for _ in ITEMS]
-        self.one, self.store = make_memory(distribution=distribution), ShardedStore(self.shards)
+        self.whole, self.store = make_memory(distribution=distribution), ShardedStore(self.shards)
         self.priorities = {}
         for shard, count in enumerate(ITEMS):
             keys = make_keys(shard, count)
             priorities = generator.uniform(0, 1 + 4 * shard, count).astype(np.float32)
-            for store in (self.store, self.one):
+            for store in (self.store, self.whole):
                 assert store.put(items_of(keys, priorities))
             self.priorities |= dict(zip(keys.tolist(), priorities.tolist()))
 
@@ -82,11 +82,12 @@ def assert_fair(keys, expected):
 
 
 def test_items_are_drawn_as_from_one_memory(filled):
-    assert [one.counters().items for one in filled.shards] == list(ITEMS)
-    sample, one = filled.store.draw(60_000, seed=7), filled.one.draw(60_000, seed=7)
+    assert [shard.counters().items for shard in filled.shards] == list(ITEMS)
+    sample, whole = filled.store.draw(60_000, seed=7), filled.whole.draw(60_000, seed=7)
     expected = filled.probabilities()
     keys = sample.keys.numpy()
-    for part in (one.keys.numpy(), keys, *np.split(keys, 4)):  # each quarter is a fair sample, too
+    # Each quarter is a fair sample, too.
+    for part in (whole.keys.numpy(), keys, *np.split(keys, 4)):
         assert_fair(part, expected)
     np.testing.assert_allclose(
         probabilities_of(sample), [expected[key] for key in keys.tolist()], rtol=1e-6
@@ -95,9 +96,9 @@ def test_items_are_drawn_as_from_one_memory(filled):
     np.testing.assert_array_equal(marks_of(sample.steps), marks)  # every row is whole
     np.testing.assert_array_equal(sample.lengths, np.ones(60_000))
     for total, count in (sample[2:4], filled.store.mass()):
-        assert int(count) == int(one.count) == sum(ITEMS) and count.dtype == tf.int64
-        assert float(total) == pytest.approx(float(one.total_mass), rel=1e-12)
-    assert [column.dtype for column in sample[:5]] == [column.dtype for column in one[:5]]
+        assert int(count) == int(whole.count) == sum(ITEMS) and count.dtype == tf.int64
+        assert float(total) == pytest.approx(float(whole.total_mass), rel=1e-12)
+    assert [column.dtype for column in sample[:5]] == [column.dtype for column in whole[:5]]
 
 
 def test_uniform_shards_of_different_size_give_uniform_items():
@@ -164,7 +165,7 @@ def test_priorities_go_to_the_shards_of_their_keys():
     np.testing.assert_allclose(
         probabilities_of(sample), [expected[key] for key in keys_of(sample)], rtol=1e-6
     )
-    assert [one.statistics().updated for one in filled.shards] == list(ITEMS)
+    assert [shard.statistics().updated for shard in filled.shards] == list(ITEMS)
     with pytest.raises(tf.errors.InvalidArgumentError, match="replay 2: .*priorit"):
         bad = np.array([make_keys(0, 1)[0], make_keys(2, 1)[0]])
         filled.store.write_back(bad, np.array([1, np.nan], np.float32))
@@ -179,7 +180,7 @@ def test_counters_and_removals_are_added_up():
     store.draw(25, seed=1)
     assert store.counters() == Counters(36, 36, 25)
     assert int(store.trim()) == 2 + 6
-    assert [one.counters().items for one in shards] == [8, 10, 10]
+    assert [shard.counters().items for shard in shards] == [8, 10, 10]
     assert store.counters().removed == Counters.of(store.counters_tensor()).removed == 8
 
 
@@ -219,7 +220,7 @@ def test_all_shards_that_answer_tell_and_are_told():
     assert store.accepted() == {11: 5, 31: 7, 32: 1}
     with pytest.raises(ServiceUnavailableError, match="replay 1: nothing answers at host-b:7000"):
         store.disconnect(finished=True)
-    assert [one.left for one in services] == [True, None, True]
+    assert [service.left for service in services] == [True, None, True]
 
 
 def test_a_shard_that_is_away_counts_as_before_and_is_left_alone_for_a_while(monkeypatch):
@@ -258,7 +259,7 @@ def test_shards_are_asked_in_parallel_and_another_error_is_no_reason_to_go_on():
 def test_behind_services_one_of_which_dies_and_comes_back_empty():
     filled = Filled()
     served = [Served(memory) for memory in filled.shards]
-    store = ShardedStore([one.remote(2.0) for one in served])
+    store = ShardedStore([shard.remote(2.0) for shard in served])
     here, there = filled.store.draw(64, seed=9), store.draw(64, seed=9)
     np.testing.assert_array_equal(here.keys, there.keys)
     np.testing.assert_array_equal(marks_of(here.steps), marks_of(there.steps))
@@ -271,5 +272,5 @@ def test_behind_services_one_of_which_dies_and_comes_back_empty():
     sample = store.draw(64, seed=9)
     assert set(columns.shard_of(sample.keys.numpy())) == {0, 2}
     assert int(sample.count) == ITEMS[0] + ITEMS[2]
-    for one in served:
-        one.close()
+    for shard in served:
+        shard.close()

@@ -1,7 +1,10 @@
+"""Tests of common.reporting.csv_rows."""
+
 import errno
 import fcntl
 import os
 from pathlib import Path
+import re
 import resource
 import signal
 import subprocess
@@ -11,6 +14,7 @@ import time
 import numpy as np
 import pytest
 
+from common.reporting import csv_rows
 from common.reporting.csv_rows import (
     CsvError,
     CsvRows,
@@ -376,3 +380,18 @@ def test_new_numbers_are_those_of_whole_rows_since_the_last_call(tmp_path):
         early.read()
     rows.append({"writer": 1, "number": 6, "text": ""})
     assert early.read() == [6.0]
+
+
+GLOSSARY = Path(__file__).parents[2] / "results" / "README.md"
+
+
+def test_evaluator_columns_are_those_that_others_read():
+    assert ",".join(csv_rows.EVALUATOR) == (
+        "paper,setting,environment,seed,wall_seconds,actor_steps,environment_frames,learner_steps,"
+        "episode_return_mean,episode_return_std,episodes"
+    )
+
+
+def test_glossary_explains_every_column():
+    explained = set(re.findall(r"^\| `(\w+)` \|", GLOSSARY.read_text(), re.MULTILINE))
+    assert {*csv_rows.EVALUATOR, *csv_rows.ACTING, *csv_rows.LEARNER} <= explained

@@ -163,7 +163,7 @@ def test_run_record_keeps_every_start(tmp_path):
     assert first["budget"] == {"minutes": 5, "actor_steps": None, "learner_steps": None}
     assert first["changed"] == {"config.sizes": [3, 4]} and first["scale_changes"] == ""
     here = os.path.join(os.getcwd(), "")
-    assert first["command"] == [one.replace(here, "") for one in sys.orig_argv]
+    assert first["command"] == [word.replace(here, "") for word in sys.orig_argv]
     assert first["seed"] == 1 and first["scale"] == "laptop"
     assert first["versions"]["tensorflow"] and first["versions"]["python"]
     assert first["machine"]["usable_cores"] >= 1 and first["machine"]["memory_gb"] > 0

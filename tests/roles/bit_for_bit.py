@@ -1,18 +1,16 @@
-"""Hashes of what short runs of all agents compute, compared with a record.
+"""Compares what short runs of all agents compute with another checkout, on the same machine.
 
-    .venv/bin/python tests/roles/bit_for_bit.py               # all cases
-    .venv/bin/python tests/roles/bit_for_bit.py aql refer     # those whose names contain a word
-    .venv/bin/python tests/roles/bit_for_bit.py --record      # keeps what came out as the record
+    git worktree add ../before HEAD~1 && cp common/replay/_ops.* ../before/common/replay
+    .venv/bin/python tests/roles/bit_for_bit.py --against=../before             # all cases
+    .venv/bin/python tests/roles/bit_for_bit.py --against=../before aql refer   # parts of names
 
-A change that is meant to leave results as they are leaves these hashes as they are. A commit that
-records others says why. A case is the command of a run in one process, in which acting, insertion,
-draws, updates and publication have a fixed order; "resumed" ones are stopped halfway and continued.
-What a run leaves is hashed in parts, to show where a difference is: its episodes, its evaluations,
-and its checkpoint's variables, whose names do not count.
-
-The case "served" is a run with a replay behind the loopback, see served_pipeline.py. It also hashes
-some arithmetic: on a machine where that alone gives another hash, the others say nothing, although
-instructions are limited to AVX2, because sums depend on the width of vectors.
+A change that is meant to leave results as they are leaves these hashes as they are. A case is the
+command of a run in one process, in which acting, insertion, draws, updates and publication have a
+fixed order; "resumed" ones are stopped halfway and continued. What a run leaves is hashed in parts,
+to show where a difference is: its episodes, its evaluations, and its checkpoint's variables, whose
+names do not count. The case "served" is a run with a replay behind the loopback, see
+served_pipeline.py. Hashes of two machines may differ without a change, because sums depend on the
+width of vectors.
 """
 
 import argparse
@@ -26,15 +24,8 @@ import subprocess
 import sys
 import tempfile
 
-_ROOT = pathlib.Path(__file__).parents[2]
-RECORD = _ROOT / "tests/golden/bit_for_bit.json"
-_ISA = {
-    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
-    "CUDA_VISIBLE_DEVICES": "-1",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "OPENBLAS_CORETYPE": "Haswell",
-    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
-}
+ROOT = pathlib.Path(__file__).parents[2]
+"""Of this checkout."""
 _COMMON = "--seed=3 --learner_threads=1 --evaluation_episodes=1"
 _D4PG = (
     "d4pg --environment=gym:Hopper-v4 --config.single_process --num_actors=3 "
@@ -96,10 +87,20 @@ CASES: Mapping[str, str] = {
 SERVED = "served"
 
 
-def hashes(name: str) -> dict[str, str]:
-    """Runs a case; returns the hashes of its parts."""
+def differences(name: str, checkout: pathlib.Path, other: pathlib.Path) -> list[str]:
+    """Runs a case in two checkouts; returns the parts whose hashes differ.
+
+    Raises:
+      RuntimeError: a run failed.
+    """
+    found, expected = hashes(name, checkout), hashes(name, other)
+    return [part for part in found if found[part] != expected.get(part)]
+
+
+def hashes(name: str, checkout: pathlib.Path) -> dict[str, str]:
+    """Runs a case in a checkout; returns the hashes of its parts."""
     if name == SERVED:
-        return json.loads(_run("tests/roles/served_pipeline.py"))
+        return json.loads(_run(checkout, "tests/roles/served_pipeline.py"))
     program, *flags = f"{CASES[name]} {_COMMON}".split()
     starts = [flags]
     if name.endswith("_resumed"):
@@ -108,7 +109,7 @@ def hashes(name: str) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as temporary:
         directory = pathlib.Path(temporary, "run")
         for start in starts:
-            _run("-m", f"binaries.{program}", *start, f"--workdir={directory}")
+            _run(checkout, "-m", f"binaries.{program}", *start, f"--workdir={directory}")
         return {
             "episodes": digest(_rows(directory / "acting.csv", "actor", "episode_return")),
             "evaluations": digest(
@@ -118,17 +119,18 @@ def hashes(name: str) -> dict[str, str]:
         }
 
 
-def _run(*arguments: str) -> str:
-    """Runs Python with limited instructions; returns what it prints."""
+def _run(checkout: pathlib.Path, *arguments: str) -> str:
+    """Runs Python in a checkout; returns what it prints."""
     done = subprocess.run(
         [sys.executable, *arguments],
-        cwd=_ROOT,
-        env={**os.environ, **_ISA, "PYTHONPATH": str(_ROOT)},
+        cwd=checkout,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(checkout)},
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}")
+        command = f"{' '.join(arguments)} in {checkout}"
+        raise RuntimeError(f"{command} ended with {done.returncode}:\n{done.stderr}")
     return done.stdout
 
 
@@ -159,27 +161,27 @@ def _arguments() -> argparse.Namespace:
         prog="python tests/roles/bit_for_bit.py", description=__doc__.splitlines()[0]
     )
     parser.add_argument("words", nargs="*", help="parts of names of cases; default: all")
-    parser.add_argument("--record", action="store_true", help="keep what came out as the record")
+    parser.add_argument(
+        "--against",
+        type=lambda path: pathlib.Path(path).resolve(),
+        required=True,
+        metavar="DIR",
+        help="the other checkout, with its replay operations compiled",
+    )
     return parser.parse_args()
 
 
 def main() -> None:
-    """Prints a line for each case; ends with 1 if a hash is another than in the record."""
+    """Prints a line for each case; ends with 1 if a hash differs."""
     arguments = _arguments()
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     differs = False
     for name in (SERVED, *CASES):
         if arguments.words and not any(word in name for word in arguments.words):
             continue
-        before, now = record.get(name, {}), hashes(name)
-        parts = [part for part in now if now[part] != before.get(part)]
+        parts = differences(name, ROOT, arguments.against)
         print(f"{name}: {'differs in ' + ', '.join(parts) if parts else 'equal'}", flush=True)
         differs |= bool(parts)
-        record[name] = now
-    if arguments.record:
-        RECORD.write_text(json.dumps(record, indent=1) + "\n")
-    elif differs:
-        sys.exit(1)
+    sys.exit(differs)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,10 @@ draws ahead, the service and client of the parameters. Only their order is fixed
 updates while it has credit, then the actors take a timestep, and each waits for what it has sent.
 """
 
-from collections.abc import Iterable
 import json
 import time
 
 from bit_for_bit import digest
-import numpy as np
-import tensorflow as tf
 
 from common.acting import loop as loop_lib
 from common.cluster import rpc
@@ -89,42 +86,11 @@ def run() -> dict[str, str]:
     sample = store.sample(2 * _FIELDS["replay_capacity"], seed=_SEED)
     server.close()
     return {
-        "arithmetic": digest(_arithmetic()),
         "episodes": digest(episodes),
         "metrics": digest(metrics),
         "memory": digest(value.numpy().tobytes() for value in (sample.masses, *sample.steps)),
         "variables": digest(variable.numpy().tobytes() for variable in learner.variables),
     }
-
-
-def _arithmetic() -> Iterable[bytes]:
-    """Yields what plain arithmetic gives on this machine, in TensorFlow, XLA and NumPy.
-
-    The shapes are those of the run: in others, sums may be equal where they are not in these.
-    """
-    normal = np.random.default_rng(0).normal
-    x, y = normal(size=(2, 64, 64)).astype(np.float32)
-    inputs, weights = (normal(size=size).astype(np.float32) for size in ((16, 16), (16, 51)))
-
-    def compute(x, y, inputs, weights):
-        z = tf.exp(tf.tanh(x @ y)) + tf.nn.softmax(x) * tf.math.log(tf.abs(y) + 1)
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            mean, variance = tf.nn.moments(inputs, 1, keepdims=True)
-            logits = tf.nn.elu((inputs - mean) * tf.math.rsqrt(variance + 1e-5)) @ weights
-            shares = 1 - tf.abs(logits[:, :, None] - tf.linspace(-2.0, 2.0, 51))
-            target = tf.einsum("bm,bmk->bk", tf.nn.softmax(logits), tf.maximum(shares, 0))
-            loss = tf.nn.softmax_cross_entropy_with_logits(tf.stop_gradient(target), logits)
-        return z, tf.reduce_sum(z, axis=0), loss, tape.gradient(loss, weights)
-
-    for jit_compile in (False, True):
-        results = tf.function(compute, jit_compile=jit_compile)(
-            *map(tf.constant, (x, y, inputs, weights))
-        )
-        yield b"".join(result.numpy().tobytes() for result in results)
-    logits = inputs[:3] @ weights
-    yield np.tanh(x @ y).tobytes()
-    yield (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).tobytes()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,27 @@
-"""Tests of common.roles.run_context."""
+"""Tests of common.roles.run_context, and of common.roles.replay: how it ends, what it keeps."""
+
+import dataclasses
+import socket
+import threading
+import time
 
 import numpy as np
+import pytest
 from run_contexts import TOKEN, make_context
 
 from common.cluster import rpc
-from common.cluster.topology import Topology, free_ports
+from common.cluster.topology import Topology, free_ports, split_address
+from common.environments.spec import EnvironmentSpec
 from common.program import layouts
+from common.program.layouts import DISTRIBUTED
+from common.remote.outbox import RemoteStore
 from common.remote.parameters import ONLINE, TARGET
+from common.remote.shards import ShardedStore
+from common.replay.memory import Items
 from common.reporting.run_directory import RunDirectory
+from common.roles import replay
+from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 
 def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypatch):
@@ -26,3 +40,130 @@ def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypat
         server.close()
     for published in versions.values():
         assert published == sorted(set(published)) and len(published) == 15
+
+
+SPEC = EnvironmentSpec(3, 2)
+
+
+def replay_of(num_shards):
+    """The place of the first shard."""
+    topology = Topology.local(DISTRIBUTED.roles, {"learner": 1, "replay": num_shards})
+    return dataclasses.replace(topology, job="replay")
+
+
+class Running:
+    """A replay's main function in a thread, a client of it, and a socket in a learner's place."""
+
+    def __init__(self, path, topology=None, **others):
+        agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
+        topology = topology or replay_of(1)
+        directory = RunDirectory(path)
+        context = make_context(agent, SPEC, DISTRIBUTED, topology, directory, **others)
+        self.stop = context.stop
+        host, port = split_address(topology.keeper_address)
+        self.learner = socket.create_server((host, port), reuse_port=True)
+        self.thread = threading.Thread(target=replay.run, args=[context])
+        self.thread.start()
+        client = rpc.Client(topology.own_address, TOKEN)
+        client.wait_until_available(30)
+        self._specs = agent.step_specs(SPEC)
+        self.store = RemoteStore(client, agent.data.wire(agent.step_specs(SPEC)))
+
+    def insert(self, begin):
+        """Adds ten transitions."""
+        steps = self._specs._make(np.zeros([10, *spec.shape], np.float32) for spec in self._specs)
+        rows = Items(np.arange(begin, begin + 10), steps, np.ones(10, np.float32))
+        assert self.store.put(rows, 10)
+
+    def ends_within(self, seconds):
+        """Whether it has come to its end."""
+        self.thread.join(seconds)
+        return not self.thread.is_alive()
+
+    def close(self):
+        """Ends it, if the test has not."""
+        self.stop.request()
+        self.learner.close()
+        self.thread.join(30)
+
+
+@pytest.fixture
+def running(tmp_path):
+    running = Running(tmp_path)
+    yield running
+    running.close()
+
+
+def test_stays_for_the_learners_last_look(running):
+    incarnation = running.store.join()
+    running.insert(0)
+    assert running.store.accepted() == {incarnation: 10}
+    running.stop.request()
+    time.sleep(1.0)
+    running.insert(10)  # of an actor that ends
+    assert running.store.accepted() == {incarnation: 20}
+    running.store.disconnect(finished=False)
+    assert running.ends_within(60)
+
+
+def test_does_not_wait_for_a_learner_that_has_died(running):
+    running.store.accepted()
+    running.stop.request()
+    assert not running.ends_within(1.5)
+    running.learner.close()
+    assert running.ends_within(replay._LINGER_SECONDS / 2)
+
+
+def test_does_not_wait_for_a_learner_that_is_not_there(running):
+    running.store.join()
+    running.insert(0)
+    running.stop.request()
+    assert running.ends_within(60)
+
+
+def test_a_learner_that_leaves_ends_it_only_with_the_run(running):
+    running.store.accepted()
+    running.store.disconnect(finished=False)
+    assert not running.ends_within(1.5)
+    running.store.disconnect(finished=True)
+    assert running.ends_within(60)
+
+
+def test_each_shard_keeps_its_part_and_all_end_with_the_run(tmp_path):
+    first = replay_of(2)
+    shards = [Running(tmp_path, one) for one in (first, dataclasses.replace(first, index=1))]
+    store = ShardedStore([one.store for one in shards])
+    for one in shards:
+        for begin in range(0, 60, 10):
+            one.insert(begin)
+    assert [one.store.counters().items for one in shards] == [50, 50]
+    store.accepted()
+    store.disconnect(finished=True)
+    assert all(one.ends_within(60) for one in shards)
+    for one in shards:
+        one.close()
+
+
+@pytest.mark.parametrize("period", [0.0, 1000.0])
+def test_what_it_held_at_its_end_is_there_at_its_next_start(tmp_path, period):
+    file = RunDirectory(tmp_path).replay / "replay_0.replay"
+    options = {"saves_replay": True, "checkpoint_seconds": period}
+    running = Running(tmp_path, **options)
+    running.insert(0)
+    if not period:  # so that a replay that is killed has a file, too
+        deadline = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert file.exists()
+    running.insert(10)
+    running.stop.request()
+    assert running.ends_within(60)
+    running.close()
+
+    running = Running(tmp_path, **options)
+    assert running.store.counters().items == running.store.counters().inserted == 20
+    running.insert(15)  # five of these are there
+    assert running.store.counters().items == 25
+    running.store.disconnect(finished=True)
+    assert running.ends_within(60) and not file.exists()
+    running.close()

@@ -12,6 +12,7 @@ from common.values import categorical
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PROJECTIONS = json.loads((GOLDEN / "projection.json").read_text())
+either_twin = pytest.mark.parametrize("project", [categorical.project, categorical.project_np])
 
 
 def equation_15(positions, probabilities, support):
@@ -65,12 +66,13 @@ def test_support_refuses(arguments, named):
         categorical.support(*arguments)
 
 
+@either_twin
 @pytest.mark.parametrize("case", PROJECTIONS, ids=lambda case: case["source"])
-def test_project_equals_published_vectors(case):
+def test_project_equals_published_vectors(case, project):
     positions, probabilities, support = (
-        tf.constant(case[name], tf.float32) for name in ("positions", "probabilities", "support")
+        np.array(case[name], np.float32) for name in ("positions", "probabilities", "support")
     )
-    projected = categorical.project(positions, probabilities, support)
+    projected = project(positions, probabilities, support)
     np.testing.assert_allclose(projected, case["expected"], atol=1e-6)
 
 
@@ -129,6 +131,7 @@ def test_project_keeps_float32_and_takes_the_support_of_another_dtype():
     assert double.dtype == tf.float64
 
 
+@either_twin
 @pytest.mark.parametrize(
     "shapes, named",
     [
@@ -138,9 +141,9 @@ def test_project_keeps_float32_and_takes_the_support_of_another_dtype():
         (((2, 3), (2, 3), (2, 5)), "support"),
     ],
 )
-def test_project_refuses_other_shapes(shapes, named):
+def test_project_refuses_other_shapes(shapes, named, project):
     with pytest.raises(ValueError, match=named):
-        categorical.project(*(tf.zeros(shape) for shape in shapes))
+        project(*(np.zeros(shape) for shape in shapes))
 
 
 def test_bellman_target_when_the_discount_is_zero_is_the_clipped_return():
@@ -243,3 +246,51 @@ def test_jit_compiled_loss_equals_eager():
     compiled = tf.function(loss, jit_compile=True)(*arguments)
     for actual, expected in zip(compiled, loss(*arguments)):
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("even", [True, False])
+def test_project_equals_its_twin(even, dtype):
+    rng = np.random.default_rng(0)
+    gaps = np.ones(51) if even else rng.uniform(0.5, 10.0, 51)
+    support = (np.cumsum(gaps) - 60).astype(dtype)
+    positions = (rng.normal(size=(64, 1)) * 20 + support * 0.95).astype(dtype)
+    positions[0, :3] = support[0], support[-1], support[7]
+    probabilities = rng.dirichlet(np.ones(51), 64).astype(dtype)
+    arguments = (positions.copy(), probabilities.copy(), support.copy())
+    projected = categorical.project_np(*arguments)
+    assert projected.dtype == dtype
+    np.testing.assert_allclose(projected, categorical.project(*arguments), atol=1e-5)
+    for before, after in zip((positions, probabilities, support), arguments):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_project_onto_two_atoms():
+    projected = categorical.project_np(
+        np.array([[-9.0, 0.25, 9.0]]), np.array([[0.5, 0.4, 0.1]]), np.array([0.0, 1.0])
+    )
+    np.testing.assert_allclose(projected, [[0.8, 0.2]])
+
+
+def test_project_shows_a_position_that_is_not_a_number():
+    projected = categorical.project_np(
+        np.array([[np.nan, 0.0], [0.0, 1.0]]), np.full((2, 2), 0.5), np.array([0.0, 1.0])
+    )
+    assert np.isnan(projected[0]).any() and np.isfinite(projected[1]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cross_entropy_mean_and_softmax_equal_their_twins(dtype):
+    rng = np.random.default_rng(1)
+    logits = (rng.normal(size=(64, 51)) * 3).astype(dtype)
+    logits[0] += 1000.0  # overflows an unshifted exponential
+    targets = rng.dirichlet(np.ones(51), 64).astype(dtype)
+    support = np.linspace(-1.0, 1.0, 51).astype(dtype)
+    entropies = categorical.cross_entropy_np(targets, logits)
+    means = categorical.mean_np(logits, support)
+    assert entropies.dtype == means.dtype == dtype
+    np.testing.assert_allclose(entropies, categorical.cross_entropy(targets, logits), rtol=1e-5)
+    np.testing.assert_allclose(means, categorical.mean(logits, support), atol=1e-5)
+    probabilities = categorical.softmax_np(logits)
+    np.testing.assert_allclose(probabilities.sum(1), np.ones(64), rtol=1e-5)
+    np.testing.assert_allclose(probabilities @ support, means)

@@ -7,7 +7,6 @@
 #include "proportional.h"
 #include "rank_based.h"
 #include "uniform.h"
-#include "uniform_mix.h"
 
 namespace replay {
 namespace {

@@ -2,15 +2,21 @@
 #ifndef COMMON_REPLAY_CC_DISTRIBUTION_H_
 #define COMMON_REPLAY_CC_DISTRIBUTION_H_
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
+#include <vector>
 
-#include "snapshot.h"
+#include "saved_file.h"
 
 namespace replay {
+
+// Stands for the key of a slot without an item.
+constexpr int64_t kNoItem = -1;
 
 // The raw priority of an item whose priority is not known yet.
 constexpr float kUnknownPriority = -1.0f;
@@ -42,13 +48,24 @@ class Distribution {
   virtual double total_mass() const = 0;
 
   // Saves everything; slots from num_slots on have never been used. Load
-  // requires a new distribution of the same spec and size.
+  // requires a new distribution of the same spec and size. It may be called only
+  // if CheckInvariants finds nothing then: Load checks what it uses itself.
   virtual void Save(Writer& writer, size_t num_slots) const = 0;
-  virtual void Load(Reader& reader, size_t num_slots) = 0;
+  virtual void Load(FileReader& file, size_t num_slots) = 0;
 
-  // Returns the first violation found, or an empty string. `count` is the
-  // number of items in the memory.
-  virtual std::string CheckInvariants(size_t count) const = 0;
+  // Returns the first violation found, or an empty string. `keys` has the key of
+  // the item in each slot, or kNoItem.
+  virtual std::string CheckInvariants(const std::vector<int64_t>& keys) const = 0;
+
+ protected:
+  // Returns whether a number, of any value, is the slot of an item.
+  static bool IsItem(const std::vector<int64_t>& keys, int64_t slot) {
+    return 0 <= slot && slot < static_cast<int64_t>(keys.size()) &&
+           keys[slot] != kNoItem;
+  }
+  static size_t NumItems(const std::vector<int64_t>& keys) {
+    return keys.size() - std::count(keys.begin(), keys.end(), kNoItem);
+  }
 };
 
 // The description of a distribution.
@@ -67,6 +84,14 @@ struct DistributionSpec {
 // Makes a distribution; returns null if the kind is unknown.
 std::unique_ptr<Distribution> MakeDistribution(const DistributionSpec& spec,
                                                size_t max_slots);
+
+// Returns priority ^ exponent. Under a negative exponent priorities below 1e-6
+// count as 1e-6: the mass of 0 would be infinite.
+inline double PriorityMass(float priority, double exponent) {
+  constexpr float kSmallest = 1e-6f;
+  if (exponent < 0) priority = std::max(priority, kSmallest);
+  return std::pow(static_cast<double>(priority), exponent);
+}
 
 }  // namespace replay
 

@@ -90,57 +90,6 @@ EpisodeMemory::Outcome EpisodeMemory::Add(const NewEpisode& added,
   return Outcome::kOk;
 }
 
-EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
-                                             size_t num_batches, uint64_t seed,
-                                             const Drawn& drawn,
-                                             int64_t* count) {
-  std::optional<std::mt19937_64> own;
-  if (seed != 0) own.emplace(seed);
-  const size_t n = batch_size * num_batches;
-  std::vector<int32_t> slots(n), next_slots(n), windows;
-  std::vector<Episode*> episodes(n);
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    *count = num_steps_;
-    if (num_steps_ < batch_size) return Outcome::kTooFewSteps;
-    for (size_t begin = 0; begin < n; begin += batch_size) {
-      DrawBatch(batch_size, own ? *own : rng_, &slots[begin],
-                drawn.probabilities + begin);
-    }
-    const double total_mass = distribution_->total_mass();
-    for (size_t i = 0; i < n; ++i) {
-      const Place& place = places_[slots[i]];
-      Episode& episode = *place.episode;
-      const int64_t t = place.t;
-      const bool is_last = t == episode.num_steps - 1;
-      drawn.keys[i] = episode.key + t;
-      drawn.probabilities[i] /= total_mass;
-      drawn.rewards[i] = episode.rewards[t] * reward_factor_;
-      drawn.discounts[i] = is_last && episode.terminated ? 0.0f : discount_;
-      drawn.bootstraps[i] = is_last && !episode.terminated;
-      drawn.q_ret[i] = episode.q_ret[t];
-      next_slots[i] = episode.slots[t + 1];
-      episodes[i] = &episode;
-      ++episode.pins;
-      if (drawn.history == kNoHistory) continue;
-      drawn.lengths[i] = static_cast<int32_t>(std::min(t, drawn.history));
-      for (int64_t k = t - drawn.history; k <= t + 1; ++k) {
-        windows.push_back(episode.slots[std::max<int64_t>(k, 0)]);
-      }
-    }
-    statistics_.sampled += n;
-  }
-  if (drawn.history == kNoHistory) {
-    rows_.Copy(slots, drawn.columns);
-    rows_.Copy(next_slots, drawn.next_columns);
-  } else {
-    rows_.Copy(windows, drawn.columns);
-  }
-  std::lock_guard<std::mutex> lock(mutex_);
-  Unpin(episodes);
-  return Outcome::kOk;
-}
-
 int64_t EpisodeMemory::Refresh(const Refreshed& refreshed, float c_max,
                                size_t num_batches) {
   struct Updated {
@@ -384,7 +333,7 @@ void EpisodeMemory::Remove(Episodes::iterator place) {
 }
 
 void EpisodeMemory::Release(const Episode& episode) {
-  for (const int32_t slot : episode.slots) unsaved_.Keep(slot);
+  for (const int32_t slot : episode.slots) rows_.Release(slot);
   // In reverse, so that the next episode's states lie one behind the other.
   free_.insert(free_.end(), episode.slots.rbegin(), episode.slots.rend());
 }
@@ -404,54 +353,6 @@ EpisodeMemory::Episode* EpisodeMemory::Find(int64_t key) const {
   if (after == episodes_.begin()) return nullptr;
   Episode* const episode = (after - 1)->get();
   return key - episode->key < episode->num_steps ? episode : nullptr;
-}
-
-void EpisodeMemory::DrawBatch(size_t n, std::mt19937_64& rng, int32_t* slots,
-                              double* masses) {
-  // Drawing repeats again has the same distribution as drawing among the steps
-  // not drawn yet. After some rounds the batch is a large part of the mass.
-  constexpr int kRounds = 16;
-  size_t num_drawn = 0;
-  for (int round = 0; round < kRounds && num_drawn < n; ++round) {
-    distribution_->Sample(n - num_drawn, rng, slots + num_drawn,
-                          masses + num_drawn);
-    for (size_t i = num_drawn; i < n; ++i) {
-      Place& place = places_[slots[i]];
-      if (place.is_drawn) continue;
-      place.is_drawn = true;
-      slots[num_drawn] = slots[i];
-      masses[num_drawn++] = masses[i];
-    }
-  }
-  if (num_drawn < n) {
-    DrawRest(n - num_drawn, rng, slots + num_drawn, masses + num_drawn);
-  }
-  for (size_t i = 0; i < n; ++i) places_[slots[i]].is_drawn = false;
-}
-
-void EpisodeMemory::DrawRest(size_t n, std::mt19937_64& rng, int32_t* slots,
-                             double* masses) {
-  std::vector<int32_t> rest;
-  for (const auto& episode : episodes_) {
-    for (int64_t t = 0; t < episode->num_steps; ++t) {
-      const int32_t slot = episode->slots[t];
-      if (!places_[slot].is_drawn) rest.push_back(slot);
-    }
-  }
-  std::vector<double> all_masses(rest.size());
-  distribution_->Masses(rest.data(), rest.size(), all_masses.data());
-  // The smallest of exponential times with these rates are draws in order
-  // (Efraimidis and Spirakis 2006).
-  std::exponential_distribution<double> time;
-  std::vector<std::pair<double, size_t>> times;
-  for (size_t i = 0; i < rest.size(); ++i) {
-    times.emplace_back(time(rng) / all_masses[i], i);
-  }
-  std::partial_sort(times.begin(), times.begin() + n, times.end());
-  for (size_t i = 0; i < n; ++i) {
-    slots[i] = rest[times[i].second];
-    masses[i] = all_masses[times[i].second];
-  }
 }
 
 void EpisodeMemory::Store(Episode& episode, int64_t t,
@@ -544,7 +445,26 @@ double EpisodeMemory::SumDivergences() const {
 
 std::string EpisodeMemory::CheckInvariants() const {
   std::lock_guard<std::mutex> lock(mutex_);
+  const std::string wrong = CheckStructure();
+  if (!wrong.empty()) return wrong;
+  for (const auto& episode : episodes_) {
+    std::vector<float> q_ret = episode->q_ret;
+    for (int64_t t = episode->settled; t >= 0; --t) {
+      SweepBlock(*episode, t, t, q_ret.data());
+      if (!SameBits(q_ret[t], episode->q_ret[t])) {
+        return "episode " + std::to_string(episode->key) + ": a stale Q";
+      }
+    }
+  }
+  const double sum = SumDivergences();
+  return std::abs(sum - sum_of_divergences_) > 1e-6 * (1 + std::abs(sum))
+             ? "episodes: wrong sum of divergences"
+             : "";
+}
+
+std::string EpisodeMemory::CheckStructure() const {
   std::vector<char> is_used(next_unused_, 0);
+  std::vector<int64_t> keys(next_unused_, kNoItem);  // Of steps.
   size_t num_steps = 0, num_used = free_.size() + reserved_;
   int64_t key = -1;
   const auto use = [&](int32_t slot) {
@@ -557,27 +477,36 @@ std::string EpisodeMemory::CheckInvariants() const {
     const std::string wrong = CheckEpisode(*episode);
     if (!wrong.empty()) return wrong;
     if (episode->key <= key) return "episodes: keys out of order or shared";
-    key = episode->key + episode->num_steps - 1;
+    for (int64_t t = 0; t < episode->num_steps; ++t) {
+      key = keys[episode->slots[t]] = episode->key + t;
+    }
     for (const int32_t slot : episode->slots) {
       if (use(slot)) return "slot " + std::to_string(slot) + " is used twice";
     }
     num_steps += episode->num_steps;
     num_used += episode->slots.size();
   }
-  if (key >= next_key_) return "episodes: the next key is in use";
+  if (key >= next_key_ || next_key_ > kMaxCount) {
+    return "episodes: the next key is in use";
+  }
   if (num_steps != num_steps_) return "episodes: steps miscounted";
   if (num_steps_ + reserved_ > capacity_) return "episodes: above the capacity";
   if (num_used > next_unused_) return "episodes: too many slots in use";
   if (num_far_ != kNotCounted && num_far_ != CountFar(near_)) {
     return "episodes: far steps miscounted";
   }
-  const double sum = SumDivergences();
-  if (std::abs(sum - sum_of_divergences_) > 1e-6 * (1 + std::abs(sum))) {
-    return "episodes: wrong sum of divergences";
+  if (!std::isfinite(sum_of_divergences_) || !(c_max_ >= 1) ||
+      !(reward_factor_ > 0) || refreshs_ < 0 || refreshs_ >= kRecountPeriod) {
+    return "episodes: a number is out of range";
   }
-  if (reserved_ > 0) return "";
-  const std::string wrong = rows_.CheckInvariants();
-  return wrong.empty() ? distribution_->CheckInvariants(num_steps_) : wrong;
+  const Statistics& s = statistics_;
+  for (const int64_t counter :
+       {s.executed, s.removed, s.sampled, s.updated, s.missing}) {
+    if (counter < 0 || counter > kMaxCount) return "a counter is out of range";
+  }
+  const std::string wrong = distribution_->CheckInvariants(keys);
+  if (!wrong.empty() || reserved_ > 0) return wrong;
+  return rows_.CheckInvariants();
 }
 
 std::string EpisodeMemory::CheckEpisode(const Episode& episode) const {
@@ -589,6 +518,9 @@ std::string EpisodeMemory::CheckEpisode(const Episode& episode) const {
     return refuse("wrong number of slots");
   }
   if (episode.is_removed || episode.pins < 0) return refuse("it is removed");
+  if (episode.settled < -1 || episode.settled >= n) {
+    return refuse("settled out of range");
+  }
   for (int64_t t = 0; t <= n; ++t) {
     const Place& place = places_[episode.slots[t]];
     if (place.episode != &episode || place.t != t || place.is_drawn) {
@@ -600,10 +532,12 @@ std::string EpisodeMemory::CheckEpisode(const Episode& episode) const {
       (episode.terminated && episode.values[n] != 0)) {
     return refuse("its end has changed");
   }
-  std::vector<float> q_ret = episode.q_ret;
-  for (int64_t t = episode.settled; t >= 0; --t) {
-    SweepBlock(episode, t, t, q_ret.data());
-    if (!SameBits(q_ret[t], episode.q_ret[t])) return refuse("a stale Q");
+  for (const auto array : Episode::kArrays) {
+    for (const float number : episode.*array) {
+      if (!std::isfinite(number) && array != &Episode::q_ret) {
+        return refuse("a number is not finite");
+      }
+    }
   }
   return "";
 }

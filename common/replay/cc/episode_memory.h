@@ -18,8 +18,6 @@
 #include "lazy_array.h"
 #include "rows.h"
 #include "saved_file.h"
-#include "snapshot.h"
-#include "unsaved_rows.h"
 
 namespace replay {
 
@@ -197,7 +195,7 @@ class EpisodeMemory {
   Statistics statistics() const;
   size_t capacity() const { return capacity_; }
 
-  // Returns the first violation found, or an empty string. For tests.
+  // Returns the first violation found, or an empty string.
   std::string CheckInvariants() const;
 
  private:
@@ -264,9 +262,14 @@ class EpisodeMemory {
   int64_t CountFar(const Episode& episode, const NearPolicy& near) const;
   int64_t CountFar(const NearPolicy& near) const;
   double SumDivergences() const;
+  // Checks what calls rely on: all but numbers that follow from others.
+  std::string CheckStructure() const;
   std::string CheckEpisode(const Episode& episode) const;
   void SaveStructures(Writer& writer) const;
-  void LoadEpisode(Reader& reader);
+  void LoadStructures(FileReader& file);
+  void LoadEpisode(FileReader& file);
+  // Returns for each slot whether it holds a state.
+  std::vector<bool> IsStored() const;
 
   const size_t capacity_;
   const float discount_;
@@ -295,9 +298,6 @@ class EpisodeMemory {
   double sum_of_divergences_ = 0;
   int64_t refreshs_ = 0;  // Since that sum was computed anew.
   Statistics statistics_ = {};
-  UnsavedRows unsaved_{rows_};
-
-  std::mutex saves_;  // One save at a time.
 };
 
 }  // namespace replay

@@ -14,9 +14,7 @@
 #include "absl/types/span.h"
 #include "arguments.h"
 #include "episode_memory.h"
-#include "kernel_arguments.h"
-#include "op.h"
-#include "saving_ops.h"
+#include "ops.h"
 
 namespace replay {
 namespace {

@@ -8,40 +8,15 @@
 namespace replay {
 
 void EpisodeMemory::Save(FileWriter& file) {
-  std::lock_guard<std::mutex> one(saves_);
-  Writer structures;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    SaveStructures(structures);
-  }
-  structures.MakeRoom();
-  uint64_t num_rows;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    SaveStructures(structures);
-    num_rows = num_steps_ + episodes_.size();
-    std::vector<bool> is_stored(next_unused_);
-    for (const auto& episode : episodes_) {
-      for (const int32_t slot : episode->slots) is_stored[slot] = true;
-    }
-    unsaved_.Begin(std::move(is_stored));
-  }
-  const auto episode_of = [&](int32_t slot) { return places_[slot].episode; };
-  unsaved_.Write(
-      num_rows, file, mutex_,
-      [&](int32_t slot) { ++episode_of(slot)->pins; },
-      [&](const std::vector<int32_t>& slots) {
-        std::vector<Episode*> episodes;
-        for (const int32_t slot : slots) episodes.push_back(episode_of(slot));
-        Unpin(episodes);
-      });
-  file.Write(structures.bytes().data(), structures.bytes().size());
+  rows_.Save(file, mutex_, [&](Writer& writer) {
+    SaveStructures(writer);
+    return IsStored();
+  });
 }
 
 void EpisodeMemory::SaveStructures(Writer& writer) const {
   writer.Value(next_unused_);
   writer.Vector(free_);
-  rows_.SaveSizes(free_, writer);
   writer.Value(next_key_);
   writer.Value(rng_);
   writer.Value(reward_factor_);
@@ -55,7 +30,7 @@ void EpisodeMemory::SaveStructures(Writer& writer) const {
   for (const auto& episode : episodes_) {
     writer.Value(episode->num_steps);
     writer.Value(episode->key);
-    writer.Value(episode->terminated);
+    writer.Value<uint64_t>(episode->terminated);
     writer.Value(episode->settled);
     writer.Value(episode->reward_factor);
     writer.Array(episode->slots.data(), episode->slots.size());
@@ -66,50 +41,59 @@ void EpisodeMemory::SaveStructures(Writer& writer) const {
 }
 
 void EpisodeMemory::Load(FileReader& file) {
-  Reader reader(file);
-  rows_.Load(reader);
-  next_unused_ = reader.Count(max_slots_);
-  reader.Vector(free_);
-  rows_.LoadSizes(free_, reader);
-  reader.Value(next_key_);
-  reader.Value(rng_);
-  reader.Value(reward_factor_);
-  reader.Value(c_max_);
+  LoadStructures(file);
+  rows_.Load(file, IsStored());
+  file.RefuseIf(CheckStructure());
+}
+
+void EpisodeMemory::LoadStructures(FileReader& file) {
+  next_unused_ = file.Count(max_slots_);
+  free_.resize(file.Count(next_unused_));
+  file.Indices(free_.data(), free_.size(), next_unused_);
+  next_key_ = file.Count(kMaxCount);
+  file.Generator(rng_);
+  file.Value(reward_factor_);
+  file.Value(c_max_);
   near_ = NearPolicy(c_max_);
-  reader.Value(num_far_);
-  reader.Value(sum_of_divergences_);
-  reader.Value(refreshs_);
-  reader.Value(statistics_);
-  distribution_->Load(reader, next_unused_);
-  std::vector<bool> is_known(next_unused_);
+  file.Value(num_far_);
+  file.Value(sum_of_divergences_);
+  file.Value(refreshs_);
+  file.Value(statistics_);
+  distribution_->Load(file, next_unused_);
+  for (size_t left = file.Count(capacity_); left > 0; --left) LoadEpisode(file);
+  std::vector<bool> is_known = IsStored();
   for (const int32_t slot : free_) is_known[slot] = true;
-  for (size_t left = reader.Count(capacity_); left > 0; --left) {
-    LoadEpisode(reader);
-    for (const int32_t slot : episodes_.back()->slots) is_known[slot] = true;
-  }
   for (size_t slot = 0; slot < next_unused_; ++slot) {
     // A call was writing to the slot, or still reading it.
     if (!is_known[slot]) free_.push_back(static_cast<int32_t>(slot));
   }
 }
 
-void EpisodeMemory::LoadEpisode(Reader& reader) {
-  auto episode = std::make_unique<Episode>(reader.Count(capacity_));
-  reader.Value(episode->key);
-  reader.Value(episode->terminated);
-  reader.Value(episode->settled);
-  reader.Value(episode->reward_factor);
-  const size_t num_states = episode->num_steps + 1;
-  episode->slots.resize(num_states);
-  reader.Array(episode->slots.data(), num_states);
+void EpisodeMemory::LoadEpisode(FileReader& file) {
+  const size_t num_steps = file.Count(capacity_ - num_steps_);
+  auto episode = std::make_unique<Episode>(num_steps);
+  episode->key = file.Count(next_key_);
+  episode->terminated = file.Count(1);
+  file.Value(episode->settled);
+  file.Value(episode->reward_factor);
+  episode->slots.resize(num_steps + 1);
+  file.Indices(episode->slots.data(), num_steps + 1, next_unused_);
   for (const auto array : Episode::kArrays) {
-    reader.Array(((*episode).*array).data(), num_states);
+    file.Array(((*episode).*array).data(), num_steps + 1);
   }
-  for (size_t t = 0; t < num_states; ++t) {
+  for (size_t t = 0; t <= num_steps; ++t) {
     places_[episode->slots[t]] = {episode.get(), static_cast<int32_t>(t), false};
   }
-  num_steps_ += episode->num_steps;
+  num_steps_ += num_steps;
   episodes_.push_back(std::move(episode));
+}
+
+std::vector<bool> EpisodeMemory::IsStored() const {
+  std::vector<bool> is_stored(next_unused_);
+  for (const auto& episode : episodes_) {
+    for (const int32_t slot : episode->slots) is_stored[slot] = true;
+  }
+  return is_stored;
 }
 
 bool EpisodeMemory::SwapIfEmpty(EpisodeMemory& other) {

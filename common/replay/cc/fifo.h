@@ -3,6 +3,7 @@
 #define COMMON_REPLAY_CC_FIFO_H_
 
 #include <string>
+#include <vector>
 
 #include "distribution.h"
 #include "lazy_array.h"
@@ -25,7 +26,6 @@ class Fifo : public Distribution {
       (newest_ == 0 ? oldest_ : links_[newest_ - 1].next) = link;
       newest_ = link;
     }
-    count_ += n;
   }
 
   void Update(const int32_t*, const float*, size_t) override {}
@@ -36,7 +36,6 @@ class Fifo : public Distribution {
       (previous == 0 ? oldest_ : links_[previous - 1].next) = next;
       (next == 0 ? newest_ : links_[next - 1].previous) = previous;
     }
-    count_ -= n;
   }
 
   bool Sample(size_t n, std::mt19937_64&, int32_t* slots,
@@ -61,28 +60,28 @@ class Fifo : public Distribution {
     writer.Array(links_.data(), num_slots);
     writer.Value(oldest_);
     writer.Value(newest_);
-    writer.Value(count_);
   }
 
-  void Load(Reader& reader, size_t num_slots) override {
-    reader.Array(links_.data(), num_slots);
-    reader.Value(oldest_);
-    reader.Value(newest_);
-    reader.Value(count_);
+  void Load(FileReader& file, size_t num_slots) override {
+    file.Array(links_.data(), num_slots);
+    file.Value(oldest_);
+    file.Value(newest_);
   }
 
-  std::string CheckInvariants(size_t count) const override {
-    size_t seen = 0;
+  std::string CheckInvariants(const std::vector<int64_t>& keys) const override {
+    size_t count = 0;
     int32_t previous = 0;
     for (int32_t link = oldest_; link != 0; link = links_[link - 1].next) {
-      if (links_[link - 1].previous != previous) return "fifo: broken link";
+      if (!IsItem(keys, int64_t{link} - 1) ||
+          links_[link - 1].previous != previous) {
+        return "fifo: broken link";
+      }
       previous = link;
-      if (++seen > count) break;
+      ++count;
     }
-    if (seen != count || count_ != count || previous != newest_) {
-      return "fifo: wrong number of items";
-    }
-    return "";
+    return count == NumItems(keys) && previous == newest_
+               ? ""
+               : "fifo: wrong number of items";
   }
 
  private:
@@ -92,7 +91,6 @@ class Fifo : public Distribution {
   LazyArray<Links> links_;
   int32_t oldest_ = 0;
   int32_t newest_ = 0;
-  size_t count_ = 0;
 };
 
 }  // namespace replay

@@ -293,45 +293,148 @@ void Memory::Unpin(const std::vector<int32_t>& slots) {
   }
 }
 
+void Memory::Save(FileWriter& file) {
+  rows_.Save(file, mutex_, [&](Writer& writer) {
+    SaveStructures(writer);
+    return IsStored();
+  });
+}
+
+void Memory::SaveStructures(Writer& writer) const {
+  writer.Value(next_unused_);
+  writer.Array(slots_.data(), next_unused_);
+  writer.Vector(free_);
+  writer.Value(rng_);
+  writer.Value(statistics_);
+  for (const auto& distribution : distributions_) {
+    distribution->Save(writer, next_unused_);
+  }
+}
+
+void Memory::Load(FileReader& file) {
+  LoadStructures(file);
+  rows_.Load(file, IsStored());
+  file.RefuseIf(CheckInvariants());
+}
+
+void Memory::LoadStructures(FileReader& file) {
+  next_unused_ = file.Count(max_slots_);
+  file.Array(slots_.data(), next_unused_);
+  free_.resize(file.Count(next_unused_));
+  file.Indices(free_.data(), free_.size(), next_unused_);
+  file.Generator(rng_);
+  file.Value(statistics_);
+  for (const auto& distribution : distributions_) {
+    distribution->Load(file, next_unused_);
+  }
+  std::vector<bool> is_known = IsStored();
+  for (const int32_t slot : free_) is_known[slot] = true;
+  for (size_t i = 0; i < next_unused_; ++i) {
+    const int32_t slot = static_cast<int32_t>(i);
+    slots_[slot].pins = 0;
+    if (slots_[slot].views > 0) {
+      if (index_.size() == hard_capacity_) file.Refuse("it has too many steps");
+      index_.Insert(slots_[slot].key, slot);
+    } else if (!is_known[slot]) {
+      // A call was writing to the slot, or still reading it.
+      free_.push_back(slot);
+    }
+  }
+}
+
+bool Memory::SwapIfEmpty(Memory& other) {
+  std::lock_guard<FairMutex> lock(mutex_);
+  if (free_.size() != next_unused_) return false;
+  rows_.swap(other.rows_);
+  slots_.swap(other.slots_);
+  index_.swap(other.index_);
+  free_.swap(other.free_);
+  std::swap(next_unused_, other.next_unused_);
+  distributions_.swap(other.distributions_);
+  std::swap(rng_, other.rng_);
+  std::swap(statistics_, other.statistics_);
+  return true;
+}
+
+std::vector<bool> Memory::IsStored() const {
+  std::vector<bool> is_stored(next_unused_);
+  for (size_t slot = 0; slot < next_unused_; ++slot) {
+    is_stored[slot] = slots_[slot].views > 0;
+  }
+  return is_stored;
+}
+
 std::string Memory::CheckInvariants() const {
   std::lock_guard<FairMutex> lock(mutex_);
   std::string wrong = index_.CheckInvariants();
   if (!wrong.empty()) return wrong;
-  for (const auto& distribution : distributions_) {
-    wrong = distribution->CheckInvariants(statistics_.items);
-    if (!wrong.empty()) return wrong;
-  }
-  std::vector<char> is_free(next_unused_, 0);
+  std::vector<bool> is_free(next_unused_);
+  std::vector<int64_t> keys(next_unused_, kNoItem);  // Of items.
   for (const int32_t slot : free_) {
     if (is_free[slot]) return "slot " + std::to_string(slot) + " is free twice";
-    is_free[slot] = 1;
+    is_free[slot] = true;
   }
-  size_t items = 0, stored = 0, read_only = 0;
-  int64_t views = 0, viewed = 0;
+  size_t stored = 0, read_only = 0;
   for (size_t slot = 0; slot < next_unused_; ++slot) {
-    const bool live = slots_[slot].views > 0;
-    if (live && is_free[slot]) {
-      return "slot " + std::to_string(slot) + " is free and in use";
+    const Slot& step = slots_[slot];
+    const auto refuse = [&](const char* what) {
+      return "slot " + std::to_string(slot) + " " + what;
+    };
+    const bool live = step.views > 0;
+    if (live && is_free[slot]) return refuse("is free and in use");
+    if (live && index_.Find(step.key) != static_cast<int32_t>(slot)) {
+      return refuse("is not under its key");
     }
-    if (live && index_.Find(slots_[slot].key) != static_cast<int32_t>(slot)) {
-      return "slot " + std::to_string(slot) + " is not under its key";
+    if (step.views < 0 || step.length < 0 || (step.length > 0 && !live) ||
+        (live && step.key < 0)) {
+      return refuse("has a wrong number");
     }
+    if (step.length > 0) keys[slot] = step.key;
     stored += live;
-    read_only += !live && slots_[slot].pins > 0;
-    items += slots_[slot].length > 0;
-    views += slots_[slot].views;
-    viewed += slots_[slot].length;
+    read_only += !live && step.pins > 0;
   }
   if (stored != index_.size()) return "a stored step has no view";
-  if (items != static_cast<size_t>(statistics_.items)) return "items miscounted";
-  if (views != viewed) return "views and lengths disagree";
   if (free_.size() + stored + read_only + reserved_ != next_unused_) {
     return "a slot is lost";
   }
   if (stored + reserved_ > hard_capacity_) {
     return "more steps than the hard capacity";
   }
+  wrong = CheckItems();
+  for (const auto& distribution : distributions_) {
+    if (wrong.empty()) wrong = distribution->CheckInvariants(keys);
+  }
+  if (!wrong.empty()) return wrong;
   return reserved_ == 0 ? rows_.CheckInvariants() : "";
+}
+
+std::string Memory::CheckItems() const {
+  int64_t items = 0;
+  std::vector<int32_t> views(next_unused_);
+  for (size_t slot = 0; slot < next_unused_; ++slot) {
+    const Slot& item = slots_[slot];
+    items += item.length > 0;
+    for (int32_t t = 0; t < item.length; ++t) {
+      const int32_t step = item.key > std::numeric_limits<int64_t>::max() - t
+                               ? KeyIndex::kAbsent
+                               : index_.Find(item.key + t);
+      if (step == KeyIndex::kAbsent) return "a step of an item is missing";
+      ++views[step];
+    }
+  }
+  for (size_t slot = 0; slot < next_unused_; ++slot) {
+    if (views[slot] != slots_[slot].views) return "views and lengths disagree";
+  }
+  const Statistics& s = statistics_;
+  for (const int64_t counter :
+       {s.inserted, s.duplicates, s.incomplete, s.unviewed, s.removed,
+        s.sampled, s.updated, s.missing}) {
+    if (counter < 0 || counter > kMaxCount) return "a counter is out of range";
+  }
+  if (s.items != items || s.inserted - s.removed != items) {
+    return "items miscounted";
+  }
+  return "";
 }
 
 }  // namespace replay

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
@@ -16,8 +15,6 @@
 #include "lazy_array.h"
 #include "rows.h"
 #include "saved_file.h"
-#include "snapshot.h"
-#include "unsaved_rows.h"
 
 namespace replay {
 
@@ -117,8 +114,8 @@ class Memory {
   // structures, about 50 bytes for each step, and then shortly for each chunk of
   // rows. Rows that other calls remove before their turn are kept in RAM.
   void Save(FileWriter& file);
-  // Loads into a new memory, which no other thread uses. If this throws, the
-  // memory must be destroyed.
+  // Loads into a new memory, which no other thread uses. Refuses a file whose
+  // content breaks an invariant. If this throws, the memory must be destroyed.
   void Load(FileReader& file);
   // Exchanges the contents with those of `other`, of the same arguments. Returns
   // false, and does nothing, if this memory stores a step or is called.
@@ -131,7 +128,7 @@ class Memory {
     return static_cast<int64_t>(distributions_.size());
   }
 
-  // Returns the first violation found, or an empty string. For tests.
+  // Returns the first violation found, or an empty string.
   std::string CheckInvariants() const;
 
  private:
@@ -155,11 +152,16 @@ class Memory {
   // Forgets a step that no item views; its slot stays while readers copy it.
   void DropStep(int32_t slot);
   void Release(int32_t slot) {
-    unsaved_.Keep(slot);
+    rows_.Release(slot);
     free_.push_back(slot);
   }
   void Unpin(const std::vector<int32_t>& slots);
   void SaveStructures(Writer& writer) const;
+  void LoadStructures(FileReader& file);
+  // Returns for each slot whether it holds a step that an item views.
+  std::vector<bool> IsStored() const;
+  // Checks that items have the views of their steps, and counters fit together.
+  std::string CheckItems() const;
 
   const size_t capacity_;
   const size_t hard_capacity_;
@@ -176,9 +178,6 @@ class Memory {
   const size_t removal_;
   std::mt19937_64 rng_;
   Statistics statistics_ = {};
-  UnsavedRows unsaved_{rows_};
-
-  std::mutex saves_;  // One save at a time.
 };
 
 }  // namespace replay

@@ -16,9 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "arguments.h"
-#include "kernel_arguments.h"
-#include "op.h"
-#include "saving_ops.h"
+#include "ops.h"
 
 namespace replay {
 namespace {

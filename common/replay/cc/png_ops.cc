@@ -4,8 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "kernel_arguments.h"
-#include "op.h"
+#include "ops.h"
 #include "png.h"
 #include "tensorflow/core/util/work_sharder.h"
 

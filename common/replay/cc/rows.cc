@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace replay {
 namespace {
@@ -13,11 +12,6 @@ T Get(const char* from) {
   T value;
   std::memcpy(&value, from, sizeof(T));
   return value;
-}
-
-template <typename T>
-void AppendBytes(const T& value, std::string& bytes) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
 }  // namespace
@@ -112,84 +106,63 @@ void Rows::CopyRow(int32_t slot, size_t i,
   }
 }
 
+template <typename Byte, typename Function>
+void Rows::ForEachColumn(Byte* row, Function function) const {
+  for (const size_t bytes : column_bytes_) {
+    function(bytes, row);
+    row += BytesInRow(bytes);
+  }
+}
+
 template <typename Function>
 void Rows::ForEachBlock(Function function) const {
   for (int32_t slot = 0; slot < num_written_; ++slot) {
-    const char* place = RowAt(slot);
-    for (const size_t bytes : column_bytes_) {
+    ForEachColumn(RowAt(slot), [&](size_t bytes, const char* place) {
       if (bytes == kVariable) function(Get<Block>(place));
-      place += BytesInRow(bytes);
-    }
+    });
   }
 }
 
-void Rows::Append(int32_t slot, std::string& bytes) const {
-  AppendBytes<uint64_t>(slot, bytes);
-  const char* place = RowAt(slot);
-  if (!has_blocks_) {
-    bytes.append(place, row_bytes_);
-    return;
-  }
-  for (const size_t column : column_bytes_) {
-    if (column == kVariable) {
-      const Block block = Get<Block>(place);
-      AppendBytes(block.size, bytes);
-      bytes.append(block.data, block.size);
-    } else {
-      bytes.append(place, column);
-    }
-    place += BytesInRow(column);
-  }
+void Rows::Release(int32_t slot) {
+  SaveRow(slot);
+  if (!has_blocks_) return;
+  ForEachColumn(RowAt(slot), [&](size_t bytes, char* place) {
+    if (bytes == kVariable) WriteBlock(place, {});
+  });
 }
 
-void Rows::Load(Reader& reader) {
-  for (size_t left = reader.Count(max_slots_); left > 0; --left) {
-    LoadRow(reader.Count(max_slots_ - 1), reader);
-  }
+void Rows::SaveRow(int32_t slot) {
+  if (static_cast<size_t>(slot) >= waits_.size() || !waits_[slot]) return;
+  waits_[slot] = false;
+  saved_next_.Value<uint64_t>(slot);
+  if (!has_blocks_) return saved_next_.Array(RowAt(slot), row_bytes_);
+  ForEachColumn(RowAt(slot), [&](size_t bytes, const char* place) {
+    if (bytes != kVariable) return saved_next_.Array(place, bytes);
+    const Block block = Get<Block>(place);
+    saved_next_.Value(block.size);
+    saved_next_.Array(block.data, block.size);
+  });
 }
 
-void Rows::LoadRow(int32_t slot, Reader& reader) {
-  char* place = RowAt(slot);
-  if (!has_blocks_) {
-    reader.Array(place, row_bytes_);
-    return;
-  }
-  CountWritten(slot);
+void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
+  const auto num_rows = std::count(is_stored.begin(), is_stored.end(), true);
   std::string value;
-  for (const size_t column : column_bytes_) {
-    if (column == kVariable) {
-      value.resize(reader.Count());
-      reader.Array(value.data(), value.size());
+  for (auto left = num_rows; left > 0; --left) {
+    const size_t slot = file.Count(is_stored.size() - 1);
+    if (!is_stored[slot]) file.Refuse("it has a row that is not stored");
+    is_stored[slot] = false;
+    char* const row = RowAt(static_cast<int32_t>(slot));
+    if (!has_blocks_) {
+      file.Array(row, row_bytes_);
+      continue;
+    }
+    CountWritten(static_cast<int32_t>(slot));
+    ForEachColumn(row, [&](size_t bytes, char* place) {
+      if (bytes != kVariable) return file.Array(place, bytes);
+      value.resize(file.CountOf(1));
+      file.Array(value.data(), value.size());
       WriteBlock(place, value);
-    } else {
-      reader.Array(place, column);
-    }
-    place += BytesInRow(column);
-  }
-}
-
-void Rows::SaveSizes(const std::vector<int32_t>& slots, Writer& writer) const {
-  if (!has_blocks_) return;
-  for (const int32_t slot : slots) {
-    const char* place = RowAt(slot);
-    for (const size_t column : column_bytes_) {
-      if (column == kVariable) writer.Value(Get<Block>(place).size);
-      place += BytesInRow(column);
-    }
-  }
-}
-
-void Rows::LoadSizes(const std::vector<int32_t>& slots, Reader& reader) {
-  if (!has_blocks_) return;
-  for (const int32_t slot : slots) {
-    CountWritten(slot);
-    char* place = RowAt(slot);
-    for (const size_t column : column_bytes_) {
-      if (column == kVariable) {
-        WriteBlock(place, std::string(reader.Count(), '\0'));
-      }
-      place += BytesInRow(column);
-    }
+    });
   }
 }
 

@@ -2,17 +2,18 @@
 #ifndef COMMON_REPLAY_CC_ROWS_H_
 #define COMMON_REPLAY_CC_ROWS_H_
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lazy_array.h"
-#include "snapshot.h"
+#include "saved_file.h"
 
 namespace replay {
 
@@ -38,8 +39,8 @@ struct ColumnTarget {
 };
 
 // Values of fixed size lie in their row. A variable value lies in a block of its
-// own, to which the row points. A block is freed when its slot is written again
-// or the rows are destroyed.
+// own, to which the row points. A block is freed when its slot becomes free, or
+// the rows are destroyed.
 //
 // Threads may write and copy different rows at the same time.
 class Rows {
@@ -56,23 +57,20 @@ class Rows {
   void Copy(const std::vector<int32_t>& slots,
             const std::vector<ColumnTarget>& columns) const;
 
-  // Appends a slot and its row.
-  void Append(int32_t slot, std::string& bytes) const;
-  // Loads what Append has made, after the number of rows.
-  void Load(Reader& reader);
+  // Forgets the row of a slot that becomes free. Requires the memory's lock.
+  void Release(int32_t slot);
 
-  // Saves the sizes of the variable values in free slots, which still count as
-  // stored. Their contents do not matter: LoadSizes makes zeros of them.
-  void SaveSizes(const std::vector<int32_t>& slots, Writer& writer) const;
-  void LoadSizes(const std::vector<int32_t>& slots, Reader& reader);
+  // Saves the memory of these rows as it is at one moment: calls snapshot(writer)
+  // under its lock, which saves the structures and returns which slots are stored.
+  // Their rows are copied later, a chunk at a time under the lock, or when their
+  // slot becomes free.
+  template <typename Mutex, typename Snapshot>
+  void Save(FileWriter& file, Mutex& mutex, Snapshot snapshot);
+  // Loads the rows of the stored slots.
+  void Load(FileReader& file, std::vector<bool> is_stored);
 
   // Exchanges all rows with those of `other`, of the same size and columns.
   void swap(Rows& other);
-
-  // Returns the mean size of n rows, if those are all that is stored.
-  size_t MeanBytes(size_t n) const {
-    return row_bytes_ + held_bytes_ / std::max<size_t>(n, 1);
-  }
 
   // The bytes of all variable values stored.
   int64_t held_bytes() const { return held_bytes_; }
@@ -98,9 +96,13 @@ class Rows {
   // Has to be called before the first block of a slot is written.
   void CountWritten(int32_t slot);
   void WriteBlock(char* place, std::string_view value);
-  void LoadRow(int32_t slot, Reader& reader);
+  // Copies the row of a slot to what is saved next, if it waits for that.
+  void SaveRow(int32_t slot);
   void CopyRow(int32_t slot, size_t i,
                const std::vector<ColumnTarget>& columns) const;
+  // Calls function(bytes, place) for each column of a row.
+  template <typename Byte, typename Function>
+  void ForEachColumn(Byte* row, Function function) const;
   // Calls function(block) for each variable value of each slot ever written.
   template <typename Function>
   void ForEachBlock(Function function) const;
@@ -112,7 +114,38 @@ class Rows {
   LazyArray<char> rows_;
   std::atomic<int32_t> num_written_{0};  // Slots from here on have no blocks.
   std::atomic<int64_t> held_bytes_{0};
+
+  std::mutex saves_;  // One save at a time.
+  // The members below require the memory's lock.
+  std::vector<bool> waits_;  // By slot: whether its row has to be saved.
+  Writer saved_next_;
 };
+
+template <typename Mutex, typename Snapshot>
+void Rows::Save(FileWriter& file, Mutex& mutex, Snapshot snapshot) {
+  std::lock_guard<std::mutex> saving(saves_);
+  Writer next;
+  {
+    std::lock_guard<Mutex> lock(mutex);
+    waits_ = snapshot(next);
+  }
+  try {
+    for (size_t slot = 0; !next.blocks().empty();) {
+      file.Write(next);
+      next = Writer();  // Frees the bytes before the lock is taken.
+      std::lock_guard<Mutex> lock(mutex);
+      for (; slot < waits_.size() && !saved_next_.IsFull(); ++slot) {
+        SaveRow(static_cast<int32_t>(slot));
+      }
+      next = std::exchange(saved_next_, Writer());
+    }
+  } catch (...) {
+    std::lock_guard<Mutex> lock(mutex);
+    waits_.clear();
+    saved_next_ = Writer();
+    throw;
+  }
+}
 
 }  // namespace replay
 

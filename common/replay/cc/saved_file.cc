@@ -22,7 +22,7 @@ struct FileHeader {
 constexpr char kMagic[8] = {'R', 'P', 'L', 'M', 'E', 'M', '\r', '\n'};
 // Has to change when a structure is saved in other bytes: files of other versions
 // are refused.
-constexpr uint64_t kVersion = 2;
+constexpr uint64_t kVersion = 3;
 
 // The rate of writing. On two cores, other calls run at 0.9 of their rate
 // meanwhile; without a limit, at twice this rate, some ran at 0.6 of it.
@@ -113,12 +113,11 @@ FileWriter::~FileWriter() {
   if (!is_committed_) unlink(temporary_.c_str());
 }
 
-void FileWriter::Write(const char* data, size_t bytes) {
-  while (bytes > 0) {
-    const size_t n = std::min(bytes, kChunkBytes);
-    WriteChunk(data, n);
-    data += n;
-    bytes -= n;
+void FileWriter::Write(const Writer& writer) {
+  for (const Writer::Block& block : writer.blocks()) {
+    for (size_t begin = 0; begin < block.size(); begin += kChunkBytes) {
+      WriteChunk(block.data() + begin, std::min(block.size() - begin, kChunkBytes));
+    }
   }
 }
 
@@ -178,6 +177,32 @@ FileReader::FileReader(std::string path, const Signature& signature)
   position_ = chunk_.size();
 }
 
+size_t FileReader::Count(size_t most) {
+  uint64_t count;
+  Value(count);
+  if (count <= most) return count;
+  Refuse("it has a count of " + std::to_string(count) + ", the most is " +
+         std::to_string(most));
+}
+
+void FileReader::Indices(int32_t* indices, size_t n, size_t end) {
+  Array(indices, n);
+  for (size_t i = 0; i < n; ++i) {
+    if (indices[i] >= 0 && static_cast<size_t>(indices[i]) < end) continue;
+    Refuse("it has an index of " + std::to_string(indices[i]) + ", not below " +
+           std::to_string(end));
+  }
+}
+
+void FileReader::Generator(std::mt19937_64& rng) {
+  Value(rng);
+  std::mt19937_64 copy = rng;
+  for (size_t i = 0; i <= 2 * copy.state_size; ++i) {
+    if (copy() != 0) return;
+  }
+  Refuse("its random generator is stuck");
+}
+
 void FileReader::Read(char* to, size_t bytes) {
   while (bytes > 0) {
     if (position_ == chunk_.size()) {
@@ -208,7 +233,7 @@ void FileReader::ReadChunk() {
     Refuse("it is cut off before chunk " + number);
   }
   ReadRaw(&header, sizeof(header));
-  if (header.size > bytes_left_) {
+  if (header.size > std::min<uint64_t>(bytes_left_, kChunkBytes)) {
     Refuse("it is cut off or damaged in chunk " + number);
   }
   chunk_.resize(header.size);

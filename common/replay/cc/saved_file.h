@@ -4,7 +4,8 @@
 //   8 bytes   the version of the format
 //   chunks    8 bytes size, 8 bytes checksum, at most kChunkBytes of content. The
 //             first has the signature. The content of the others is one stream:
-//             the number of rows, the rows, the structures
+//             the structures, then the rows of all stored slots in any order,
+//             each after its slot
 //   16 bytes  a chunk of size 0
 //
 // Numbers and structures have the bytes that they have in RAM, so a file is for
@@ -15,13 +16,19 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace replay {
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
+// The most that a counter in a file may be, so that it never overflows.
+constexpr int64_t kMaxCount = int64_t{1} << 62;
+// The bytes of rows that are copied at once under a memory's lock.
+constexpr size_t kCopiedBytes = size_t{1} << 20;
 
 // The description of a memory, a line for each property. A file is loaded only
 // into a memory of the same signature.
@@ -31,6 +38,44 @@ using Signature = std::vector<std::string>;
 class FileError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// Bytes that go to a file. They are in blocks, since the growth of a long one
+// would copy it.
+class Writer {
+ public:
+  using Block = std::vector<char>;
+
+  template <typename T>
+  void Value(const T& value) {
+    Array(&value, 1);
+  }
+
+  template <typename T>
+  void Array(const T* values, size_t n) {
+    static_assert(std::is_trivially_copyable_v<T>, "its bytes are its value");
+    const char* const from = reinterpret_cast<const char*>(values);
+    if (blocks_.empty() || IsFull()) {
+      blocks_.emplace_back().reserve(2 * kCopiedBytes);
+    }
+    Block& block = blocks_.back();
+    block.insert(block.end(), from, from + n * sizeof(T));
+  }
+
+  template <typename T>
+  void Vector(const std::vector<T>& values) {
+    Value<uint64_t>(values.size());
+    Array(values.data(), values.size());
+  }
+
+  // Returns whether the last block has as much as is copied at once.
+  bool IsFull() const {
+    return !blocks_.empty() && blocks_.back().size() >= kCopiedBytes;
+  }
+  const std::vector<Block>& blocks() const { return blocks_; }
+
+ private:
+  std::vector<Block> blocks_;
 };
 
 // An open file, which the destructor closes.
@@ -48,8 +93,9 @@ class Descriptor {
   const int descriptor_;
 };
 
-// Writes beside, at a limited rate, to `path`.tmp. The file appears under its path, or replaces the
-// one there, only when all of it is on the disk. All methods throw FileError.
+// Writes beside, at a limited rate, to `path`.tmp. The file appears under its
+// path, or replaces the one there, only when all of it is on the disk. All
+// methods throw FileError.
 class FileWriter {
  public:
   FileWriter(std::string path, const Signature& signature);
@@ -57,7 +103,7 @@ class FileWriter {
   ~FileWriter();
 
   // Requires that no lock is held: it sleeps.
-  void Write(const char* data, size_t bytes);
+  void Write(const Writer& writer);
   void Commit();
 
  private:
@@ -73,21 +119,58 @@ class FileWriter {
   bool is_committed_ = false;
 };
 
-// All methods throw FileError.
+// Reads what a FileWriter has written. Checksums find damage, but a file may have
+// been made to deceive: what is read counts only after a check. All methods throw
+// FileError.
 class FileReader {
  public:
   FileReader(std::string path, const Signature& signature);
 
-  void Read(char* to, size_t bytes);
+  template <typename T>
+  void Value(T& value) {
+    Array(&value, 1);
+  }
+
+  template <typename T>
+  void Array(T* values, size_t n) {
+    static_assert(std::is_trivially_copyable_v<T>, "its bytes are its value");
+    Read(reinterpret_cast<char*>(values), n * sizeof(T));
+  }
+
+  // Returns a number, which must be at most `most`.
+  size_t Count(size_t most);
+
+  // Returns the number of elements that follow, of so many bytes each: the file
+  // is not shorter.
+  size_t CountOf(size_t bytes) { return Count(left() / bytes); }
+
+  template <typename T>
+  void Vector(std::vector<T>& values) {
+    values.resize(CountOf(sizeof(T)));
+    Array(values.data(), values.size());
+  }
+
+  // Reads n numbers, which must be at least 0 and below `end`.
+  void Indices(int32_t* indices, size_t n, size_t end);
+
+  // Reads a generator, which must not draw 0 for ever.
+  void Generator(std::mt19937_64& rng);
+
   // Requires that everything has been read.
   void Finish();
   // Refuses the file for a reason.
   [[noreturn]] void Refuse(const std::string& why) const;
+  // Refuses the file if `wrong` is not empty.
+  void RefuseIf(const std::string& wrong) const {
+    if (!wrong.empty()) Refuse("its content is wrong: " + wrong);
+  }
 
  private:
+  void Read(char* to, size_t bytes);
   void ReadChunk();
   void ReadRaw(void* to, size_t bytes);
   void RequireSame(const Signature& expected) const;
+  size_t left() const { return bytes_left_ + chunk_.size() - position_; }
 
   const std::string path_;
   const Descriptor file_;

@@ -1,6 +1,6 @@
 """The benchmarks of Ape-X DQN."""
 
-from common.benchmarks.cases import Case
+from common.benchmarks.report import Case
 
 CASES = (
     Case(

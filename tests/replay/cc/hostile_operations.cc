@@ -18,8 +18,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <random>
@@ -45,7 +47,11 @@ constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::atomic<int64_t> refused, nothing_to_sample, no_room;
+std::atomic<int64_t> refused, nothing_to_sample, no_room, forged_refused,
+    forged_loaded;
+// Whether steps have the values of their keys, and numbers follow from others: not
+// those of forged files.
+bool values_are_known = true;
 
 void Require(bool condition, const char* message) {
   if (condition) return;
@@ -53,23 +59,90 @@ void Require(bool condition, const char* message) {
   std::_Exit(1);
 }
 
-// Saves a memory and loads the file into `loaded`, which must be whole then.
-template <typename Memory>
-void SaveAndLoad(Memory& memory, Memory& loaded) {
+// Writes a file by write(FileWriter) and returns its path.
+template <typename Write>
+std::string WriteFile(Write write) {
   static std::atomic<int> number{0};
   const std::string path =
       std::filesystem::temp_directory_path() /
       ("hostile_operations." + std::to_string(getpid()) + "." +
        std::to_string(number++));
   FileWriter writer(path, {"a memory"});
-  memory.Save(writer);
+  write(writer);
   writer.Commit();
+  return path;
+}
+
+// Removes a file and loads it into `loaded`. Throws FileError.
+template <typename Memory>
+void Load(const std::string& path, Memory& loaded) {
   FileReader reader(path, {"a memory"});
   Require(unlink(path.c_str()) == 0, "a saved file has its name");
   loaded.Load(reader);
   reader.Finish();
-  const std::string wrong = loaded.CheckInvariants();
-  Require(wrong.empty(), wrong.c_str());
+}
+
+template <typename Memory>
+std::string Save(Memory& memory) {
+  return WriteFile([&](FileWriter& writer) { memory.Save(writer); });
+}
+
+// Removes a file and returns what its chunks hold, without the signature.
+std::vector<char> ContentOf(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  const std::vector<char> file(std::istreambuf_iterator<char>(stream), {});
+  unlink(path.c_str());
+  std::vector<char> content;
+  bool is_signature = true;
+  uint64_t size;
+  for (size_t place = 16; place < file.size(); place += 16 + size) {
+    std::memcpy(&size, &file[place], sizeof(size));
+    const auto begin = file.begin() + place + 16;
+    if (!is_signature) content.insert(content.end(), begin, begin + size);
+    is_signature = false;
+  }
+  return content;
+}
+
+// Saves a memory and changes numbers in the file, whose checksums are right then.
+// Each such file is refused, or makes a memory that `call` can call.
+template <typename Memory, typename Make, typename Call>
+void Forge(Memory& memory, std::mt19937_64& rng, Make make, Call call) {
+  constexpr int kForged = 20;
+  const std::vector<char> content = ContentOf(Save(memory));
+  for (int i = 0; i < kForged; ++i) {
+    std::vector<char> forged = content;
+    for (size_t changes = 1 + rng() % 3; changes > 0; --changes) {
+      const int64_t numbers[] = {0,
+                                 -1,
+                                 static_cast<int64_t>(rng() % 100),
+                                 kLongest,
+                                 kLastKey,
+                                 -kLastKey - 1,
+                                 int64_t{1} << rng() % 62,
+                                 static_cast<int64_t>(rng())};
+      const size_t bytes = size_t{1} << rng() % 4;
+      const size_t place = rng() % (forged.size() / bytes) * bytes;
+      std::memcpy(&forged[place], &numbers[rng() % 8], bytes);
+    }
+    if (rng() % 10 == 0) forged.resize(rng() % (2 * forged.size()));
+    const std::string path = WriteFile([&](FileWriter& writer) {
+      Writer bytes;
+      bytes.Array(forged.data(), forged.size());
+      writer.Write(bytes);
+    });
+    const std::unique_ptr<Memory> loaded = make();
+    try {
+      Load(path, *loaded);
+    } catch (const FileError&) {
+      ++forged_refused;
+      continue;
+    }
+    ++forged_loaded;
+    values_are_known = false;
+    call(*loaded);
+    values_are_known = true;
+  }
 }
 
 // Rows to insert, or to copy to. The values of a step follow from its key.
@@ -97,7 +170,7 @@ class Values {
   }
 
   void RequireStep(size_t i, int64_t key) const {
-    Require(Has(i, Fixed(key), Variable(key)),
+    Require(!values_are_known || Has(i, Fixed(key), Variable(key)),
             "a step has the values of its key");
   }
 
@@ -218,6 +291,14 @@ class Caller {
                 statistics.steps <= Size(setup_.hard_capacity) &&
                 statistics.held_bytes >= 0,
             "the counters fit together");
+  }
+
+  void Forge() {
+    replay::Forge(memory_, rng_, [&] { return New(); }, [&](Memory& loaded) {
+      Caller caller(setup_, loaded, false, rng_());
+      caller.Call(30);
+      caller.Check();
+    });
   }
 
  private:
@@ -341,18 +422,25 @@ class Caller {
   }
 
   void Save() {
-    Memory loaded(setup_.capacity, setup_.hard_capacity, setup_.column_bytes,
-                  setup_.distributions, setup_.removal, 1);
-    SaveAndLoad(memory_, loaded);
+    const std::unique_ptr<Memory> loaded = New();
+    Load(replay::Save(memory_), *loaded);
     const Memory::Statistics ours = memory_.statistics(),
-                             theirs = loaded.statistics();
+                             theirs = loaded->statistics();
     Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
             "a loaded memory has the counters of the saved one");
-    Require(memory_.SwapIfEmpty(loaded) == (ours.steps == 0) || !alone_,
+    Require(memory_.SwapIfEmpty(*loaded) == (ours.steps == 0) || !alone_,
             "a memory of no steps can be replaced");
-    Caller caller(setup_, loaded, true, rng_());
+    Caller caller(setup_, *loaded, true, rng_());
+    caller.Check();
     caller.Call(50);
     caller.Check();
+  }
+
+  // Returns an empty memory of the same arguments.
+  std::unique_ptr<Memory> New() const {
+    return std::make_unique<Memory>(setup_.capacity, setup_.hard_capacity,
+                                    setup_.column_bytes, setup_.distributions,
+                                    setup_.removal, 1);
   }
 
   std::vector<int64_t> Keys(size_t n) {
@@ -447,7 +535,9 @@ void Attack(const Setup& setup, size_t num_threads, size_t operations,
     });
   }
   for (std::thread& thread : threads) thread.join();
-  Caller(setup, memory, true, seed).Check();
+  Caller caller(setup, memory, true, seed);
+  caller.Check();
+  caller.Forge();
   const Memory::Statistics statistics = memory.statistics();
   totals.inserted += statistics.inserted;
   totals.duplicates += statistics.duplicates;
@@ -505,6 +595,8 @@ void AttackAll(size_t operations, size_t operations_of_each) {
   print("updated", totals.updated);
   print("missing", totals.missing);
   print("refused", refused);
+  print("forged files refused", forged_refused);
+  print("loaded", forged_loaded);
   print("nothing to sample", nothing_to_sample);
   std::printf(" no room %lld\n", static_cast<long long>(no_room));
 }
@@ -559,13 +651,21 @@ class EpisodeCaller {
 
   void Check() {
     const std::string wrong = memory_.CheckInvariants();
-    Require(wrong.empty(), wrong.c_str());
+    Require(wrong.empty() || !values_are_known, wrong.c_str());
     const EpisodeMemory::Statistics statistics = memory_.statistics();
     Require(0 <= statistics.far_policy &&
                 statistics.far_policy <= statistics.steps &&
                 statistics.episodes <= statistics.steps &&
                 statistics.steps <= static_cast<int64_t>(memory_.capacity()),
             "the counters fit together");
+  }
+
+  void Forge() {
+    replay::Forge(memory_, rng_, make_, [&](EpisodeMemory& loaded) {
+      EpisodeCaller caller(column_bytes_, make_, loaded, false, rng_());
+      caller.Call(30);
+      caller.Check();
+    });
   }
 
  private:
@@ -715,7 +815,7 @@ class EpisodeCaller {
 
   void Save() {
     const std::unique_ptr<EpisodeMemory> loaded = make_();
-    SaveAndLoad(memory_, *loaded);
+    Load(replay::Save(memory_), *loaded);
     const EpisodeMemory::Statistics ours = memory_.statistics(),
                                     theirs = loaded->statistics();
     Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
@@ -723,6 +823,7 @@ class EpisodeCaller {
     Require(memory_.SwapIfEmpty(*loaded) == (ours.steps == 0) || !alone_,
             "a memory of no steps can be replaced");
     EpisodeCaller caller(column_bytes_, make_, *loaded, true, rng_());
+    caller.Check();
     caller.Call(50);
     caller.Check();
   }
@@ -770,7 +871,7 @@ void AttackEpisodes(size_t operations, size_t operations_of_each) {
       EpisodeMemory::Removal::kOldest, EpisodeMemory::Removal::kFarPolicy,
       EpisodeMemory::Removal::kDivergence};
   EpisodeMemory::Statistics totals = {};
-  no_room = nothing_to_sample = 0;
+  no_room = nothing_to_sample = forged_refused = forged_loaded = 0;
   const auto attack = [&](size_t num_threads, size_t calls, size_t capacity,
                           uint64_t seed) {
     const std::vector<size_t>& bytes = columns[seed % columns.size()];
@@ -788,7 +889,9 @@ void AttackEpisodes(size_t operations, size_t operations_of_each) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    EpisodeCaller(bytes, make, *memory, true, seed).Check();
+    EpisodeCaller caller(bytes, make, *memory, true, seed);
+    caller.Check();
+    caller.Forge();
     const EpisodeMemory::Statistics statistics = memory->statistics();
     totals.removed += statistics.removed;
     totals.sampled += statistics.sampled;
@@ -814,6 +917,8 @@ void AttackEpisodes(size_t operations, size_t operations_of_each) {
   print("sampled", totals.sampled);
   print("updated", totals.updated);
   print("missing", totals.missing);
+  print("forged files refused", forged_refused);
+  print("loaded", forged_loaded);
   print("nothing to sample", nothing_to_sample);
   std::printf(" no room %lld\n", static_cast<long long>(no_room));
 }

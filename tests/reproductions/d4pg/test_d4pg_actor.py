@@ -45,10 +45,10 @@ def make_evaluator(config):
     return D4PG(config).make_evaluator(EnvironmentSpec(3, 2), 1)
 
 
-def act(loop_steps, actor, config):
+def act(loop_steps, actor, config, environment=None):
     """Returns the transitions of `loop_steps` timesteps, as constants, and their priorities."""
     adder = NStepAdder(range(K), config.n_step, config.discount, policy=actor, send_batch=np.inf)
-    loop = ActingLoop(make_batch_environment(), actor, adder, lambda *_: None)
+    loop = ActingLoop(environment or make_batch_environment(), actor, adder, lambda *_: None)
     for _ in range(loop_steps):
         loop.step()
     ((items, _),) = adder.flush()
@@ -219,6 +219,7 @@ class OverwritingActor:
         self._actor = actor
         self._output = None
         self.initial_state, self.with_reward = actor.initial_state, actor.with_reward
+        self.initial_priorities = actor.initial_priorities
 
     def __call__(self, observation, state):
         output = self._actor(observation, state)
@@ -236,11 +237,11 @@ def test_stored_transitions_are_copies():
     parameters = packing.to_numpy(d4pg.D4PGLearner(config, spec).actor_variables)
     first.load(parameters)
     second.load(parameters)
-    expected = act(12, first, config)
+    expected, priorities = act(12, first, config)
     environment, actor = OverwritingEnvironment(make_batch_environment()), OverwritingActor(second)
     actual = act(12, actor, config, environment)
-    tree.map_structure(np.testing.assert_array_equal, actual, expected)
-    per_step = expected.observation_tm1.reshape(-1, K, spec.observation_size)
+    tree.map_structure(np.testing.assert_array_equal, actual, (expected, priorities))
+    per_step = expected.observation_tm1.numpy().reshape(-1, K, spec.observation_size)
     assert np.all(np.abs(np.diff(per_step, axis=0)).max(axis=(1, 2)) > 0)
 
 

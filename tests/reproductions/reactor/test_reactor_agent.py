@@ -125,7 +125,7 @@ def test_sequences_overlap_and_come_back_as_they_were():
         agent = make_agent(png_frames=png_frames)
         run = OneProcessRun(agent, make_environments())
         for _ in range(20):
-            run.acting.step()
+            run.act()
         sample = run.memory.sample(32, seed=3, max_length=T)
         steps = agent.decode(sample.steps, SPEC) if agent.decodes else sample.steps
         steps = tree.map_structure(lambda column: column.numpy(), steps)
@@ -148,7 +148,7 @@ def test_new_sequences_have_unknown_priorities_and_learnt_ones_their_errors():
     agent = make_agent()
     run = OneProcessRun(agent, make_environments())
     while run.memory.statistics().items < 20:
-        run.acting.step()
+        run.act()
     found = run.memory.sample(4, seed=0, max_length=T)
     items = run.memory.statistics().items
     np.testing.assert_allclose(found.masses / found.total_mass, [1 / items] * 4, rtol=1e-5)

@@ -1,0 +1,263 @@
+#include "ops.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "absl/strings/escaping.h"
+#include "arguments.h"
+
+namespace replay {
+namespace {
+
+using tensorflow::DataType;
+using tensorflow::DataTypeString;
+using tensorflow::OpInputList;
+using tensorflow::OpKernelContext;
+using tensorflow::OpOutputList;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+using tensorflow::tstring;
+
+// Checks a value of a column of strings.
+absl::Status CheckString(const Column& column, int64_t row,
+                         std::string_view value) {
+  const auto refuse = [&](const auto&... parts) {
+    return InvalidArgument("column ", column.name, "[", row, "] must ",
+                           parts...);
+  };
+  if (static_cast<int64_t>(value.size()) > column.max_bytes) {
+    return refuse("have at most ", column.max_bytes, " bytes, has ",
+                  value.size());
+  }
+  if (value.size() < column.prefix.size() + column.suffix.size()) {
+    return refuse("have at least ",
+                  column.prefix.size() + column.suffix.size(), " bytes, has ",
+                  value.size());
+  }
+  if (value.substr(0, column.prefix.size()) != column.prefix) {
+    return refuse("begin with the prefix in the column's spec: it is damaged, "
+                  "or of another kind or size");
+  }
+  if (value.substr(value.size() - column.suffix.size()) != column.suffix) {
+    return refuse("end with the suffix in the column's spec: it is damaged or "
+                  "cut off");
+  }
+  return absl::OkStatus();
+}
+
+// Returns whether n values at `data` are finite: the exponent of a float that is
+// not has all of its bits. The compiler makes vector instructions of this loop.
+template <typename Bits>
+bool AllFinite(const char* data, size_t n, Bits exponent) {
+  Bits wrong = 0;
+  for (size_t i = 0; i < n; ++i) {
+    Bits value;
+    std::memcpy(&value, data + i * sizeof(Bits), sizeof(Bits));
+    wrong |= (value & exponent) == exponent ? 1 : 0;
+  }
+  return wrong == 0;
+}
+
+absl::Status CheckFinite(const Column& column, const Tensor& tensor) {
+  const char* data = tensor.tensor_data().data();
+  const size_t n = tensor.NumElements();
+  bool finite = true;
+  switch (column.dtype) {
+    case tensorflow::DT_FLOAT:
+      finite = AllFinite<uint32_t>(data, n, 0x7f800000);
+      break;
+    case tensorflow::DT_DOUBLE:
+      finite = AllFinite<uint64_t>(data, n, 0x7ff0000000000000);
+      break;
+    case tensorflow::DT_HALF:
+      finite = AllFinite<uint16_t>(data, n, 0x7c00);
+      break;
+    case tensorflow::DT_BFLOAT16:
+      finite = AllFinite<uint16_t>(data, n, 0x7f80);
+      break;
+    default:
+      break;
+  }
+  if (finite) return absl::OkStatus();
+  return InvalidArgument("column ", column.name, " must be finite, has NaN or ",
+                         "infinite values");
+}
+
+// Points `source` at the values of `tensor`, [S, ...] of the column's dtype,
+// which must outlive it.
+absl::Status Source(const Column& column, const Tensor& tensor,
+                    ColumnSource* source) {
+  if (!column.is_variable()) {
+    source->fixed = tensor.tensor_data().data();
+    return CheckFinite(column, tensor);
+  }
+  const auto values = tensor.flat<tstring>();
+  source->variable.reserve(values.size());
+  for (int64_t i = 0; i < values.size(); ++i) {
+    const std::string_view value = values(i);
+    TF_RETURN_IF_ERROR(CheckString(column, i, value));
+    source->variable.push_back(value);
+  }
+  return absl::OkStatus();
+}
+
+// Returns a target that writes to `tensor`, of the column's dtype, which must
+// outlive it.
+ColumnTarget Target(const Column& column, Tensor* tensor) {
+  ColumnTarget target;
+  if (column.is_variable()) {
+    tstring* const values = tensor->flat<tstring>().data();
+    target.variable = [values](size_t i, std::string_view value) {
+      values[i].assign(value.data(), value.size());
+    };
+  } else {
+    target.fixed = const_cast<char*>(tensor->tensor_data().data());
+  }
+  return target;
+}
+
+absl::Status Check(const Column& column) {
+  if (column.is_variable()) {
+    if (column.max_bytes >= 1 && column.shape.dims() == 0) {
+      return absl::OkStatus();
+    }
+    return InvalidArgument("column ", column.name, ": dtype string needs ",
+                           "shape [] and max_bytes of at least 1, not ",
+                           column.shape.DebugString(), " and ",
+                           column.max_bytes);
+  }
+  if (tensorflow::DataTypeCanUseMemcpy(column.dtype)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("column ", column.name, ": dtype ",
+                         DataTypeString(column.dtype), " has no fixed size");
+}
+
+// Checks the number of the inputs or outputs "columns", or of a part of them.
+absl::Status SameNumber(double given, size_t expected) {
+  if (given == expected) return absl::OkStatus();
+  return InvalidArgument("columns: the memory has ", expected, ", not ", given);
+}
+
+absl::Status SameDtype(DataType given, const Column& column) {
+  if (given == column.dtype) return absl::OkStatus();
+  return InvalidArgument("column ", column.name, " must be ",
+                         DataTypeString(column.dtype), ", is ",
+                         DataTypeString(given));
+}
+
+}  // namespace
+
+size_t Column::bytes() const {
+  if (is_variable()) return kVariable;
+  return shape.num_elements() * tensorflow::DataTypeSize(dtype);
+}
+
+absl::StatusOr<std::vector<Column>> GetColumns(OpKernelContext* c) {
+  using Strings = std::vector<std::string>;
+  TF_ASSIGN_OR_RETURN(auto names, Attribute<Strings>(c, "names"));
+  TF_ASSIGN_OR_RETURN(auto dtypes,
+                      Attribute<std::vector<DataType>>(c, "dtypes"));
+  TF_ASSIGN_OR_RETURN(auto shapes,
+                      Attribute<std::vector<TensorShape>>(c, "shapes"));
+  TF_ASSIGN_OR_RETURN(auto max_bytes,
+                      Attribute<std::vector<int64_t>>(c, "max_bytes"));
+  TF_ASSIGN_OR_RETURN(auto prefixes, Attribute<Strings>(c, "prefixes"));
+  TF_ASSIGN_OR_RETURN(auto suffixes, Attribute<Strings>(c, "suffixes"));
+  if (names.size() != dtypes.size() || names.size() != shapes.size() ||
+      names.size() != max_bytes.size() || names.size() != prefixes.size() ||
+      names.size() != suffixes.size()) {
+    return InvalidArgument("names, dtypes, shapes, max_bytes, prefixes and "
+                           "suffixes must be of one length");
+  }
+  std::vector<Column> columns;
+  for (size_t i = 0; i < names.size(); ++i) {
+    columns.push_back({names[i], dtypes[i], shapes[i], max_bytes[i],
+                       prefixes[i], suffixes[i]});
+    TF_RETURN_IF_ERROR(Check(columns.back()));
+  }
+  return columns;
+}
+
+std::vector<size_t> ColumnBytes(const std::vector<Column>& columns) {
+  std::vector<size_t> bytes;
+  for (const Column& column : columns) bytes.push_back(column.bytes());
+  return bytes;
+}
+
+std::string Description(const Column& column) {
+  std::string line = absl::StrCat(
+      "column ", absl::CEscape(column.name), ": ",
+      DataTypeString(column.dtype), column.shape.DebugString());
+  if (column.is_variable()) {
+    absl::StrAppend(&line, " of at most ", column.max_bytes, " bytes, prefix \"",
+                    absl::CEscape(column.prefix), "\", suffix \"",
+                    absl::CEscape(column.suffix), "\"");
+  }
+  return line;
+}
+
+absl::StatusOr<std::vector<ColumnSource>> InputColumns(
+    OpKernelContext* c, const std::vector<Column>& columns, int64_t num_rows) {
+  OpInputList tensors;
+  TF_RETURN_IF_ERROR(c->input_list("columns", &tensors));
+  TF_RETURN_IF_ERROR(SameNumber(tensors.size(), columns.size()));
+  std::vector<ColumnSource> sources(columns.size());
+  for (size_t i = 0; i < columns.size(); ++i) {
+    TF_RETURN_IF_ERROR(SameDtype(tensors[i].dtype(), columns[i]));
+    TensorShape expected({num_rows});
+    expected.AppendShape(columns[i].shape);
+    if (tensors[i].shape() != expected) {
+      return InvalidArgument("column ", columns[i].name, " must be of shape ",
+                             expected.DebugString(), ", is ",
+                             tensors[i].shape().DebugString());
+    }
+    TF_RETURN_IF_ERROR(Source(columns[i], tensors[i], &sources[i]));
+  }
+  return sources;
+}
+
+absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
+    OpKernelContext* c, const std::vector<Column>& columns,
+    const TensorShape& leading, size_t part, size_t num_parts) {
+  OpOutputList tensors;
+  TF_RETURN_IF_ERROR(c->output_list("columns", &tensors));
+  TF_RETURN_IF_ERROR(
+      SameNumber(1.0 * tensors.size() / num_parts, columns.size()));
+  std::vector<ColumnTarget> targets;
+  for (const Column& column : columns) {
+    const int i = part * columns.size() + targets.size();
+    TF_RETURN_IF_ERROR(SameDtype(tensors.expected_output_dtype(i), column));
+    TensorShape shape = leading;
+    TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(column.shape));
+    Tensor* tensor;
+    TF_RETURN_IF_ERROR(tensors.allocate(i, shape, &tensor));
+    targets.push_back(Target(column, tensor));
+  }
+  return targets;
+}
+
+absl::Status CheckVector(const char* name, const Tensor& tensor,
+                         int64_t expected) {
+  const TensorShape& shape = tensor.shape();
+  if (shape.dims() == 1 && (expected < 0 || shape.dim_size(0) == expected)) {
+    return absl::OkStatus();
+  }
+  const std::string wanted =
+      expected >= 0 ? absl::StrCat("[", expected, "]") : "a vector";
+  return InvalidArgument(name, " must be of shape ", wanted, ", is ",
+                         shape.DebugString());
+}
+
+absl::StatusOr<absl::Span<const int64_t>> Keys(OpKernelContext* c,
+                                               const char* name) {
+  TF_ASSIGN_OR_RETURN(const auto keys, Vector<int64_t>(c, name));
+  TF_RETURN_IF_ERROR(Checked(CheckKeys(name, keys.data(), keys.size())));
+  return keys;
+}
+
+absl::Status Checked(const std::string& wrong) {
+  return wrong.empty() ? absl::OkStatus() : InvalidArgument(wrong);
+}
+
+}  // namespace replay

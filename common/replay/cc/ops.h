@@ -1,0 +1,289 @@
+// What the ops share: their declaration, columns, attributes, inputs and outputs,
+// and the functions that save and load a memory.
+#ifndef COMMON_REPLAY_CC_OPS_H_
+#define COMMON_REPLAY_CC_OPS_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "rows.h"
+#include "saved_file.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
+#include "tensorflow/core/framework/node_def_util.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/resource_handle.h"
+#include "tensorflow/core/framework/resource_mgr.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/statusor.h"
+
+namespace replay {
+
+// The function of an op that makes a resource.
+inline absl::Status Call(absl::Status (*function)(tensorflow::OpKernelContext*),
+                         tensorflow::OpKernelContext* c) {
+  return function(c);
+}
+
+// The function of an op on a resource, whose handle is the first input.
+template <typename Resource>
+absl::Status Call(absl::Status (*function)(tensorflow::OpKernelContext*,
+                                           Resource&),
+                  tensorflow::OpKernelContext* c) {
+  tensorflow::core::RefCountPtr<Resource> resource;
+  TF_RETURN_IF_ERROR(tensorflow::LookupResource(
+      c, tensorflow::HandleFromInput(c, 0), &resource));
+  return function(c, *resource);
+}
+
+template <auto function>
+class FunctionOp : public tensorflow::OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(tensorflow::OpKernelContext* c) override {
+    c->SetStatus(Call(function, c));
+  }
+};
+
+// Shape functions beside those of TensorFlow (common_shape_fns.h).
+
+inline absl::Status Scalars(tensorflow::shape_inference::InferenceContext* c) {
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
+  return absl::OkStatus();
+}
+
+// Every output has the shape of the second input, the keys.
+inline absl::Status ShapeOfKeys(
+    tensorflow::shape_inference::InferenceContext* c) {
+  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(1));
+  return absl::OkStatus();
+}
+
+template <typename... Parts>
+absl::Status InvalidArgument(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// A column of a stored step: of strings, and then of shape [], or of a dtype
+// whose values are all of one size. The last three fields are used by strings
+// only: the longest value allowed, and the bytes with which each value must
+// begin and end.
+struct Column {
+  std::string name;  // For error messages.
+  tensorflow::DataType dtype;
+  tensorflow::TensorShape shape;
+  int64_t max_bytes;
+  std::string prefix, suffix;
+
+  bool is_variable() const { return dtype == tensorflow::DT_STRING; }
+  // The size of its values, as for Rows.
+  size_t bytes() const;
+};
+
+// A memory; it lives as long as a handle to it does.
+template <typename Memory>
+struct MemoryResource : public tensorflow::ResourceBase {
+  MemoryResource(std::vector<Column> columns, Signature signature,
+                 std::function<std::unique_ptr<Memory>()> make)
+      : columns(std::move(columns)),
+        signature(std::move(signature)),
+        make(std::move(make)),
+        memory(this->make()) {}
+  std::string DebugString() const override { return "replay memory"; }
+
+  const std::vector<Column> columns;
+  const Signature signature;
+  // Makes an empty memory of the same arguments.
+  const std::function<std::unique_ptr<Memory>()> make;
+  const std::unique_ptr<Memory> memory;
+};
+
+// Returns an attribute of the op. It is in the range that the op declares.
+template <typename T = int64_t>
+absl::StatusOr<T> Attribute(tensorflow::OpKernelContext* c, const char* name) {
+  T value;
+  TF_RETURN_IF_ERROR(
+      tensorflow::GetNodeAttr(c->op_kernel().def(), name, &value));
+  return value;
+}
+
+// Returns the input `name`, which must be a scalar.
+template <typename T>
+absl::StatusOr<T> Scalar(tensorflow::OpKernelContext* c, const char* name) {
+  const tensorflow::Tensor* tensor;
+  TF_RETURN_IF_ERROR(c->input(name, &tensor));
+  if (tensor->dims() != 0) {
+    return InvalidArgument(name, " must be a scalar, is of shape ",
+                           tensor->shape().DebugString());
+  }
+  return tensor->scalar<T>()();
+}
+
+// Checks that `tensor` is a vector, of `expected` elements if that is given.
+absl::Status CheckVector(const char* name, const tensorflow::Tensor& tensor,
+                         int64_t expected);
+
+// Returns the input `name`, which must be a vector, of `expected` elements if
+// that is given.
+template <typename T>
+absl::StatusOr<absl::Span<const T>> Vector(tensorflow::OpKernelContext* c,
+                                           const char* name,
+                                           int64_t expected = -1) {
+  const tensorflow::Tensor* tensor;
+  TF_RETURN_IF_ERROR(c->input(name, &tensor));
+  TF_RETURN_IF_ERROR(CheckVector(name, *tensor, expected));
+  return absl::MakeConstSpan(tensor->flat<T>().data(), tensor->NumElements());
+}
+
+// Returns the input `name`, a vector of keys, which are not negative.
+absl::StatusOr<absl::Span<const int64_t>> Keys(tensorflow::OpKernelContext* c,
+                                               const char* name);
+
+// Makes a status of what a check of arguments.h returns.
+absl::Status Checked(const std::string& wrong);
+
+// Allocates the output `name` and returns its elements.
+template <typename T>
+absl::StatusOr<T*> Output(tensorflow::OpKernelContext* c, const char* name,
+                          const tensorflow::TensorShape& shape = {}) {
+  tensorflow::Tensor* tensor;
+  TF_RETURN_IF_ERROR(c->allocate_output(name, shape, &tensor));
+  return tensor->flat<T>().data();
+}
+
+// Returns the columns that the attributes of a memory's op describe.
+absl::StatusOr<std::vector<Column>> GetColumns(tensorflow::OpKernelContext* c);
+
+std::vector<size_t> ColumnBytes(const std::vector<Column>& columns);
+
+// Returns a column's line in a signature.
+std::string Description(const Column& column);
+
+// Returns a short text of a number from which it can be read again.
+template <typename T>
+std::string Exact(T value) {
+  std::string text;
+  for (int digits = 6; digits <= std::numeric_limits<T>::max_digits10; ++digits) {
+    text = absl::StrFormat("%.*g", digits, value);
+    if (static_cast<T>(std::strtod(text.c_str(), nullptr)) == value) break;
+  }
+  return text;
+}
+
+// Returns the values of the input list "columns", which must be of shape
+// [num_rows, ...] each, and outlive them.
+absl::StatusOr<std::vector<ColumnSource>> InputColumns(
+    tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
+    int64_t num_rows);
+
+// Allocates the output list "columns", of shape [leading..., ...] each. If it
+// has all columns several times, one behind the other, allocates one part.
+absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
+    tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
+    const tensorflow::TensorShape& leading, size_t part = 0,
+    size_t num_parts = 1);
+
+// Outputs a handle to a new memory, of `num_steps` steps, that is constructed
+// from `arguments`. `signature` has a line for each of them, without the columns
+// and the seed.
+template <typename Memory, typename... Arguments>
+absl::Status OutputMemory(tensorflow::OpKernelContext* c,
+                          const std::vector<Column>& columns,
+                          Signature signature, int64_t num_steps,
+                          const Arguments&... arguments) {
+  for (const Column& column : columns) signature.push_back(Description(column));
+  MemoryResource<Memory>* resource;
+  try {
+    resource = new MemoryResource<Memory>(
+        columns, std::move(signature),
+        [arguments...] { return std::make_unique<Memory>(arguments...); });
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no address space for a memory of ", num_steps, " steps"));
+  }
+  tensorflow::core::RefCountPtr<MemoryResource<Memory>> owner(resource);
+  TF_ASSIGN_OR_RETURN(auto* handle,
+                      Output<tensorflow::ResourceHandle>(c, "memory"));
+  *handle = tensorflow::ResourceHandle::MakeRefCountingHandle(
+      owner.release(), c->device()->name());
+  return absl::OkStatus();
+}
+
+// Calls function(path). Outputs "wrong": the line of a file that cannot be
+// written or used, or an empty string. An error's message would not be one line.
+template <typename Function>
+absl::Status WithFile(tensorflow::OpKernelContext* c, const char* verb,
+                      Function function) {
+  using tensorflow::tstring;
+  TF_ASSIGN_OR_RETURN(const std::string path, Scalar<tstring>(c, "path"));
+  TF_ASSIGN_OR_RETURN(auto* wrong, Output<tstring>(c, "wrong"));
+  try {
+    function(path);
+  } catch (const FileError& error) {
+    *wrong = error.what();
+  } catch (const std::bad_alloc&) {
+    *wrong = absl::StrCat("cannot ", verb, " ", path, ": not enough memory");
+  }
+  return absl::OkStatus();
+}
+
+// Writes a memory to the file "path".
+template <typename Memory>
+absl::Status SaveMemory(tensorflow::OpKernelContext* c,
+                        MemoryResource<Memory>& resource) {
+  return WithFile(c, "write", [&](const std::string& path) {
+    FileWriter file(path, resource.signature);
+    resource.memory->Save(file);
+    file.Commit();
+  });
+}
+
+// Loads an empty memory from the file "path".
+template <typename Memory>
+absl::Status LoadMemory(tensorflow::OpKernelContext* c,
+                        MemoryResource<Memory>& resource) {
+  return WithFile(c, "load", [&](const std::string& path) {
+    FileReader file(path, resource.signature);
+    const auto require = [&](bool is_empty) {
+      if (is_empty) return;
+      file.Refuse(absl::StrCat("the memory is in use, it holds ",
+                               resource.memory->statistics().steps,
+                               " steps: load into a new one"));
+    };
+    require(resource.memory->statistics().steps == 0);
+    // The memory gets all of the file or nothing.
+    const auto loaded = resource.make();
+    loaded->Load(file);
+    file.Finish();
+    require(resource.memory->SwapIfEmpty(*loaded));
+  });
+}
+
+}  // namespace replay
+
+// Declares the op `name`, a string, that calls `function`. It is stateful; its
+// inputs, outputs, attributes and shape function follow as for REGISTER_OP:
+//
+//   absl::Status CountSteps(OpKernelContext* c, Resource& resource) { ... }
+//   OP("EpisodeCountSteps", CountSteps)
+//       .Input("memory: resource").Input("n: int64")
+//       .SetShapeFn(NoOutputs);
+#define OP(name, function)                                            \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU),  \
+                          ::replay::FunctionOp<function>);            \
+  REGISTER_OP(name).SetIsStateful()
+
+#endif  // COMMON_REPLAY_CC_OPS_H_

@@ -1,0 +1,194 @@
+"""AQL from its binary: flags, actors with replays and a learner, through the death of each."""
+
+import re
+import signal
+
+from launched import forked
+import numpy as np
+import pytest
+from refusals import check_refusal
+from watched_run import RunByHand
+
+from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
+from common.reporting.csv_rows import last_row, read_rows
+import reproductions
+
+CARTPOLE = "--environment=control:cartpole:swingup"
+HUMANOID = "--environment=control:humanoid:stand"
+ROVER = "--environment=python:reproductions.aql.rover:make"
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--environment=atari:pong"], ["images", "control:cartpole:swingup"]),
+        ([CARTPOLE, "--setting=aql_gausian"], ["did you mean aql_gaussian"]),
+        (
+            [CARTPOLE, "--config.num_proposal_samples=0", "--config.num_uniform_samples=0"],
+            ["--config.num_uniform_samples", "num_proposal_samples is 0", "is 0"],
+        ),
+        ([HUMANOID, "--setting=exact_q"], ["5^21", "10,000", "--setting=aql"]),
+        (
+            [HUMANOID, "--setting=qt_opt", "--config.cem_elites=101"],
+            ["--config.cem_elites must be at most cem_samples (100), is 101"],
+        ),
+        (
+            [CARTPOLE, "--config.replay_capacity=29"],
+            ["--config.unroll_length must be at most replay_capacity (29), is 30"],
+        ),
+        (
+            [CARTPOLE, "--config.queue_capacity=31"],
+            ["--config.batch_size must be at most queue_capacity (31), is 32"],
+        ),
+        ([CARTPOLE, "--setting=aql_3528_actions"], ["flat observations", "maze:goal"]),
+        ([ROVER, "--setting=qt_opt"], ["7^2 * 3^2 * 2^3 = 3,528", "continuous actions"]),
+        ([ROVER, "--setting=d3pg"], ["3,528", "continuous actions"]),
+        ([ROVER, "--setting=aql_gaussian"], ["3,528", "continuous actions"]),
+        ([CARTPOLE, "--config.unroll_length=1"], ["--config.unroll_length", "is 1"]),
+        ([CARTPOLE, "--replay=learner"], ["--replay", "actors with replays of their own"]),
+        ([CARTPOLE, "--replay_shards=2"], ["--replay_shards", "actors with replays of their own"]),
+        ([CARTPOLE, "--role=replay"], ["--role=replay", "learner, actor, evaluator"]),
+        ([CARTPOLE, "--evaluation_steps=10"], ["--evaluation_steps"]),
+        ([CARTPOLE, "--config.single_process", "--actor_processes=2"], ["--actor_processes"]),
+    ],
+    ids=lambda value: value[-1] if value[0].startswith("-") else "",
+)
+def test_a_bad_flag(flags, words, tmp_path):
+    check_refusal("binaries.aql", flags, words, tmp_path)
+
+
+BATCH, LENGTH, REPLAYED = 4, 5, 2
+EPISODE_STEPS = 100
+SMALL = (
+    "--environment=python:reproductions.aql.match:make_5",
+    "--num_actors=4",
+    "--evaluation_episodes=1",
+    f"--config.batch_size={BATCH}",
+    f"--config.unroll_length={LENGTH}",
+    f"--config.replayed_unrolls={REPLAYED}",
+    "--config.replay_capacity=200",
+    "--config.queue_capacity=8",
+    "--config.num_proposal_samples=5",
+    "--config.num_uniform_samples=5",
+    "--config.state_size=8",
+    "--config.action_size=8",
+    "--config.joint_sizes=8,8",
+    "--config.proposal_sizes=8,8",
+)
+ROLES = (*SMALL, "--actor_processes=2", "--learner_threads=1", "--checkpoint_seconds=2")
+SECONDS = 600
+"""Patience with a busy machine."""
+_OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
+"""Columns of times, or of numbers made from the time."""
+
+
+def by_hand(start, workdir):
+    return RunByHand(
+        start, workdir, "binaries.aql", ROLES, layout=ACTORS_WITH_REPLAY, learner=1, actor=2
+    )
+
+
+def ratio(row):
+    """Timesteps learnt from, of those that were accepted with what was replayed."""
+    timesteps = row["actor_steps"] * (EPISODE_STEPS + 1) / EPISODE_STEPS
+    return row["learner_steps"] * BATCH * LENGTH / ((1 + REPLAYED) * timesteps)
+
+
+@pytest.mark.timeout(3600)
+def test_the_ratio_holds_and_an_actor_may_die(tmp_path):
+    with forked() as start:
+        run = by_hand(start, tmp_path / "run")
+        limit = "--max_learner_steps=1500"
+        tasks = [("learner", 0), ("actor", 0), ("actor", 1), ("evaluator", 0)]
+        programs = {task: run.start(*task, limit) for task in tasks}
+        run.wait_for(lambda: len(run.incarnations()) == 2, SECONDS, "both act")
+        programs["actor", 1].stop(signal.SIGKILL)
+        assert programs["actor", 1].wait(SECONDS) == -signal.SIGKILL
+        programs["actor", 1] = run.start("actor", 1, limit)
+        run.wait_for(lambda: len(run.incarnations()) == 3, SECONDS, "the actor acts anew")
+        run.ends(programs.values(), SECONDS)
+    assert "1,500 learner steps" in programs["evaluator", 0].output
+    run.check_files()
+    row = last_row(run.workdir / "learner.csv")
+    assert row["learner_steps"] == 1500
+    assert ratio(row) == pytest.approx(1, abs=0.02)
+    rows = read_rows(run.workdir / "learner.csv")
+    assert rows["samples_per_insert"].dropna().median() == pytest.approx(1 + REPLAYED, abs=0.3)
+    acting = read_rows(run.workdir / "acting.csv")
+    assert set(acting["actor"]) == set(range(4))
+    metrics = ["value_loss", "proposal_loss", "entropy"]
+    assert np.isfinite(run.updates()[metrics].iloc[-1]).all()
+    policy = reproductions.load_policy(run.workdir)
+    assert policy.learner_steps == 1500
+    assert policy(np.ones((3, 5), np.float32)).shape == (3, 5)
+
+
+@pytest.mark.timeout(3600)
+def test_actors_wait_for_a_learner_that_died_and_go_on_with_their_replays(tmp_path):
+    with forked() as start:
+        run = by_hand(start, tmp_path / "run")
+        programs = {task: run.start(*task) for task in (("learner", 0), ("actor", 0), ("actor", 1))}
+        checkpoint = run.workdir / "checkpoints" / "checkpoint"
+        run.wait_for(
+            lambda: checkpoint.exists() and run.learner("learner_steps") > 30, SECONDS, "a save"
+        )
+        programs["learner", 0].stop(signal.SIGKILL)
+        assert programs["learner", 0].wait(SECONDS) == -signal.SIGKILL
+        before = len(read_rows(run.workdir / "learner.csv"))
+        programs["learner", 0] = run.start("learner")
+
+        def steps_since():
+            return read_rows(run.workdir / "learner.csv")["learner_steps"][before:]
+
+        run.wait_for(
+            lambda: len(steps := steps_since()) and steps.iloc[-1] > steps.iloc[0],
+            SECONDS,
+            "it goes on",
+        )
+        assert steps_since().iloc[0] > 0  # from its checkpoint
+        # Both actors have offered to the new learner, which else knows one by its checkpoint only.
+        enough = run.learner("learner_steps") + 200
+        run.wait_for(lambda: run.learner("learner_steps") > enough, SECONDS, "more updates")
+        run.stops(programs.values(), SECONDS)
+    run.check_files()
+    rows = read_rows(run.workdir / "learner.csv")
+    assert rows["actor_steps"].is_monotonic_increasing
+    # The actors were not started again.
+    assert len(read_rows(run.workdir / "lives.csv")) == 2
+    for path in tmp_path.glob("actor-*.log"):
+        (accepted,) = re.findall(r"(\d+) accepted", path.read_text())
+        assert int(accepted) in run.accounts().values()
+
+
+def test_equal_seeds_give_equal_files_in_one_process(tmp_path):
+    flags = (
+        *(*SMALL, "--config.single_process", "--learner_threads=1", "--evaluation_steps=40"),
+        *("--final_episodes=2", "--max_learner_steps=120"),
+    )
+    with forked() as start:
+        runs = []
+        for name in ("first", "second"):
+            run = RunByHand(
+                start,
+                tmp_path / name,
+                "binaries.aql",
+                flags,
+                layout=ONE_PROCESS_WITH_REPLAYS,
+                learner=1,
+            )
+            runs.append((run, run.start("learner")))
+        for run, program in runs:
+            run.ends([program], SECONDS)
+    first, second = (
+        [
+            read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
+            for name in ("evaluator.csv", "acting.csv")
+        ]
+        for run, _ in runs
+    )
+    for one, two in zip(first, second):
+        assert len(one) and one.equals(two)
+    assert first[1]["episode_return"].nunique() > 5
+    assert first[0]["learner_steps"].tolist() == [0, 40, 80, 120]
+    assert first[0]["episodes"].tolist() == [1, 1, 1, 2]
+    assert ratio(last_row(runs[0][0].workdir / "learner.csv")) == pytest.approx(1, abs=0.05)

@@ -1,0 +1,454 @@
+"""D4PG and DDPG from their binary, through kill -9 of each role to the end.
+
+A user's mistake is one line that names it and the way out, nothing written, no TensorFlow. One row
+for each place that finds mistakes; values of hyperparameters and settings are tested beside
+`common.config` and `common.program.flags`.
+"""
+
+import http.server
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from launched import ROOT, forked, launched
+import pytest
+from refusals import assert_refused, check_refusal, run
+from watched_run import TOKEN, RunByHand, WatchedRun
+
+from common.cluster.credentials import TOKEN_VARIABLE
+from common.learning import checkpoint as checkpoint_lib
+from common.program import local
+from common.remote.parameters import ParameterClient
+from common.replay.store import Counters
+from common.reporting.csv_rows import last_row, read_rows
+from common.reporting.run_directory import RunDirectory
+from reproductions.d4pg.config import D4PGConfig
+
+D4PG = "binaries.d4pg"
+CARTPOLE = "--environment=control:cartpole:swingup"
+
+
+def tf_config(role, **counts):
+    """A cluster of so many tasks a job, on port 1 and above, read by `role`."""
+    ports = iter(range(1, 100))
+    cluster = {
+        job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in counts.items()
+    }
+    return json.dumps({"cluster": cluster, "task": {"type": role, "index": 0}})
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--environment=control:cartpole:swingu"], ["swingu", '"control:cartpole:swingup"']),
+        (["--environment="], ["--environment is missing", "control:cartpole:swingup"]),
+        ([CARTPOLE, "--config.n_step=0"], ["--config.n_step", "at least 1", "is 0"]),
+        ([CARTPOLE, "--config.n_step=abc"], ["--config.n_step=abc: it must be a whole number"]),
+        ([CARTPOLE, "--max_minutes=soon"], ["--max_minutes=soon: it must be a number"]),
+        ([CARTPOLE, "--seed=" + "9" * 5000], ["9...: it must be a whole number"]),
+        ([CARTPOLE, "--ignore_resources=maybe"], ["=maybe: it must be true or false"]),
+        (
+            [CARTPOLE, "--flagfile=/none/d4pg.flags"],
+            ["error: --flagfile=/none/d4pg.flags: No such"],
+        ),
+        ([CARTPOLE, "--config.nonsense=1"], ["--config.nonsense", "--help"]),
+        ([CARTPOLE, "--setting=d5pg"], ["--setting=d5pg", "d4pg_prioritized_n5"]),
+        ([CARTPOLE, "--num_actor=2"], ["unknown flag --num_actor: did you mean --num_actors?"]),
+        ([CARTPOLE, "--xyzzy"], ["unknown flag --xyzzy: --help lists them all"]),
+        ([CARTPOLE, "--num_actors=5000"], ["--num_actors", "[1, 4096]", "5000"]),
+        ([CARTPOLE, "--num_actors=2", "--actor_processes=3"], ["--actor_processes", "(2)", "3"]),
+        (
+            [CARTPOLE, "--num_actors=2", "--replay_shards=3"],
+            ["3 replay processes", "2 actor processes"],
+        ),
+        (
+            [CARTPOLE, "--replay=learner", "--replay_shards=2"],
+            ["--replay_shards is 2", "--replay=learner"],
+        ),
+        (
+            [CARTPOLE, "--setting=ddpg", "--replay_shards=2"],
+            ["--replay_shards", "one process", "leave it out"],
+        ),
+        ([CARTPOLE, "--replay_shards=33"], ["--replay_shards=33", "[1, 32]"]),
+        ([CARTPOLE, "--max_minutes=nan"], ["--max_minutes", "finite", "nan"]),
+        ([CARTPOLE, "--seed=2147483648"], ["--seed"]),
+        ([CARTPOLE, "cartpole"], ['"cartpole"', "--"]),
+        (
+            [CARTPOLE, "--role=leaner"],
+            ["--role=leaner", "use one of local, slurm, ray, learner, replay, actor, evaluator"],
+        ),
+        ([CARTPOLE, "--role=slurm"], ["SLURM_STEP_NUM_TASKS", "srun"]),
+        ([CARTPOLE, "--role=ray"], ["--ray_address is missing", "ray start --head"]),
+        ([CARTPOLE, "--ray_address=10.0.0.1:6379"], ["--ray_address", "add --role=ray"]),
+        (
+            [CARTPOLE, "--setting=ddpg", "--role=actor"],
+            ["--role=actor", "one process", "learner, evaluator"],
+        ),
+    ],
+    ids=lambda value: value[-1] if value[0].startswith("-") else "",
+)
+def test_a_bad_flag(flags, words, tmp_path):
+    check_refusal(D4PG, flags, words, tmp_path)
+
+
+def test_a_missing_workdir(tmp_path):
+    assert_refused(run(D4PG, [CARTPOLE], tmp_path), ["--workdir is missing"])
+
+
+def test_a_run_of_another_config_stays_as_it_was(tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    directory.open({"paper": "d4pg", "config": {"n_step": 1}})
+    before = directory.config_json.read_bytes()
+    result = run(D4PG, [CARTPOLE, f"--workdir={directory.path}"], tmp_path)
+    assert_refused(result, [str(directory.path), "config.n_step 1 -> 5", "new directory"])
+    assert directory.config_json.read_bytes() == before
+    assert not directory.run_json.exists()
+
+
+@pytest.mark.skipif((local.available_memory() or 0) > 700e9, reason="this machine could hold it")
+def test_a_replay_that_this_machine_cannot_hold(tmp_path):
+    capacity = "--config.replay_capacity"
+    flags = ["--environment=control:humanoid:run", f"--workdir={tmp_path}/run"]
+    result = run(D4PG, [*flags, f"{capacity}={2**30}"], tmp_path)
+    assert_refused(result, ["not enough memory", capacity, "--ignore_resources"])
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+@pytest.mark.parametrize(
+    "role, variables, words",
+    [
+        ("learner", {}, ["TF_CONFIG is not set", "--role=local"]),
+        (
+            "learner",
+            {"TF_CONFIG": tf_config("learner", learner=1)},
+            ["no cluster token", "REPLAY_RL_TOKEN"],
+        ),
+        (
+            "actor",
+            {"TF_CONFIG": tf_config("learner", learner=1), "REPLAY_RL_TOKEN": TOKEN},
+            ["--role=actor", "TF_CONFIG is learner"],
+        ),
+        (
+            "actor",
+            {"TF_CONFIG": tf_config("actor", learner=1), "REPLAY_RL_TOKEN": TOKEN},
+            ["--actor_processes is missing", "TF_CONFIG does not list the tasks of actor"],
+        ),
+        (
+            "learner",
+            {
+                "TF_CONFIG": tf_config("learner", learner=1, replay=3, actor=2),
+                "REPLAY_RL_TOKEN": TOKEN,
+            },
+            ["3 replay processes", "2 actor processes", "--actor_processes"],
+        ),
+    ],
+)
+def test_a_role_without_its_place(role, variables, words, tmp_path):
+    flags = [CARTPOLE, f"--role={role}"]
+    assert TOKEN not in check_refusal(D4PG, flags, words, tmp_path, **variables)
+
+
+def test_the_address_of_something_else(tmp_path):
+    """A web server where a partner should be is known at once."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    server.RequestHandlerClass.log_message = lambda *_: None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"127.0.0.1:{server.server_address[1]}"
+    cluster = {"learner": ["127.0.0.1:1"], "replay": [address]}
+    try:
+        check_refusal(
+            *(D4PG, [CARTPOLE, "--role=actor", "--actor_processes=1"]),
+            *([address, "no service of a cluster", "TF_CONFIG"], tmp_path),
+            TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "actor", "index": 0}}),
+            REPLAY_RL_TOKEN=TOKEN,
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    "variables", [{"CXX": "/nowhere/g++"}, {"CXX": "g++", "PATH": "/nowhere"}], ids=["CXX", "PATH"]
+)
+def test_a_build_without_a_compiler(variables, tmp_path):
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    shutil.copytree(ROOT / "common/replay/cc", tmp_path / "common/replay/cc")
+    (tmp_path / "reproductions").mkdir()
+    shutil.copy(ROOT / "reproductions/__init__.py", tmp_path / "reproductions")
+    former = tmp_path / "common/replay/_ops.tf-0.0.0.so"
+    former.write_text("built before")
+    result = subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+        cwd=tmp_path,
+        timeout=60,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode != 0
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1 and variables["CXX"] in errors[0] and "install g++" in errors[0]
+    assert "Traceback" not in result.stderr
+    assert former.read_text() == "built before"
+
+
+def test_help_explains_every_flag_and_hyperparameter(tmp_path):
+    text = " ".join(run(D4PG, ["--help"], tmp_path).stdout.split())
+    for name in (
+        "environment",
+        "workdir",
+        "role",
+        "seed",
+        "num_actors",
+        "actor_processes",
+        "learner_threads",
+        "max_minutes",
+        "max_actor_steps",
+        "max_learner_steps",
+        "evaluation_episodes",
+        "evaluation_seconds",
+        "patience_minutes",
+        "replay",
+        "replay_shards",
+        "[no]ignore_resources",
+        "checkpoint_seconds",
+        "setting",
+        "config",
+    ):
+        assert f" --{name}: " in text
+    for name in D4PGConfig.__dataclass_fields__:
+        explained = re.search(rf"--config\.{name}=(.*?)(--config\.|\(default)", text)
+        assert explained, name
+        assert re.search(r"section|algorithm|appendix|figure|Not in the paper", explained[1]), name
+
+
+# A local run.
+
+MIN_SIZE = 1000
+FLAGS = (
+    "--environment=python:reproductions.d4pg.own_environment:make",
+    "--num_actors=2",
+    "--actor_processes=1",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--evaluation_seconds=2",
+    "--checkpoint_seconds=1",
+    "--nocheckpoint_replay",
+    "--config.policy_sizes=(16,16)",
+    "--config.critic_sizes=(16,16)",
+    "--config.batch_size=32",
+    f"--config.min_replay_size={MIN_SIZE}",
+    "--config.samples_per_insert=16",
+    "--config.updates_per_call=4",
+)
+PROCESSES = {"launcher-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
+SECONDS = 600
+"""Patience with a busy machine."""
+
+
+@pytest.fixture
+def start():
+    """Starts programs."""
+    with launched() as program:
+        yield lambda workdir, *flags, **variables: program(
+            *("-m", D4PG, *FLAGS, f"--workdir={workdir}", *flags),
+            env={**os.environ, TOKEN_VARIABLE: TOKEN, **variables},
+        )
+
+
+def outcomes(run):
+    starts = json.loads((run.workdir / "run.json").read_text())["starts"]
+    return [each["outcome"] for each in starts]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+@pytest.mark.timeout(3600)
+def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tmp_path, start):
+    run = WatchedRun(tmp_path / "run")
+    launcher = start(run.workdir)
+    checkpoint = run.workdir / "checkpoints" / "checkpoint"
+    run.wait_for(
+        lambda: run.learner("learner_steps") and checkpoint.exists() and run.acting() is not None,
+        SECONDS,
+        "learning, an episode, a checkpoint",
+    )
+    assert set(run.pids()) == PROCESSES
+
+    # The actor acts with another incarnation. The replay is empty, and the learner waits until it
+    # is filled to its minimum.
+    incarnations = run.incarnations()
+    run.kill("actor")
+    rows = len(read_rows(run.workdir / "learner.csv"))
+    run.wait_for(
+        lambda: len(read_rows(run.workdir / "learner.csv")) > rows, SECONDS, "its steps are counted"
+    )
+    run.kill("replay")
+    replay, seen = run.client_when_there("replay", SECONDS), []
+
+    def has_sampled():
+        seen.append(Counters.of(replay.call("store_counters")))
+        return seen[-1].sampled
+
+    run.wait_for(has_sampled, SECONDS, "the learner samples again")
+    assert MIN_SIZE <= seen[-1].items
+    assert all(each.sampled == 0 for each in seen if each.items < MIN_SIZE)
+    run.wait_for(lambda: run.incarnations() - incarnations, SECONDS, "a new actor")
+    saved_at = checkpoint.stat().st_mtime_ns
+    run.wait_for(lambda: checkpoint.stat().st_mtime_ns > saved_at, SECONDS, "another checkpoint")
+
+    # The learner goes on from its checkpoint, and the actors get its parameters.
+    run.kill("learner")
+    version, steps = run.acting()["parameter_version"].max(), run.learner("learner_steps")
+    learner = ParameterClient(run.client_when_there("learner", SECONDS))
+    resumed_at = int(re.search(r"resumed at learner step (\d+)", run.log("learner"))[1])
+    assert resumed_at > 0
+    run.wait_for(
+        lambda: learner.latest().learner_steps > max(steps, resumed_at), SECONDS, "learning"
+    )
+    run.wait_for(
+        lambda: run.acting()["parameter_version"].iloc[-1] > version,
+        SECONDS,
+        "acting with new parameters",
+    )
+
+    launcher.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    out, err = launcher.communicate(timeout=SECONDS)
+    assert launcher.returncode == 130 and "Traceback" not in err, err
+    assert "stopping: the learner saves what it has learnt" in err
+    assert "stopped; to go on: " in out and " -m binaries.d4pg " in out.splitlines()[-1]
+    assert time.monotonic() - begin < 55  # nobody had to be killed
+    for role in ("actor", "replay", "learner"):
+        assert f"{role} 0 ended with signal 9 (Killed)" in err
+    assert "evaluator 0 ended" not in err and "MUJOCO" not in err
+    assert not run.pids()
+    run.check_files()
+    run.check_accounts(in_order=1)
+    assert outcomes(run) == [None, "stopped"]  # a start that was killed tells nothing
+    stopped_at, wall_seconds = run.learner("learner_steps"), run.learner("wall_seconds")
+    assert f"finished at learner step {stopped_at}" in run.log("learner")
+
+    # It goes on where it was; where the memory lives is no part of the run.
+    limit = stopped_at + 200
+    out, err = start(run.workdir, "--replay=learner", f"--max_learner_steps={limit}").communicate(
+        timeout=SECONDS
+    )
+    assert f"resumed at learner step {stopped_at}" in run.log("learner"), err
+    result, picture = out.splitlines()
+    assert re.fullmatch(
+        rf"finished: evaluator return -?\d+\.\d \+- .* {limit:,} learner steps", result
+    )
+    assert picture == f"learning curve {run.workdir / 'learning_curve.png'}"
+    assert (run.workdir / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert run.learner("learner_steps") == limit and run.learner("wall_seconds") > wall_seconds
+    steps = read_rows(run.workdir / "learner.csv")["learner_steps"]
+    assert (steps[steps.gt(0).idxmax() :] > 0).all()
+    assert outcomes(run) == [None, "stopped", "finished"]
+    assert not run.pids()
+    run.check_files()
+    run.check_accounts(in_order=2)
+
+    # A second start of a finished run starts nothing.
+    again, _ = start(run.workdir, f"--max_learner_steps={limit}").communicate(timeout=SECONDS)
+    assert again == out and len(outcomes(run)) == 3
+
+    # A checkpoint that is cut is one line, and nothing is overwritten.
+    checkpoints = run.workdir / "checkpoints"
+    newest = checkpoints / f"{checkpoint_lib.newest(checkpoints).name}.data-00000-of-00001"
+    newest.write_bytes(newest.read_bytes()[:100])
+    before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
+    with forked() as fork:
+        learner = RunByHand(fork, run.workdir, D4PG, FLAGS, learner=1).start("learner")
+        assert learner.wait(SECONDS) == 2 and "Traceback" not in learner.output
+    (error,) = [line for line in learner.output.splitlines() if line.startswith("error: ")]
+    for words in ("the checkpoint", "cannot be read", newest.name, "ckpt-"):
+        assert words in error
+    assert {path.name: path.read_bytes() for path in checkpoints.iterdir()} == before
+
+
+# DDPG: one process acts and learns in turns; it or another one evaluates.
+
+BATCH, DDPG_MIN_SIZE, STEPS, END = 16, 300, 300, 400
+DDPG_FLAGS = (
+    "--setting=ddpg",
+    "--environment=python:reproductions.d4pg.own_environment:make",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--evaluation_seconds=1",
+    "--config.policy_sizes=(16,16)",
+    "--config.critic_sizes=(16,16)",
+    f"--config.batch_size={BATCH}",
+    f"--config.samples_per_insert={BATCH}",
+    f"--config.min_replay_size={DDPG_MIN_SIZE}",
+)
+"""Patience with a busy machine."""
+
+
+def test_acts_and_learns_in_turns_and_goes_on(tmp_path):
+    with forked() as start:
+        run = RunByHand(start, tmp_path / "run", D4PG, DDPG_FLAGS, learner=1)
+        limit = f"--max_learner_steps={STEPS}"
+        programs = [run.start(role, 0, limit) for role in ("learner", "evaluator")]
+        run.ends(programs, SECONDS)
+        check_ddpg(run.workdir)
+        row = last_row(run.workdir / "learner.csv")
+        in_turns = ("--evaluation_steps=40", "--final_episodes=3")
+        run.ends([run.start("learner", 0, f"--max_learner_steps={END}", *in_turns)], SECONDS)
+    later = last_row(run.workdir / "learner.csv")
+    assert later["learner_steps"] == END
+    assert later["actor_steps"] - row["actor_steps"] == later["replay_size"] >= DDPG_MIN_SIZE
+    rows = read_rows(run.workdir / "evaluator.csv")
+    rows = rows[rows["learner_steps"] > STEPS]
+    assert rows["learner_steps"].tolist() == [320, 360, END]
+    assert rows["episodes"].tolist() == [1, 1, 3]
+    # One update a step: nothing here depends on the clock.
+    assert set(rows["learner_steps"].diff().dropna()) == set(rows["actor_steps"].diff().dropna())
+
+
+def test_a_run_that_is_killed_twice_ends_with_the_same_steps(tmp_path):
+    flags = (
+        *("--max_learner_steps=2400", "--checkpoint_seconds=3"),
+        *("--evaluation_steps=600", "--final_episodes=2"),
+    )
+    with forked() as start:
+        run = RunByHand(start, tmp_path / "run", D4PG, DDPG_FLAGS, learner=1)
+        for steps in (600, 1200):
+            program = run.start("learner", 0, *flags)
+            run.wait_for(
+                lambda reached=steps: evaluated(run) >= reached, SECONDS, f"{steps} learner steps"
+            )
+            program.stop(signal.SIGKILL)
+            program.wait(SECONDS)
+        run.ends([run.start("learner", 0, *flags)], SECONDS)
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [0, 600, 1200, 1800, 2400]
+    assert rows["episodes"].tolist() == [1, 1, 1, 1, 2]
+    assert last_row(run.workdir / "learner.csv")["learner_steps"] == 2400
+
+
+def evaluated(run):
+    """Returns the learner step of the newest evaluation, 0 before the first."""
+    return (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps") or 0
+
+
+def check_ddpg(workdir):
+    """Checks the files of the run at its first limit."""
+    rows = read_rows(workdir / "learner.csv")
+    # An update for each step beyond the minimum, ahead by two calls of one update at most.
+    for inserted, learned in zip(rows["actor_steps"], rows["learner_steps"], strict=True):
+        if learned:
+            assert 0 <= learned - (inserted - DDPG_MIN_SIZE) <= 2
+    row = last_row(workdir / "learner.csv")
+    assert row["learner_steps"] == STEPS and row["priority_lag_steps"] == 1
+    assert row["actor_steps"] == row["replay_size"]
+    episodes = read_rows(workdir / "acting.csv")
+    assert set(episodes["actor"]) == {0} and set(episodes["episode_length"]) == {100}
+    evaluation = last_row(workdir / "evaluator.csv")
+    assert evaluation["learner_steps"] == STEPS and evaluation["setting"].startswith("ddpg")

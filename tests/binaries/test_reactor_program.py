@@ -1,0 +1,185 @@
+"""Reactor from its binary: flags, two workers and a parameter server, through the death of each."""
+
+import re
+import signal
+
+from launched import forked
+import numpy as np
+import pytest
+from refusals import check_refusal
+from watched_run import RunByHand
+
+from common.environments.batch import BatchedEnvironment
+from common.program.layouts import ONE_PROCESS, WORKERS
+from common.reporting.csv_rows import last_row, read_rows
+from common.roles.evaluator import run_episodes
+import reproductions
+from reproductions.reactor import catch
+
+PONG = "--environment=atari:pong"
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--environment=control:cartpole:swingup"], ["needs discrete", "atari:pong"]),
+        ([PONG, "--setting=reactor_unifrm"], ["did you mean reactor_uniform?"]),
+        ([PONG, "--num_workers=0"], ["--num_workers must be in [1, 4096], is 0"]),
+        ([PONG, "--num_actors=2"], ["unknown flag --num_actors: did you mean --num_workers?"]),
+        ([PONG, "--replay_shards=2"], ["--replay_shards", "workers and a parameter server"]),
+        ([PONG, "--learner_threads=2"], ["--learner_threads", "workers and a parameter server"]),
+        ([PONG, "--config.single_process", "--worker_threads=1"], ["--worker_threads"]),
+        ([PONG, "--role=learner"], ["--role=learner", "parameter_server, worker, evaluator"]),
+        ([PONG, "--config.sequence_length=1"], ["--config.sequence_length", "is 1"]),
+        ([PONG, "--config.replay_capacity=32"], ["--config.sequence_length", "replay_capacity"]),
+        ([PONG, "--config.c=0.5"], ["--config.c", "is 0.5"]),
+        ([PONG, "--config.v_min=11"], ["--config.v_min", "below v_max (10)"]),
+        ([PONG, "--config.policy_floor=0"], ["--config.policy_floor", "(0, 1)", "is 0"]),
+        ([PONG, "--config.policy_floor=1"], ["--config.policy_floor", "(0, 1)", "is 1"]),
+    ],
+    ids=lambda value: value[-1] if value[0].startswith("-") else "",
+)
+def test_a_bad_flag(flags, words, tmp_path):
+    check_refusal("binaries.reactor", flags, words, tmp_path)
+
+
+CATCH = "--environment=python:reproductions.reactor.catch:make"
+SMALL = (
+    CATCH,
+    "--evaluation_episodes=2",
+    "--evaluation_seconds=2",
+    "--checkpoint_seconds=2",
+    "--config.sequence_length=9",
+    "--config.batch_size=2",
+    "--config.min_replay_size=60",
+    "--config.replay_capacity=400",
+    "--config.target_period=10",
+)
+SECONDS = 600
+"""Patience with a busy machine."""
+SERVER = "parameter_server"
+
+
+@pytest.mark.timeout(3600)
+def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path):
+    with forked() as start:
+        # A worker that gets back what it had stored acts less, by when that was saved.
+        flags = (*SMALL, "--num_workers=2", "--worker_threads=1", "--nocheckpoint_replay")
+        run = RunByHand(
+            start, tmp_path / "run", "binaries.reactor", flags, layout=WORKERS, parameter_server=1
+        )
+        tasks = [(SERVER, 0), ("worker", 0), ("worker", 1)]
+        programs = {task: run.start(*task) for task in tasks}
+        checkpoint = run.workdir / "checkpoints" / "checkpoint"
+        run.wait_for(
+            lambda: (
+                checkpoint.exists()
+                and run.learner("learner_steps") > 20
+                and run.learner("num_workers") == 2
+                and len(run.incarnations()) == 2
+            ),
+            SECONDS,
+            "updates of two workers, and a checkpoint",
+        )
+
+        before = run.incarnations()
+        programs["worker", 1].stop(signal.SIGKILL)
+        assert programs["worker", 1].wait(SECONDS) == -signal.SIGKILL
+        programs["worker", 1] = run.start("worker", 1)
+        run.wait_for(lambda: len(run.incarnations()) == 3, SECONDS, "the worker acts anew")
+        (returned,) = run.incarnations() - before
+        # Beyond what fills its memory it acts only for updates of its own.
+        run.wait_for(
+            lambda: run.acting().groupby("incarnation")["actor_steps"].max()[returned] > 80,
+            SECONDS,
+            "its first update",
+        )
+        steps = run.learner("learner_steps")
+        run.wait_for(lambda: run.learner("learner_steps") > steps + 20, SECONDS, "more updates")
+
+        programs[SERVER, 0].stop(signal.SIGKILL)
+        assert programs[SERVER, 0].wait(SECONDS) == -signal.SIGKILL
+        rows_before = len(read_rows(run.workdir / "learner.csv"))
+        programs[SERVER, 0] = run.start(SERVER, 0)
+        run.wait_for(
+            lambda: (
+                len(read_rows(run.workdir / "learner.csv")) > rows_before + 1
+                and run.learner("num_workers") == 2
+            ),
+            SECONDS,
+            "the server goes on with both workers",
+        )
+        rows = read_rows(run.workdir / "learner.csv")
+        assert rows["learner_steps"][rows_before] > 0  # from its checkpoint
+        run.stops(programs.values(), SECONDS)
+        run.check_files()
+        # The killed worker's last steps may be in learner.csv only: the server's count died too.
+        assert sum(run.accounts().values()) <= run.learner("actor_steps")
+
+        # It is resumed, and ends.
+        limit = run.learner("learner_steps") + 40
+        ending = [
+            run.start(role, index, f"--max_learner_steps={limit}")
+            for role, index in (*tasks, ("evaluator", 0))
+        ]
+        run.ends(ending, SECONDS)
+    result = rf"^finished: evaluator return .* {limit:,} learner steps$"
+    assert re.search(result, ending[-1].output, re.M), ending[-1].output
+    run.check_files()
+    rows = read_rows(run.workdir / "learner.csv")
+    assert rows["learner_steps"].iloc[-1] == limit
+    assert rows["actor_steps"].is_monotonic_increasing
+    assert (rows["num_refused"].dropna() == 0).all()
+    assert rows["staleness_max"].max() >= 1 and rows["staleness"].min() >= 0
+    accounts = run.accounts()
+    assert sum(accounts.values()) <= rows["actor_steps"].iloc[-1]
+    # The killed worker returned with an empty memory: it had to fill it with 60 timesteps again,
+    # and then to act for 5 an update. Of the 9 timesteps of an episode 8 are actor steps.
+    saved = run.saved()
+    numbers = dict(zip(saved["updates/incarnations"], saved["updates/numbers"], strict=True))
+    # If its updates all came between the server's last save and its death, there is no number.
+    assert accounts[returned] - 8 / 9 * 5 * (numbers.get(returned, 1) - 1) > 40
+    # A worker that ends in order says itself how far it acted.
+    logs = "".join(path.read_text() for path in tmp_path.glob("worker-*.log"))
+    said = [int(steps) for steps in re.findall(r"acted for (\d+) steps", logs)]
+    assert len(said) == 4 and set(said) <= set(accounts.values())
+    policy = reproductions.load_policy(run.workdir)
+    assert policy.learner_steps == limit
+
+
+def test_one_process_acts_learns_and_evaluates_in_turns(tmp_path):
+    flags = (
+        *(*SMALL, "--config.single_process", "--learner_threads=1", "--evaluation_steps=20"),
+        *("--final_episodes=3", "--max_learner_steps=60"),
+    )
+    with forked() as start:
+        run = RunByHand(
+            start, tmp_path / "run", "binaries.reactor", flags, layout=ONE_PROCESS, learner=1
+        )
+        run.ends([run.start("learner")], SECONDS)
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [0, 20, 40, 60]
+    assert rows["episodes"].tolist() == [2, 2, 2, 3]
+    row = last_row(run.workdir / "learner.csv")
+    # 5 timesteps an update, of which Catch's LAST ones are no actor steps, and some tolerance.
+    timesteps = 60 * 5
+    assert 0.8 * timesteps - 10 <= row["actor_steps"] - 60 <= timesteps + 20
+    policy = reproductions.load_policy(run.workdir)
+    returns = run_episodes(BatchedEnvironment([catch.make(1)]), _Acting(policy), 4)
+    assert set(np.abs(returns)) == {1.0}
+
+
+class _Acting:
+    """A policy of the acting loop that calls a trained one, which keeps its own state."""
+
+    def __init__(self, policy):
+        self._policy = policy
+
+    def initial_state(self, num_environments):
+        return np.zeros(num_environments)
+
+    def with_reward(self, state, reward):
+        return state
+
+    def __call__(self, observation, state):
+        return self._policy(observation), state, {}

@@ -1,0 +1,281 @@
+"""ReF-ER from its binary: flags, one process, and environments in other processes."""
+
+import signal
+import time
+
+from launched import forked
+import numpy as np
+import pytest
+from refusals import check_refusal
+from watched_run import RunByHand
+
+from common.program.layouts import CENTRAL, ONE_PROCESS
+from common.reporting.csv_rows import last_row, read_rows
+import reproductions
+
+CHEETAH = "--environment=gym:HalfCheetah-v4"
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--environment=gym:CartPole-v1"], ["has 2 discrete actions", "continuous actions"]),
+        (["--environment=atari:pong"], ["needs flat observations and continuous actions"]),
+        (["--environment=gym:HalfCheeta-v4"], ['did you mean "gym:HalfCheetah-v4"']),
+        ([CHEETAH, "--setting=vracer_refr"], ["did you mean vracer_refer"]),
+        ([CHEETAH, "--role=actor"], ["--role=actor", "one process", "learner, evaluator"]),
+        ([CHEETAH, "--replay_shards=2"], ["--replay_shards", "one process"]),
+        (
+            [CHEETAH, "--actor_processes=3", "--num_actors=2"],
+            ["--actor_processes must be at most --num_actors (2), is 3"],
+        ),
+        (
+            [CHEETAH, "--actor_processes=1", "--role=replay"],
+            ["--role=replay", "actors that step its environments", "learner, actor, evaluator"],
+        ),
+        ([CHEETAH, "--config.steps_per_update=0"], ["--config.steps_per_update", "above 0"]),
+        ([CHEETAH, "--config.penalty_c=0"], ["--config.penalty_c", "above 0"]),
+        ([CHEETAH, "--config.penalty_d=1"], ["--config.penalty_d", "(0, 1)", "is 1"]),
+        (
+            [CHEETAH, "--config.min_replay_size=100"],
+            ["--config.batch_size must be at most min_replay_size (100), is 256"],
+        ),
+        (
+            [CHEETAH, "--config.min_replay_size=300000"],
+            ["--config.min_replay_size must be at most replay_capacity (262144), is 300000"],
+        ),
+        ([CHEETAH, "--config.agent=acer"], ["--config.clipping must be False, as ACER", "is True"]),
+        (
+            [CHEETAH, "--setting=acer_lr1e-05", "--config.sampling=rank"],
+            ["--config.sampling must be uniform for ACER, is rank"],
+        ),
+        (
+            [CHEETAH, "--setting=naf_refer", "--config.advantage=quadratic"],
+            ["--config.advantage must be none with the agent naf, is quadratic"],
+        ),
+        (
+            [CHEETAH, "--setting=ddpg_refer", "--config.advantage=gaussian"],
+            ["--config.advantage must be none with the agent ddpg, is gaussian"],
+        ),
+        (
+            [CHEETAH, "--setting=naf_er", "--config.recurrent"],
+            ["--config.recurrent must be False with the agent naf, is True"],
+        ),
+        (
+            [CHEETAH, "--config.recurrent", "--config.history=300000"],
+            ["--config.history must be at most replay_capacity (262144), is 300000"],
+        ),
+    ],
+    ids=lambda value: value[-1] if value[0].startswith("-") else "",
+)
+def test_a_bad_flag(flags, words, tmp_path):
+    check_refusal("binaries.refer", flags, words, tmp_path)
+
+
+# One process acts beside its updates and keeps exactly F.
+
+MIN_SIZE = 300
+FLAGS = (
+    "--environment=gym:InvertedPendulum-v4",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--final_episodes=3",
+    "--config.hidden_size=8",
+    "--config.batch_size=16",
+    f"--config.min_replay_size={MIN_SIZE}",
+    "--config.replay_capacity=500",
+)
+SECONDS = 600
+"""Patience with a busy machine."""
+_OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
+"""Columns of times, or of numbers made from the time."""
+
+
+def finished(start, workdir, *flags):
+    """A run that has ended."""
+    run = RunByHand(
+        start, workdir, "binaries.refer", (*FLAGS, *flags), layout=ONE_PROCESS, learner=1
+    )
+    run.ends([run.start("learner")], SECONDS)
+    return run
+
+
+@pytest.mark.parametrize("f, actors", [(0.2, 1), (4, 1), (1, 3)])
+def test_after_the_prefill_every_update_has_its_f_steps(f, actors, tmp_path):
+    with forked() as start:
+        run = finished(
+            start,
+            tmp_path / "run",
+            f"--config.steps_per_update={f}",
+            f"--num_actors={actors}",
+            "--config.updates_per_call=1",
+            "--evaluation_steps=50",
+            "--max_learner_steps=200",
+        )
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [0, 50, 100, 150, 200]
+    rows = rows[1:]
+    ahead = rows["actor_steps"] - MIN_SIZE - f * rows["learner_steps"]
+    assert (0 <= ahead.round(6)).all() and (ahead < max(1, actors)).all()
+    rows = read_rows(run.workdir / "acting.csv")
+    assert set(rows["actor"]) == set(range(actors))
+    # Actions have the newest parameters when their call begins, and calls of one update.
+    assert rows["parameter_age_steps"].max() == 0
+    assert (
+        rows["episode_length"].sum() <= read_rows(run.workdir / "learner.csv")["actor_steps"].max()
+    )
+
+
+@pytest.mark.parametrize("setting", ["vracer_refer", "acer_lr0.0001"])
+def test_equal_seeds_give_equal_files(setting, tmp_path):
+    flags = ("--evaluation_steps=100", "--max_actor_steps=600", "--config.updates_per_call=4")
+    flags = (f"--setting={setting}", *flags)
+    with forked() as start:
+        runs = [
+            finished(start, tmp_path / str(number), *flags, f"--seed={seed}")
+            for number, seed in enumerate((5, 5))
+        ]
+    for name in ("evaluator.csv", "acting.csv"):
+        first, second = (
+            read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
+            for run in runs
+        )
+        assert len(first) and first.equals(second)
+    # When a row of learner.csv is due depends on the time, so its averages do; what they are of is
+    # in the checkpoint: beta, the scales, the networks and their moments.
+    first, second = (run.saved() for run in runs)
+    names = [name for name in first if name.startswith("learner/")]
+    assert "learner/beta" in names and set(first) == set(second)
+    for name in names:
+        np.testing.assert_array_equal(first[name], second[name], name)
+    row = last_row(runs[0].workdir / "learner.csv")
+    # The limit is noticed after a call, beside which the steps for the next one are executed.
+    assert (row["actor_steps"], row["learner_steps"]) == (600, 300)
+
+
+@pytest.mark.parametrize(
+    "setting, metric", [("vracer_refer", "value_loss"), ("acer_lr1e-05", "critic_loss")]
+)
+def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(setting, metric, tmp_path):
+    flags = (
+        *(f"--setting={setting}", "--config.replay_capacity=2000"),
+        *("--max_learner_steps=2400", "--config.updates_per_call=10"),
+        *("--checkpoint_seconds=0.2", "--evaluation_steps=600", "--nocheckpoint_replay"),
+    )
+    with forked() as start:
+        run = RunByHand(
+            start,
+            tmp_path / "run",
+            "binaries.refer",
+            (*FLAGS, *flags),
+            layout=ONE_PROCESS,
+            learner=1,
+        )
+        program = run.start("learner")
+        run.wait_for(
+            lambda: (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps", 0) >= 600,
+            SECONDS,
+            "an evaluation",
+        )
+        checkpoint, evaluated = run.workdir / "checkpoints" / "checkpoint", time.time()
+        run.wait_for(
+            lambda: checkpoint.exists() and checkpoint.stat().st_mtime > evaluated,
+            SECONDS,
+            "a save after it",
+        )
+        program.stop(signal.SIGKILL)
+        program.wait(SECONDS)
+        run.ends([run.start("learner")], SECONDS)
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [0, 600, 1200, 1800, 2400]
+    log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
+    assert f"the replay is empty: it is filled with {MIN_SIZE} items first" in log
+    assert np.isfinite(run.updates()[["beta", "kl_divergence", metric]].iloc[-1]).all()
+    policy = reproductions.load_policy(run.workdir)
+    assert policy.learner_steps == 2400
+    assert policy(np.zeros(4, np.float32)).shape == (1,)
+
+
+# The learner acts, --role=actor steps environments.
+
+ACTORS = 3
+CENTRAL_FLAGS = (
+    "--environment=gym:InvertedPendulum-v4",
+    f"--num_actors={ACTORS}",
+    "--learner_threads=1",
+    "--evaluation_episodes=1",
+    "--config.hidden_size=8",
+    "--config.batch_size=16",
+    f"--config.min_replay_size={MIN_SIZE}",
+    "--config.replay_capacity=100000",
+)
+"""Patience with a busy machine."""
+
+
+def test_two_workers_beside_none_and_equal_seeds_give_equal_runs(tmp_path):
+    flags = (*CENTRAL_FLAGS, "--evaluation_steps=100", "--max_actor_steps=600")
+    flags += ("--config.updates_per_call=4", "--seed=5")
+    with forked() as start:
+        alone = RunByHand(
+            start, tmp_path / "alone", "binaries.refer", flags, layout=ONE_PROCESS, learner=1
+        )
+        alone.ends([alone.start("learner")], SECONDS)
+        central = RunByHand(
+            *(start, tmp_path / "central", "binaries.refer", (*flags, "--actor_processes=2")),
+            **{"layout": CENTRAL, "learner": 1, "actor": 2},
+        )
+        programs = [central.start("learner"), central.start("actor", 0), central.start("actor", 1)]
+        central.ends(programs, SECONDS)
+    for name in ("evaluator.csv", "acting.csv"):
+        first, second = (
+            read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
+            for run in (alone, central)
+        )
+        assert len(first) and first.equals(second)
+    assert "2 workers have waited for the slowest in" in programs[0].output
+
+
+def test_after_kill_9_of_a_worker_f_is_exact_and_no_part_of_an_episode_is_stored(tmp_path):
+    flags = (
+        *CENTRAL_FLAGS,
+        "--evaluation_steps=50",
+        "--config.updates_per_call=1",
+        "--actor_processes=2",
+    )
+    with forked() as start:
+        run = RunByHand(
+            *(start, tmp_path / "run", "binaries.refer", flags),
+            **{"layout": CENTRAL, "learner": 1, "actor": 2},
+        )
+        learner, first, second = (
+            run.start(*task) for task in (("learner",), ("actor", 0), ("actor", 1))
+        )
+
+        def steps():
+            return (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps", 0)
+
+        def episodes():
+            return int((read_rows(run.workdir / "acting.csv")["actor"] == 0).sum())
+
+        run.wait_for(lambda: steps() >= 100, SECONDS, "updates")
+        first.stop(signal.SIGKILL)
+        first.wait(SECONDS)
+        before, at = episodes(), steps()
+        run.wait_for(lambda: steps() >= at + 100, SECONDS, "updates with one worker")
+        assert episodes() == before  # of the first worker's only actor
+        first = run.start("actor", 0)
+        run.wait_for(lambda: episodes() > before, SECONDS, "an episode of the new worker")
+        at = steps()
+        run.wait_for(lambda: steps() >= at + 100, SECONDS, "updates with both")
+        run.stops([learner, first, second], SECONDS)
+    assert "environments of actors 0 to 0 at " in learner.output
+    assert " are gone with their episodes: " in learner.output
+    rows = read_rows(run.workdir / "evaluator.csv")[1:]
+    ahead = rows["actor_steps"] - MIN_SIZE - rows["learner_steps"]
+    assert (0 <= ahead).all() and (ahead < ACTORS).all()
+    rows = read_rows(run.workdir / "acting.csv")
+    assert set(rows["actor"]) == set(range(ACTORS))
+    assert (rows["episode_return"] == rows["episode_length"]).all()
+    # What is stored are the episodes that have ended, but for some of the last timestep.
+    lacking = rows["episode_length"].sum() - last_row(run.workdir / "learner.csv")["replay_size"]
+    assert 0 <= lacking <= rows["episode_length"][-ACTORS:].sum()

@@ -1,0 +1,263 @@
+"""Tests of common.networks.images."""
+
+import types
+
+import numpy as np
+import pytest
+import sonnet as snt
+import tensorflow as tf
+
+from common.environments.spec import MIN_SIDES, EnvironmentSpec
+from common.networks import images as images_lib
+from common.networks.control import ReluMLP
+from common.networks.images import ResidualTorso
+
+ATARI, SMALL = (84, 84, 4), (36, 40, 3)
+
+
+def dueling(shape, num_actions=6, sizes=images_lib.SIZES["atari"], dtype=tf.float32, **options):
+    """A network for images of a shape."""
+    torso = images_lib.ImageTorso(shape, sizes.convolutions, dtype)
+    return images_lib.DuelingNetwork(torso, sizes.hidden, num_actions, **options)
+
+
+def count(variables):
+    return sum(variable.shape.num_elements() for variable in variables)
+
+
+def images(shape, size=5):
+    return np.random.default_rng(0).integers(0, 256, (size, *shape), dtype=np.uint8)
+
+
+def test_numbers_of_parameters():
+    network = dueling(ATARI, num_actions=18)
+    torso = [count(layer.trainable_variables) for layer in network.torso.layers]
+    assert torso == [8_224, 32_832, 36_928]
+    assert network.torso.output_size == 3136
+    for stream, outputs in ((network.value, 1), (network.advantage, 18)):
+        assert count(stream.hidden.trainable_variables) == 1_606_144
+        assert count(stream.output.trainable_variables) == 513 * outputs
+    assert count(network.trainable_variables) == 3_300_019
+
+
+@pytest.mark.parametrize("name", images_lib.SIZES)
+def test_the_smallest_images_leave_one_feature_map_cell(name):
+    """`require_discrete` refuses smaller ones."""
+    side, convolutions = MIN_SIDES[name], images_lib.SIZES[name].convolutions
+    assert images_lib.ImageTorso((side, side, 1), convolutions).output_size == convolutions[-1][0]
+    assert images_lib.ImageTorso((side - 1, side - 1, 1), convolutions).output_size == 0
+
+
+def test_minatars_sizes():
+    """16 filters of 3 x 3, which leave 8 x 8, and 128 hidden units (Young and Tian 2019)."""
+    network = dueling((10, 10, 4), sizes=images_lib.SIZES["minatar"])
+    assert [count(layer.trainable_variables) for layer in network.torso.layers] == [592]
+    assert network.torso.output_size == 8 * 8 * 16
+    assert count(network.value.hidden.trainable_variables) == 1025 * 128
+    assert network(images((10, 10, 4))).shape == (5, 6)
+
+
+def test_flat_observations_have_an_mlp():
+    """Its last size is that of the hidden layers, and one size leaves the observation as it is."""
+    spec = EnvironmentSpec(4, 2, is_discrete=True)
+    for sizes, below in (((64, 32), [4 * 64 + 64]), ((32,), [])):
+        config = types.SimpleNamespace(torso="mlp", mlp_sizes=sizes)
+        torso, hidden = images_lib.make_torso(config, spec, {})
+        assert isinstance(torso, ReluMLP) and hidden == 32
+        network = images_lib.DuelingNetwork(torso, hidden, spec.action_size)
+        assert [count(each.trainable_variables) for each in network.torso.layers[::2]] == below
+        assert count(network.value.hidden.trainable_variables) == 32 * torso.output_size + 32
+        assert network(np.ones((5, 4), np.float32)).shape == (5, 2)
+
+
+def test_feature_maps_have_no_padding():
+    """Sides are 20, 9 and 7, as DQN's; with SAME padding they would be 21, 11 and 11."""
+    maps = tf.zeros([1, *ATARI])
+    sides = []
+    for layer in images_lib.ImageTorso(ATARI).layers:
+        maps = layer(maps, 1.0)
+        sides.append(maps.shape[1:].as_list())
+    assert sides == [[20, 20, 32], [9, 9, 64], [7, 7, 64]]
+
+
+def test_a_torso_may_have_other_filters_and_a_concatenated_relu():
+    """Reactor's (table 3): each layer's input is twice as deep as the filters before it."""
+    convolutions = ((16, 8, 4), (32, 4, 2), (32, 3, 1))
+    torso = images_lib.ImageTorso((84, 84, 1), convolutions, activation=tf.nn.crelu)
+    numbers = [count(layer.trainable_variables) for layer in torso.layers]
+    assert numbers == [1_040, 16_416, 18_464]
+    assert torso.output_size == 7 * 7 * 64
+
+    observation = images((36, 36, 1))
+    torso = images_lib.ImageTorso((36, 36, 1), convolutions, activation=tf.nn.crelu)
+    maps = observation / 255
+    for layer, stride in zip(torso.layers, (4, 2, 1)):
+        maps = numpy_convolution(maps, layer, stride)
+        maps = np.concatenate([np.maximum(maps, 0), np.maximum(-maps, 0)], axis=-1)
+    np.testing.assert_allclose(torso(observation), maps.reshape(5, -1), rtol=1e-4, atol=1e-6)
+
+
+def numpy_convolution(inputs, layer, stride):
+    """Returns a VALID convolution, computed position by position."""
+    w, b = (variable.numpy().astype(np.float64) for variable in (layer.w, layer.b))
+    kernel = w.shape[0]
+    height, width = ((side - kernel) // stride + 1 for side in inputs.shape[1:3])
+    outputs = np.empty((len(inputs), height, width, w.shape[3]))
+    for y in range(height):
+        for x in range(width):
+            rows, columns = slice(y * stride, None), slice(x * stride, None)
+            patch = inputs[:, rows, columns][:, :kernel, :kernel]
+            outputs[:, y, x] = np.tensordot(patch, w, 3) + b
+    return outputs
+
+
+def numpy_network(network, observation):
+    """Returns the dueling network's values, computed in float64."""
+    features = observation / 255
+    for layer, stride in zip(network.torso.layers, (4, 2, 1)):
+        features = np.maximum(numpy_convolution(features, layer, stride), 0)
+    features = features.reshape(len(features), -1)
+
+    def linear(inputs, layer):
+        return inputs @ layer.w.numpy().astype(np.float64) + layer.b.numpy()
+
+    value, advantage = (
+        linear(np.maximum(linear(features, stream.hidden), 0), stream.output)
+        for stream in (network.value, network.advantage)
+    )
+    return value + advantage - advantage.mean(axis=1, keepdims=True)
+
+
+def make_small(seed=0, **options):
+    """Returns a small network whose biases are not zero."""
+    tf.random.set_seed(seed)
+    network = dueling(SMALL, **options)
+    generator = np.random.default_rng(seed)
+    for variable in network.trainable_variables:
+        if len(variable.shape) == 1:
+            variable.assign(generator.normal(size=variable.shape, scale=0.1))
+    return network
+
+
+def test_equals_numpy():
+    network, observation = make_small(), images(SMALL)
+    q = network(observation)
+    assert q.dtype == tf.float32 and q.shape == (5, 6)
+    np.testing.assert_allclose(q, numpy_network(network, observation), rtol=1e-4, atol=1e-5)
+
+
+def test_the_mean_advantage_is_zero():
+    """The mean of q over the actions is therefore V."""
+    network, observation = make_small(), images(SMALL)
+    q, value = network(observation), network.value(network.torso(observation))
+    np.testing.assert_allclose(tf.reduce_mean(q, axis=1), value[:, 0], atol=1e-5)
+    assert np.ptp(q.numpy(), axis=1).min() > 1e-4
+
+
+def test_weights_begin_uniform_by_their_inputs():
+    tf.random.set_seed(0)
+    network = dueling(ATARI, num_actions=18)
+    layers = [*network.torso.layers, network.value.hidden, network.advantage.output]
+    for layer, inputs in zip(layers, (256, 512, 576, 3136, 512), strict=True):
+        bound = inputs**-0.5
+        assert np.abs(layer.w).max() <= bound
+        np.testing.assert_allclose(np.std(layer.w), bound / 3**0.5, rtol=0.05)
+        assert not np.any(layer.b)
+
+
+def gradients(network, observation):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.square(network(observation)))
+    return tape.gradient(loss, network.trainable_variables)
+
+
+def test_rescaling_divides_what_enters_the_convolutions_by_the_root_of_two():
+    observation = images(SMALL)
+    plain, rescaled = make_small(), make_small(rescale_gradient=True)
+    np.testing.assert_allclose(rescaled(observation), plain(observation), rtol=1e-5)
+    in_torso = {variable.ref() for variable in rescaled.torso.trainable_variables}
+    for variable, expected, actual in zip(
+        rescaled.trainable_variables,
+        gradients(plain, observation),
+        gradients(rescaled, observation),
+        strict=True,
+    ):
+        scale = 2**-0.5 if variable.ref() in in_torso else 1.0
+        np.testing.assert_allclose(actual, scale * expected, rtol=1e-3, atol=1e-5)
+
+
+def test_bfloat16_computes_the_layers_below_the_heads():
+    """Variables, last layers and their arithmetic stay float32: errors stay small beside a large V.
+
+    The whole in bfloat16, whose numbers are 0.5 apart at 100, could not tell these actions apart.
+    """
+    exact, rounded = make_small(), make_small(dtype=tf.bfloat16)
+    for network in (exact, rounded):
+        network.value.output.b.assign([100.0])
+    observation = images(SMALL)
+    assert rounded.torso(observation).dtype == tf.bfloat16
+    q = rounded(observation)
+    assert q.dtype == tf.float32
+    np.testing.assert_allclose(q, exact(observation), atol=0.01)
+    assert 0.01 < np.ptp(q.numpy(), axis=1).min() < 0.5
+    for variable, gradient in zip(rounded.trainable_variables, gradients(rounded, observation)):
+        assert variable.dtype == gradient.dtype == tf.float32
+
+
+def test_it_is_a_sonnet_module_whose_variables_are_there_from_the_start():
+    assert isinstance(dueling(SMALL), snt.Module)
+    assert len(dueling(SMALL).trainable_variables) == 14
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_any_batch(size):
+    assert make_small()(images(SMALL, size)).shape == (size, 6)
+
+
+def convolved(maps, w, b):
+    """3 x 3, stride 1, zeros around: [H, W, C] -> [H, W, D]."""
+    height, width, _ = maps.shape
+    padded = np.pad(maps, ((1, 1), (1, 1), (0, 0)))
+    out = np.zeros((height, width, w.shape[-1])) + b
+    for i in range(3):
+        for j in range(3):
+            out += padded[i : i + height, j : j + width] @ w[i, j]
+    return out
+
+
+def pooled(maps):
+    """The largest of 3 x 3, stride 2, with TensorFlow's padding SAME."""
+    height, width, _ = maps.shape
+    before = [max((-(-size // 2) - 1) * 2 + 3 - size, 0) // 2 for size in (height, width)]
+    padded = np.pad(maps, ((before[0], 2), (before[1], 2), (0, 0)), constant_values=-np.inf)
+    return np.stack(
+        [
+            [padded[i : i + 3, j : j + 3].max(axis=(0, 1)) for j in range(0, 2 * -(-width // 2), 2)]
+            for i in range(0, 2 * -(-height // 2), 2)
+        ]
+    )
+
+
+def test_equals_a_plain_program():
+    generator = np.random.default_rng(0)
+    torso = ResidualTorso((7, 6, 3), (4, 5))
+    for variable in torso.trainable_variables:
+        variable.assign(0.5 * generator.standard_normal(variable.shape))
+    images = generator.integers(0, 256, (2, 7, 6, 3)).astype(np.uint8)
+    expected = []
+    for maps in images / 255:
+        for section in torso._sections:
+            layers = [section._first, *(each for block in section._blocks for each in block)]
+            first, *others = [(each._layer.w.numpy(), each._b.numpy()) for each in layers]
+            maps = pooled(convolved(maps, *first))
+            for a, b in zip(others[::2], others[1::2], strict=True):
+                maps = maps + convolved(np.maximum(convolved(np.maximum(maps, 0), *a), 0), *b)
+        expected.append(np.maximum(maps, 0).ravel())
+    found = torso(tf.constant(images))
+    assert found.shape == (2, torso.output_size)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_size_of_impalas_features():
+    torso = ResidualTorso((84, 84, 3))
+    assert torso.output_size == 11 * 11 * 32 and len(torso.trainable_variables) == 30

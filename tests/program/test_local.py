@@ -1,0 +1,614 @@
+"""Tests of common.program.local: a local run, its temporary files, and the resources it needs."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+from common.cluster.errors import ClusterError
+from common.cluster.launcher import LocalCluster
+from common.cluster.local_process import Process
+from common.cluster.processes import StopRequest
+from common.program import layouts, local
+from common.program.local import LocalRun, temporary_directory
+from common.reporting.budget import Budget
+from common.reporting.progress import ProgressLine
+from common.reporting.run_directory import RunDirectory
+
+# What a run says and does while roles are down, with small programs in their places.
+
+# Writes a row, then ends as its start of that number does; starts are counted in a file.
+LEARNER = """
+import os, pathlib, sys, time
+from common.reporting.csv_rows import CsvRows
+from common.reporting.csv_rows import LEARNER
+run, ends = pathlib.Path(sys.argv[1]), sys.argv[2:]
+with open(run / "starts", "a+") as starts:
+    starts.write("x")
+start = len((run / "starts").read_text())
+row = dict.fromkeys(LEARNER, 1) | {"wall_seconds": start, "learner_steps_per_second": 777.0}
+rows = CsvRows(run / "learner.csv", LEARNER)
+rows.append(row)
+exec(ends[start - 1])
+"""
+UNTIL = """
+def news():
+    row["wall_seconds"] += 0.01
+    rows.append(row)
+def until(words, meanwhile=lambda: None):
+    while words not in open({!r}).read():
+        meanwhile()
+        time.sleep(0.05)
+"""
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """run(*ends, ...) -> the lines that were shown, also those that a terminal redraws.
+
+    An end waits, by `until(words)`, for what is shown; `until(words, news)` adds rows meanwhile.
+    """
+    lines, stop, stop_words = [], StopRequest(), []
+    (tmp_path / "shown").touch()
+
+    class Recorded(ProgressLine):
+        def update(self, *arguments, **keywords):
+            super().update(*arguments, **keywords)
+            lines.append(self.line(None))
+            (tmp_path / "shown").write_text("\n".join(lines))
+            if any(words in lines[-1] for words in stop_words):
+                stop.request()
+
+        def print(self, text):
+            super().print(text)
+            lines.append(text)
+
+    monkeypatch.setattr(local, "ProgressLine", Recorded)
+    monkeypatch.setattr(local, "_NEWS_SECONDS", 1.0)
+
+    def run_one(*ends, limits=None, checkpoint_seconds=60.0, others=(), stop_at=()):
+        stop_words.extend(stop_at)
+        directory = RunDirectory(tmp_path / "run")
+        directory.open({})
+        ends = [UNTIL.format(str(tmp_path / "shown")) + end for end in ends]
+        learner = [sys.executable, "-c", LEARNER, str(directory.path), *ends]
+        processes = [
+            Process("learner", 0, learner, keeps_run=True),
+            *(Process(name, 0, command) for name, command in others or [("actor", SLEEP)]),
+        ]
+        cluster = LocalCluster(processes, directory.logs, pause_seconds=3.0)
+        limits = limits or Budget(minutes=1)
+        local_run = LocalRun(
+            directory, layouts.DISTRIBUTED, limits, 0, checkpoint_seconds, "test", stop
+        )
+        local_run.run(cluster)
+        assert not any(state.running for state in cluster.states().values())
+        return lines
+
+    return run_one
+
+
+def test_a_learner_that_is_down_is_seen_and_its_speed_is_not(run):
+    lines = run("until('777'); os.kill(os.getpid(), 9)", "until('restarted 1x'); sys.exit(0)")
+    assert "learner 0 ended with signal 9 (Killed): restart in 3 s" in lines
+    down = [line for line in lines if "learner 0 down" in line]
+    assert down and not any("777" in line for line in down)
+    (first, *_) = [line for line in lines if "777" in line]
+    assert "learner" not in first.split(" learner steps/s")[1]
+    assert "actor 0" not in "".join(lines)
+
+
+def test_a_silent_learner_is_told_and_its_speed_is_not(run):
+    lines = run("until('no news from the learner for'); sys.exit(0)")
+    silent = [line for line in lines if "no news" in line]
+    assert silent and not any("777" in line for line in silent)
+
+
+def test_a_damaged_last_row_is_passed_over_until_the_next(run):
+    spoil = "open(run / 'learner.csv', 'a').write('1,many\\n'); time.sleep(1.5)"
+    go_on = "row['learner_steps_per_second'] = 888.0; until('888', news); sys.exit(0)"
+    assert any("888" in line for line in run(f"until('777'); {spoil}; {go_on}"))
+
+
+def test_a_run_that_saves_nothing_says_so(run, monkeypatch):
+    monkeypatch.setattr(local, "_NEWS_SECONDS", 5.0)
+    monkeypatch.setattr(local, "available_disk", lambda path: 0)
+    lines = run("until('no checkpoint for', news); sys.exit(0)", checkpoint_seconds=0.0)
+    assert any("disk full" in line for line in lines)
+
+
+def test_starting_ends_where_there_is_no_learner_csv(run):
+    ready = "from common.cluster.processes import report_ready; report_ready()"
+    lines = run(f"(run / 'learner.csv').unlink(); until('starting'); {ready}; until('')")
+    assert "starting" in lines[1] and "starting" not in lines[-1]
+
+
+def test_a_run_that_goes_on_without_a_checkpoint_says_so(run, tmp_path):
+    words = "the run has rows but no checkpoint: learning begins again at step 0"
+    checkpoints = RunDirectory(tmp_path / "run").checkpoints
+    assert words not in run("sys.exit(0)")
+    assert words in run("", "sys.exit(0)")
+    checkpoints.mkdir(exist_ok=True)
+    (checkpoints / "checkpoint").touch()
+    assert run("", "", "sys.exit(0)").count(words) == 1  # that of before
+
+
+def test_a_learner_that_a_signal_stopped_has_not_finished_the_run(run):
+    lines = run("sys.exit(143)", "until('learner 0 restarted 1x'); sys.exit(0)")
+    assert any("learner 0 ended with exit code 143" in line for line in lines)
+
+
+def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
+    shown = tmp_path / "shown"
+    code = (
+        f"import time\nwhile 'last evaluation' not in open({str(shown)!r}).read(): time.sleep(0.1)"
+    )
+    lines = run(
+        "until('777'); sys.exit(0)",
+        limits=Budget(learner_steps=1),
+        others=[("evaluator", [sys.executable, "-c", code])],
+    )
+    assert any("waiting for the last evaluation" in line for line in lines)
+    assert not any("no news" in line for line in lines)
+
+
+def test_a_stop_while_the_last_evaluation_is_waited_for_says_that_nothing_is_lost(run):
+    lines = run(
+        "until('777'); sys.exit(0)",
+        limits=Budget(learner_steps=1),
+        others=[("evaluator", SLEEP)],
+        stop_at=["waiting for the last evaluation"],
+    )
+    assert (
+        "stopping: everything is learnt and saved, the last evaluation is not waited for" in lines
+    )
+
+
+@pytest.mark.parametrize("end", ["moved", "removed", "replaced"])
+def test_a_run_directory_that_is_moved_or_removed_ends_the_run_with_a_line(run, tmp_path, end):
+    away = {
+        "moved": "run.rename(run.parent / 'away')",
+        "removed": "import shutil; shutil.rmtree(run)",
+        "replaced": "run.rename(run.parent / 'copy'); run.mkdir()",
+    }[end]
+    sleep = "time.sleep(600)"
+    with pytest.raises(ClusterError) as error:
+        run(f"import signal; signal.signal(15, signal.SIG_IGN); {away}; {sleep}")
+    now = {"moved": tmp_path / "away", "replaced": tmp_path / "copy"}.get(end)
+    how = f"moved to {now} while" if now else "removed while"
+    assert f"the run directory {tmp_path / 'run'} was {how} the run went on" in str(error.value)
+    assert (f"--workdir={now} goes on" in str(error.value)) == bool(now)
+    assert "\n" not in str(error.value)
+
+
+def test_an_interrupt_before_the_stop_ends_deaf_roles_at_once(tmp_path):
+    class Interrupted(StopRequest):
+        def wait(self, seconds):
+            while not log.exists() or not log.read_text():
+                time.sleep(0.05)
+            raise KeyboardInterrupt
+
+    directory = RunDirectory(tmp_path / "run")
+    directory.open({})
+    log = directory.logs / "learner-0.log"
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    command = [sys.executable, "-c", f"{deaf}; print('up', flush=True); time.sleep(600)"]
+    cluster = LocalCluster([Process("learner", 0, command, keeps_run=True)], directory.logs)
+    local_run = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, 60.0, "test", Interrupted())
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        local_run.run(cluster)
+    assert time.monotonic() - begin < local._STOP_SECONDS / 2
+    assert not any(state.running for state in cluster.states().values())
+
+
+def is_running(pid, argument):
+    try:
+        return argument.encode() in (pid / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False  # it has just ended
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_a_run_in_order_and_a_second_ctrl_c_at_once(tmp_path, number):
+    ends = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if number == signal.SIGINT else ""
+    role = f"import signal, time; {ends}; print('up', flush=True); time.sleep(600)"
+    code = f"""
+import sys
+from common.cluster.errors import ClusterError
+from common.cluster.launcher import LocalCluster
+from common.cluster.local_process import Process
+from common.cluster.processes import StopRequest
+from common.program import layouts
+from common.program.local import LocalRun
+from common.reporting.budget import Budget
+from common.reporting.run_directory import RunDirectory
+stop = StopRequest().install()
+directory = RunDirectory({str(tmp_path / "run")!r})
+directory.open({{}})
+processes = [Process("learner", 0, [sys.executable, "-c", {role!r}, {str(tmp_path)!r}], {{}}, True)]
+run = LocalRun(directory, layouts.DISTRIBUTED, Budget(1), 0, 60.0, "test", stop)
+try:
+    run.run(LocalCluster(processes, directory.logs))
+except KeyboardInterrupt as interrupt:
+    print(interrupt)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert "test; run directory" in process.stderr.readline()
+    log = tmp_path / "run" / "logs" / "learner-0.log"
+    while not (log.exists() and log.read_text()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    while "stopping: the learner has not begun to learn" not in process.stderr.readline():
+        assert process.poll() is None
+    begin = time.monotonic()
+    if number == signal.SIGINT:
+        time.sleep(0.6)  # what comes sooner belongs to the first
+        process.send_signal(number)
+    out, err = process.communicate(timeout=50)
+    assert ("interrupted twice" in out) == (number == signal.SIGINT) and not err
+    assert "; to go on: " in out and "python -c " in out
+    assert process.returncode == 0
+    # The learner is deaf to the first one, and is given a minute.
+    assert number != signal.SIGINT or time.monotonic() - begin < local._STOP_SECONDS
+    deadline = time.monotonic() + 30
+    while any(is_running(pid, str(tmp_path)) for pid in pathlib.Path("/proc").glob("[0-9]*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# A start removes what earlier starts of its run have left behind, and nothing of anybody else.
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The machine's temporary folder."""
+    path = tmp_path / "temporary"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+def make_run(path):
+    run = RunDirectory(path)
+    run.open({})
+    return run
+
+
+def killed(run):
+    """Returns the directory of a start that was killed."""
+    with temporary_directory(run) as left:
+        (left / "learner-0").write_text("socket")
+        (left / "folder").mkdir()
+        kept = left.with_name("kept")
+        shutil.copytree(left, kept)
+        shutil.copystat(left, kept)
+    kept.rename(left)
+    (run.path / "tmp").symlink_to(left)
+    return left
+
+
+def start_and_end(run):
+    """Starts the run, and ends it in order; returns the directory that it had."""
+    with temporary_directory(run) as directory:
+        assert os.readlink(run.path / "tmp") == str(directory) and directory.is_dir()
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert not directory.exists() and not (run.path / "tmp").is_symlink()
+    return directory
+
+
+def test_a_start_removes_what_a_killed_one_left_also_after_the_run_has_moved(tmp_path, temporary):
+    run = make_run(tmp_path / "run")
+    left = killed(run)
+    assert start_and_end(run) != left and not left.exists()
+    left = killed(run)
+    run.path.rename(tmp_path / "moved")
+    start_and_end(RunDirectory(tmp_path / "moved"))
+    assert not list(temporary.iterdir())
+
+
+def test_a_copy_leaves_the_directory_of_the_run_that_it_is_a_copy_of(tmp_path, temporary):
+    run = make_run(tmp_path / "run")
+    with temporary_directory(run) as directory:
+        shutil.copytree(run.path, tmp_path / "copy", symlinks=True)
+        start_and_end(RunDirectory(tmp_path / "copy"))
+        assert list(directory.iterdir()) == [directory / "run"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda left, elsewhere: left.chmod(0o750),
+        lambda left, elsewhere: (left / "run").unlink(),
+        lambda left, elsewhere: (left / "run").write_text("1 2 /home/somebody/run\n"),
+        lambda left, elsewhere: left.rename(elsewhere / left.name),
+        lambda left, elsewhere: left.rename(left.with_name("reply_rl_1")),
+        lambda left, elsewhere: (left.rename(elsewhere / "a"), left.symlink_to(elsewhere / "a")),
+        lambda left, elsewhere: (shutil.rmtree(left), left.write_text("mine")),
+        lambda left, elsewhere: elsewhere,  # and the link leads there
+    ],
+    ids=["mode", "unmarked", "other_run", "folder", "name", "chain", "file", "notes"],
+)
+def test_of_a_link_to_anything_else_only_the_link_goes(tmp_path, temporary, change):
+    run = make_run(tmp_path / "run")
+    left, elsewhere = killed(run), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "notes").write_text("mine")
+    target = change(left, elsewhere)
+    if isinstance(target, pathlib.Path):  # where it is now
+        (run.path / "tmp").unlink()
+        (run.path / "tmp").symlink_to(os.path.relpath(target, run.path))
+
+    def files():
+        return sorted(path for root in (temporary, elsewhere) for path in root.rglob("*"))
+
+    before = files()
+    start_and_end(run)
+    assert files() == before and (elsewhere / "notes").read_text() == "mine"
+
+
+def test_a_real_folder_is_left_alone_with_a_line(tmp_path, temporary, capsys):
+    run = make_run(tmp_path / "run")
+    (run.path / "tmp").mkdir()
+    (run.path / "tmp" / "notes").write_text("mine")
+    with temporary_directory(run) as directory:
+        (line,) = capsys.readouterr().err.splitlines()
+        assert str(run.path / "tmp") in line and str(directory) in line
+    assert (run.path / "tmp" / "notes").read_text() == "mine" and not list(temporary.iterdir())
+
+
+def test_a_run_that_is_moved_or_whose_link_is_replaced_ends_in_order(tmp_path, temporary):
+    run = make_run(tmp_path / "run")
+    with temporary_directory(run):
+        run.path.rename(tmp_path / "moved")
+    run = RunDirectory(tmp_path / "moved")
+    with temporary_directory(run):
+        (run.path / "tmp").unlink()
+        (run.path / "tmp").symlink_to(tmp_path)
+    assert (run.path / "tmp").is_symlink() and not list(temporary.iterdir())
+
+
+# What a machine has left.
+
+MEMINFO = """MemTotal:       16000000 kB
+MemFree:         1000000 kB
+MemAvailable:    8000000 kB
+"""
+
+
+@pytest.fixture
+def files_of_machine(tmp_path):
+    """Returns a function that writes a machine's files, {path: text}, and returns their root."""
+
+    def make(files):
+        for path, text in {"proc/meminfo": MEMINFO, **files}.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        return tmp_path
+
+    return make
+
+
+def control_group(folder, limit, usage, cache):
+    """Returns the files of a control group of version 2."""
+    return {
+        f"{folder}/memory.max": f"{limit}\n",
+        f"{folder}/memory.current": f"{usage}\n",
+        f"{folder}/memory.stat": f"anon 5\ninactive_file {cache}\nactive_file 7\n",
+    }
+
+
+def old_control_group(folder, limit, usage, cache):
+    """Returns the files of a control group of version 1."""
+    return {
+        f"{folder}/memory.limit_in_bytes": f"{limit}\n",
+        f"{folder}/memory.usage_in_bytes": f"{usage}\n",
+        f"{folder}/memory.stat": f"inactive_file 1\ntotal_inactive_file {cache}\n",
+    }
+
+
+def test_without_a_control_group_it_is_what_the_machine_has(files_of_machine):
+    assert local.available_memory(files_of_machine({})) == 8_000_000 * 1024
+
+
+def test_version_2_each_level_counts(files_of_machine):
+    files = {
+        "proc/self/cgroup": "0::/user.slice/job_7/step\n",
+        **control_group("sys/fs/cgroup/user.slice/job_7/step", "max", 9_000, 0),
+        **control_group("sys/fs/cgroup/user.slice/job_7", 4_000_000, 1_500_000, 500_000),
+        **control_group("sys/fs/cgroup/user.slice", 9_000_000, 1_000_000, 0),
+    }
+    assert local.available_memory(files_of_machine(files)) == 3_000_000
+
+
+def test_version_2_in_a_container_the_group_is_at_the_top(files_of_machine):
+    files = {
+        "proc/self/cgroup": "0::/../../kubepods/pod1/abc\n",
+        **control_group("sys/fs/cgroup", 2_000_000, 400_000, 100_000),
+    }
+    assert local.available_memory(files_of_machine(files)) == 1_700_000
+
+
+def test_control_groups_of_version_1(files_of_machine):
+    files = {
+        "proc/self/cgroup": "12:cpu,cpuacct:/docker/abc\n7:hugetlb,memory:/docker/abc\n0::/\n",
+        **old_control_group("sys/fs/cgroup/memory", 3_000_000, 1_000_000, 250_000),
+    }
+    assert local.available_memory(files_of_machine(files)) == 2_250_000
+
+
+def test_control_groups_of_version_1_without_a_limit(files_of_machine):
+    files = {
+        "proc/self/cgroup": "7:memory:/\n",
+        **old_control_group("sys/fs/cgroup/memory", 2**63 - 4096, 1_000_000, 0),
+    }
+    assert local.available_memory(files_of_machine(files)) == 8_000_000 * 1024
+
+
+def test_a_group_that_is_over_its_limit_has_nothing_left(files_of_machine):
+    files = {"proc/self/cgroup": "0::/a\n", **control_group("sys/fs/cgroup/a", 1_000, 2_000, 0)}
+    assert local.available_memory(files_of_machine(files)) == 0
+
+
+def test_where_nothing_is_said_nothing_is_known(tmp_path):
+    assert local.available_memory(tmp_path) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_memory_of_this_machine():
+    total = int(pathlib.Path("/proc/meminfo").read_text().split()[1]) * 1024
+    assert 0 < local.available_memory() <= total
+
+
+def test_the_disk_of_a_directory_that_is_not_there_yet(tmp_path):
+    assert local.available_disk(tmp_path / "not" / "yet") == pytest.approx(
+        local.available_disk(tmp_path), rel=0.1
+    )
+    assert local.available_disk(tmp_path) > 0
+
+
+# What a run needs of that.
+
+GB = 10**9
+WORKDIR = pathlib.Path("runs/humanoid")
+
+
+def check(replay_bytes, ignore=False, saves=None):
+    """`local.check_resources` in this directory."""
+    return local.check_resources(local.Need(replay_bytes), WORKDIR, ignore, saves)
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Sets what this machine has left."""
+
+    def has(memory, disk=100 * GB):
+        monkeypatch.setattr(local, "available_memory", lambda: memory)
+        monkeypatch.setattr(local, "available_disk", lambda path: disk)
+
+    return has
+
+
+def test_a_replay_that_fits(machine):
+    machine(12 * GB)
+    said = (
+        "replay needs about 3.1 GB of 12 GB of memory available when full, and 6.2 GB of disk, of "
+        "100 GB, to survive a stop"
+    )
+    assert check(3_100_000_000) == (said, True)
+    assert check(3_100_000_000, saves=True) == (said, True)
+    assert check(3_100_000_000, saves=False) == (said.partition(", and")[0], False)
+    assert check(12 * GB)
+
+
+def test_a_replay_that_does_not_fit(machine):
+    machine(12 * GB)
+    with pytest.raises(ClusterError) as caught:
+        check(12 * GB + 1)
+    line = str(caught.value)
+    for word in (
+        "not enough memory",
+        "replay needs about 12 GB when full, but 12 GB are",
+        "--config.replay_capacity",
+        "--ignore_resources",
+    ):
+        assert word in line
+    assert "\n" not in line
+    assert check(13 * GB, ignore=True)[0].endswith("(ignored)")
+
+
+def test_hardly_any_disk(machine):
+    machine(12 * GB, disk=40_000_000)
+    with pytest.raises(ClusterError, match="not enough disk: 40 MB free at runs/humanoid.*workdir"):
+        check(0)
+    assert check(0, ignore=True)[0].endswith("(ignored)")
+
+
+def test_a_disk_without_room_for_the_contents_twice(machine):
+    machine(12 * GB, disk=6 * GB)
+    line, is_saved = check(3 * GB)
+    assert not is_saved
+    assert line.endswith(
+        "it is lost with a stop: to survive it needs 6.0 GB of disk, of 6.0 GB "
+        "(--checkpoint_replay)"
+    )
+    with pytest.raises(ClusterError, match="--checkpoint_replay needs 6.0 GB, 6.0 GB are free"):
+        check(3 * GB, saves=True)
+    assert check(3 * GB, ignore=True, saves=True)[1]
+    assert check(2 * GB)[1]
+
+
+def test_what_an_earlier_start_has_saved_is_counted(machine, tmp_path, monkeypatch):
+    machine(12 * GB, disk=4 * GB)
+    monkeypatch.chdir(tmp_path)
+    assert not check(3 * GB)[1]
+    (WORKDIR / "replay").mkdir(parents=True)
+    with open(WORKDIR / "replay/replay_0.replay", "wb") as file:
+        file.truncate(3 * GB)
+    assert check(3 * GB)[1] and check(3 * GB, saves=True)[1]
+
+
+def test_without_a_replay(machine):
+    machine(0)
+    assert check(0)[0] == "no replay here"
+
+
+def test_engines_and_a_queue_are_counted_beside_the_replay_but_not_saved(machine):
+    def check_need(*need):
+        return local.check_resources(local.Need(*need), WORKDIR, ignore=False, saves=None)[0]
+
+    machine(12 * GB)
+    said = "replay, engines, queue need about 11 GB of 12 GB of memory available when full, and 16 "
+    assert check_need(8 * GB, 2 * GB, GB).startswith(said)
+    assert check_need(0, 2 * GB).startswith("engines need about 2.0 GB of 12 GB")
+    assert not local.check_resources(local.Need(0, GB), WORKDIR, ignore=False, saves=True)[1]
+    with pytest.raises(ClusterError, match="engines need about 13 GB.*: lower the number of"):
+        check_need(6 * GB, 7 * GB)
+
+
+def test_what_is_not_known_is_not_checked(machine):
+    machine(None, None)
+    said = "replay needs about 1.0 GB when full, and 2.0 GB of disk, to survive a stop"
+    assert check(GB) == (said, True)
+
+
+@pytest.mark.parametrize(
+    "share, max_actor_steps, steps",
+    [
+        (1, None, 1000),
+        (0.5, None, 500),
+        (4, None, 4000),
+        (1, 300, 600),
+        (1, 800, 1000),
+        (0.5, 300, 300),
+        (4, 300, 600),  # four replays hold as many steps as one would
+        (4, 5000, 4000),
+    ],
+)
+def test_a_short_run_does_not_fill_its_replays(share, max_actor_steps, steps):
+    assert local.replay_steps(share, 1000, 2, max_actor_steps) == steps
+
+
+@pytest.mark.parametrize(
+    "number, text",
+    [
+        (0, "1 MB"),
+        (40_000_000, "40 MB"),
+        (999_000_000, "999 MB"),
+        (3_140_000_000, "3.1 GB"),
+        (119_600_000_000, "120 GB"),
+    ],
+)
+def test_a_size_in_words(number, text):
+    assert local.size_in_words(number) == text

@@ -1,0 +1,245 @@
+"""Tests of the small modules of common.reporting: budgets, command lines, records, curves."""
+
+import errno
+import functools
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+from matplotlib.image import imread
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
+import tensorflow as tf
+
+from common.reporting import csv_rows, tensorboard
+from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvRows
+from common.reporting.curves import learning_curve
+from common.reporting.records import disk_full
+from common.reporting.run_directory import RunDirectory
+from common.reporting.tensorboard import Events
+from common.reporting.user_error import UserError
+
+
+def test_flags_and_words():
+    budget = Budget(minutes=1.5, learner_steps=100)
+    assert budget.flags == ("--max_minutes=1.5", "--max_learner_steps=100")
+    assert str(budget) == "1.5 minutes or 100 learner steps"
+    assert Budget(actor_steps=200_000_000).flags == ("--max_actor_steps=200000000",)
+    assert [str(Budget(minutes)) for minutes in (1, 60, 2100, 7200, None)] == [
+        "1 minute",
+        "1 hour",
+        "35 hours",
+        "5 days",
+        "no limit",
+    ]
+
+
+def test_reached():
+    budget = Budget(minutes=1.5, learner_steps=100)
+    assert budget.reached(90, 0, 0) and budget.reached(0, 0, 100)
+    assert not budget.reached(89, 10**9, 99)
+    assert not Budget().reached(1e9, 1e9, 1e9)
+    row = {"wall_seconds": 90.0, "actor_steps": 0, "learner_steps": 0, "replay_size": None}
+    assert budget.reached_by(row) and not budget.reached_by(row | {"wall_seconds": 89.0})
+
+
+def test_json():
+    budget = Budget(minutes=1.5, learner_steps=100)
+    assert budget.to_json() == {"minutes": 1.5, "actor_steps": None, "learner_steps": 100}
+    assert Budget.from_json(json.loads(json.dumps(budget.to_json()))) == budget
+    for wrong in ({}, [], None, {**budget.to_json(), "minutes": "5"}, {**budget.to_json(), "x": 1}):
+        with pytest.raises(ValueError, match="a budget has actor_steps, learner_steps, minutes"):
+            Budget.from_json(wrong)
+
+
+PROGRAM = textwrap.dedent("""
+    import os
+    from common.reporting.command_line import exit_with
+    def main():
+        {body}
+    exit_with(main)
+""")
+
+
+def run(body, reader="cat", unbuffered=False):
+    """Returns the exit code, what the reader printed, and standard error."""
+    command = [sys.executable, *["-u"] * unbuffered, "-c", PROGRAM.format(body=body)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        read = subprocess.run(
+            reader.split(), stdin=program.stdout, stdout=subprocess.PIPE, check=False
+        )
+        program.stdout.close()
+        error = program.stderr.read()
+    return program.returncode, read.stdout.decode(), error.decode()
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_reader_that_leaves_is_no_error(unbuffered):
+    code, out, error = run("print(*range(200_000), sep=chr(10))", "head -n 2", unbuffered)
+    assert (code, out, error) == (141, "0\n1\n", "")
+
+
+def test_nor_is_one_that_leaves_before_the_end():
+    # What little there is fits the buffer and is written at the end only.
+    code, _, error = run("import time; time.sleep(1); print(1); raise SystemExit(3)", "true")
+    assert (code, error) == (141, "")
+
+
+@pytest.mark.parametrize(
+    "body, expected", [("return 3", 3), ("print(1)", 0), ("raise SystemExit(2)", 2)]
+)
+def test_the_exit_code_is_what_main_says(body, expected):
+    assert run(body)[::2] == (expected, "")
+
+
+@pytest.mark.parametrize("words, said", [("", "interrupted"), ("'twice'", "twice")])
+def test_ctrl_c_is_one_line_with_its_own_exit_code(words, said):
+    assert run(f"raise KeyboardInterrupt({words})") == (130, "", f"error: {said}\n")
+
+
+def test_a_users_mistake_is_one_line():
+    body = "from common.reporting.user_error import UserError; raise UserError('mend it')"
+    assert run(body) == (2, "", "error: mend it\n")
+
+
+def test_another_broken_pipe_is_an_error():
+    code, _, error = run("raise BrokenPipeError('of a client')")
+    assert code == 1 and "BrokenPipeError: of a client" in error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "learner.csv"),
+        OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
+        OSError(errno.ENOSPC, "cannot append a row"),
+        tf.errors.ResourceExhaustedError(None, None, "ckpt-3; No space left on device\nat a line"),
+        tf.errors.UnknownError(None, None, "ckpt-3; Disk quota exceeded"),
+    ],
+    ids=str,
+)
+def test_a_full_disk_is_one_line(error):
+    line = disk_full(error)
+    assert line.startswith("disk full: ") and "\n" not in line
+    assert line.removeprefix("disk full: ") in str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EACCES, os.strerror(errno.EACCES), "learner.csv"),
+        OSError(errno.EROFS, os.strerror(errno.EROFS)),
+        tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor"),
+        ValueError("28"),
+        OSError(),
+    ],
+    ids=str,
+)
+def test_other_errors_are_none(error):
+    assert disk_full(error) == ""
+
+
+def _write_run(directory, evaluations: int) -> RunDirectory:
+    rows = CsvRows(directory / "evaluator.csv", csv_rows.EVALUATOR)
+    random = np.random.default_rng(0)
+    for minute in range(evaluations):
+        mean = 850 * (1 - np.exp(-minute / 8)) + random.normal(0, 25)
+        rows.append(
+            {
+                "paper": "d4pg",
+                "setting": "d4pg_prioritized_n5",
+                "environment": "control:cartpole:swingup",
+                "seed": 0,
+                "wall_seconds": 60.0 * minute,
+                "actor_steps": 240_000 * minute,
+                "environment_frames": 240_000 * minute,
+                "learner_steps": 18_000 * minute,
+                "episode_return_mean": mean,
+                "episode_return_std": 40.0,
+                "episodes": 10,
+            }
+        )
+    return RunDirectory(directory)
+
+
+@pytest.mark.parametrize("evaluations", [1, 40])
+def test_the_same_rows_give_the_same_picture(tmp_path, evaluations):
+    run = _write_run(tmp_path, evaluations)
+    picture, again = tmp_path / "curve.png", tmp_path / "again.png"
+    learning_curve(run, picture, "D4PG, cartpole swingup")
+    assert 5_000 < picture.stat().st_size < 150_000
+    pixels = imread(picture)[..., :3]
+    assert pixels.shape[1] > pixels.shape[0] > 400
+    blue = np.abs(pixels - np.array([0, 114, 178]) / 255).max(axis=-1) < 0.02
+    assert blue.sum() > (20 if evaluations == 1 else 200)
+    learning_curve(run, again, "D4PG, cartpole swingup")
+    assert again.read_bytes() == picture.read_bytes()
+
+
+def test_nothing_to_draw_is_an_error(tmp_path):
+    run = RunDirectory(tmp_path)
+    for _ in range(2):
+        with pytest.raises(UserError, match="evaluator.csv has no evaluations yet"):
+            learning_curve(run, tmp_path / "curve.png", "empty")
+        _write_run(tmp_path, 0)
+    assert not (tmp_path / "curve.png").exists()
+
+
+def test_scalars_can_be_read_back(tmp_path):
+    writer = Events(tmp_path / "tensorboard")
+    writer.write({"loss": 2.5, "not yet": None}, step=10)
+    writer.write({"loss": 1.5}, step=1 << 33)
+    writer.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Tags()["tensors"] == ["loss"]
+    assert [event.step for event in events.Tensors("loss")] == [10, 1 << 33]
+    values = [float(tf.make_ndarray(event.tensor_proto)) for event in events.Tensors("loss")]
+    assert values == pytest.approx([2.5, 1.5])
+
+
+def test_hyperparameters_are_a_table_and_known_to_the_plug_in(tmp_path):
+    writer = Events(tmp_path)
+    writer.write_hyperparameters({"agent": "d4pg", "n_step": 5, "rate": 1e-4, "sizes": (300, 200)})
+    writer.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    (table,) = events.Tensors("hyperparameters")
+    text = tf.make_ndarray(table.tensor_proto).item().decode()
+    assert "| rate | 0.0001 |\n| sizes | (300, 200) |" in text
+    content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
+    found = metadata.parse_session_start_info_plugin_data(content).hparams
+    assert found["n_step"].number_value == 5 and found["sizes"].string_value == "(300, 200)"
+    assert found["rate"].number_value == 1e-4 and found["agent"].string_value == "d4pg"
+
+
+def test_a_full_disk_costs_events_and_no_more(tmp_path, monkeypatch):
+    writer, told = Events(tmp_path), []
+    monkeypatch.setattr(
+        tensorboard.logging,
+        "log_every_n_seconds",  # which says nothing for a minute after another test's warning
+        lambda level, text, seconds, *values: told.append(text % values),
+    )
+
+    def fail(tag, value, error=None):
+        raise error
+
+    full = tf.errors.ResourceExhaustedError(None, None, "events.v2; No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.summary, "scalar", functools.partial(fail, error=full))
+        writer.write({"loss": 1.0}, step=1)
+        assert told == ["no events: disk full: events.v2; No space left on device"]
+        other = tf.errors.PermissionDeniedError(None, None, "events.v2; Permission denied")
+        patch.setattr(tf.summary, "scalar", functools.partial(fail, error=other))
+        with pytest.raises(tf.errors.PermissionDeniedError):
+            writer.write({"loss": 2.0}, step=2)
+    writer.write({"loss": 3.0}, step=3)
+    writer.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [event.step for event in events.Tensors("loss")] == [3]

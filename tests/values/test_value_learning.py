@@ -1,0 +1,100 @@
+"""Tests of common.values.value_learning."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from common.values import value_learning
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_double_q_equals_published_vectors(jit_compile):
+    """rlax `value_learning_test.py` and trfl `action_value_ops_test.py`, double Q-learning."""
+    q_tm1 = tf.constant([[1.0, 1, 0], [1, 2, 0]])
+    function = tf.function(value_learning.double_q_target, jit_compile=jit_compile)
+    target = function(
+        tf.constant([1.0, 1.0]),
+        tf.constant([0.0, 1.0]),
+        q_value=tf.constant([[99.0, 1, 98], [91, 2, 66]]),
+        q_selector=tf.constant([[2.0, 10, 1], [11, 20, 1]]),
+    )
+    np.testing.assert_allclose(target, [1, 3])
+    errors = target - value_learning.action_value(q_tm1, tf.constant([0, 1]))
+    np.testing.assert_allclose(errors, [0, 1])
+
+
+def test_selects_by_one_network_and_values_by_the_other():
+    q_value, q_selector = tf.constant([[1.0, 5, 9]]), tf.constant([[0.0, 2, 1]])
+    reward, gamma = tf.constant([1.0]), tf.constant([0.5])
+    assert value_learning.double_q_target(reward, gamma, q_value, q_selector).numpy() == [3.5]
+    # The same network twice is Q-learning.
+    assert value_learning.double_q_target(reward, gamma, q_value, q_value).numpy() == [5.5]
+
+
+def test_a_discount_of_zero_leaves_the_reward():
+    q = tf.constant([[1e30, -1e30]])
+    zero = tf.constant([0.0])
+    assert value_learning.double_q_target(tf.constant([0.25]), zero, q, q).numpy() == [0.25]
+
+
+def test_no_gradient_flows_into_the_target():
+    q_value, q_selector = tf.constant([[1.0, 5]]), tf.constant([[0.0, 2]])
+    reward = tf.constant([1.0])
+    with tf.GradientTape() as tape:
+        tape.watch([q_value, q_selector, reward])
+        target = value_learning.double_q_target(reward, reward, q_value, q_selector)
+    assert tape.gradient(target, [q_value, q_selector, reward]) == [None, None, None]
+
+
+def test_the_gradient_goes_to_the_action_taken():
+    q = tf.constant([[1.0, 2, 3], [4, 5, 6]])
+    with tf.GradientTape() as tape:
+        tape.watch(q)
+        taken = value_learning.action_value(q, tf.constant([2, 0]))
+    np.testing.assert_array_equal(taken, [3, 4])
+    np.testing.assert_array_equal(tape.gradient(taken, q), [[0, 0, 1], [1, 0, 0]])
+
+
+def normalized(priorities, alpha, beta):
+    """Weights of one item each, for raw priorities."""
+    p = np.array(priorities) ** alpha
+    weights = value_learning.importance_weights(
+        tf.constant(p / p.sum(), tf.float32), tf.constant(float(len(p))), beta
+    )
+    return value_learning.normalize_by_max(weights).numpy()
+
+
+def test_apex_vector():
+    """Priorities 1, 2, 4, 0.5, with Ape-X's exponents 0.6 and 0.4."""
+    weights = normalized([1, 2, 4, 0.5], 0.6, 0.4)
+    np.testing.assert_allclose(weights, [0.846745, 0.716978, 0.607097, 1], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "alpha, beta, expected", [(0.7, 0.3, [1, 0.793971]), (1.0, 1.0, [1, 1 / 3])]
+)
+def test_weights_equal_published_vectors(alpha, beta, expected):
+    """SEED RL `tests/utils_test.py`."""
+    np.testing.assert_allclose(normalized([0.3, 0.9], alpha, beta), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.4, 1.0])
+def test_weights_are_not_bounded_before_they_are_normalized(exponent):
+    p = np.array([0.001, 0.025, 0.5], np.float32)
+    weights = value_learning.importance_weights(tf.constant(p), tf.constant(40.0), exponent)
+    np.testing.assert_allclose(weights, (1 / (40 * p.astype(np.float64))) ** exponent, rtol=1e-5)
+
+
+def test_with_exponent_one_their_mean_under_the_probabilities_is_one():
+    p = np.random.default_rng(0).dirichlet(np.ones(30)).astype(np.float32)
+    weights = value_learning.importance_weights(tf.constant(p), tf.constant(30.0), 1.0)
+    np.testing.assert_allclose(np.sum(p * weights), 1.0, rtol=1e-4)
+
+
+def test_uniform_probabilities_have_weights_of_one():
+    np.testing.assert_allclose(normalized([3, 3, 3], 0.0, 0.4), 1.0)
+
+
+def test_normalized_weights_only_scale_down():
+    weights = value_learning.normalize_by_max(tf.constant([0.5, 2.0, 8.0]))
+    np.testing.assert_allclose(weights, [0.0625, 0.25, 1.0])
