@@ -48,10 +48,30 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "vracer": Kind(VracerLearner, lambda *a: networks.VracerNetwork(*a).mlp, True, True),
-    "naf": Kind(NafLearner, lambda *a: networks.NafNetwork(*a).mlp, True, False),
-    "ddpg": Kind(DdpgLearner, lambda *a: networks.make_ddpg_networks(*a).policy, False, False),
-    "acer": Kind(AcerLearner, lambda *a: networks.AcerPolicy(*a).mlp, False, True),
+    "vracer": Kind(
+        VracerLearner,
+        lambda *arguments: networks.VracerNetwork(*arguments).mlp,
+        has_value=True,
+        learns_variance=True,
+    ),
+    "naf": Kind(
+        NafLearner,
+        lambda *arguments: networks.NafNetwork(*arguments).mlp,
+        has_value=True,
+        learns_variance=False,
+    ),
+    "ddpg": Kind(
+        DdpgLearner,
+        lambda *arguments: networks.make_ddpg_networks(*arguments).policy,
+        has_value=False,
+        learns_variance=False,
+    ),
+    "acer": Kind(
+        AcerLearner,
+        lambda *arguments: networks.AcerPolicy(*arguments).mlp,
+        has_value=False,
+        learns_variance=True,
+    ),
 }
 """The agents by `ReferConfig.agent`."""
 
