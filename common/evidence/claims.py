@@ -119,7 +119,7 @@ class Finding:
     @property
     def is_exploratory(self) -> bool:
         """True if some of its runs were made before the rule by which they are judged."""
-        return not all(named.effect.is_confirmed for named in self.effects)
+        return any(not named.effect.is_confirmed for named in self.effects)
 
     @property
     def seeds_needed(self) -> int | None:
@@ -135,7 +135,7 @@ class Evidence:
     Attributes:
       kept: the runs.
       scale: of the runs; None: for each claim the nearest to the paper's with enough runs, which
-        is never `scales.SMOKE`, nor one of `scales.EARLIER`.
+        is never `SMOKE`, nor one of `EARLIER`.
       reported: the papers' numbers.
       benchmarks: directory of the JSON files that benchmarks wrote.
     """

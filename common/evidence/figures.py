@@ -286,12 +286,12 @@ class _Part:
         """Returns the panel of a task, or several if its curves cannot be told apart in one."""
         there = {setting: looks[setting] for setting in looks if (name, setting) in self.lines}
         found = [self._panel(name, some) for some in _divided(there)]
-        titles = [
-            f"{panel.title}, {number} of {len(found)}" for number, panel in enumerate(found, 1)
-        ]
         if len(found) == 1:
             return found
-        return [dataclasses.replace(panel, title=title) for panel, title in zip(found, titles)]
+        return [
+            dataclasses.replace(panel, title=f"{panel.title}, {number} of {len(found)}")
+            for number, panel in enumerate(found, 1)
+        ]
 
     def _panel(self, name: str, looks: Looks) -> panels.Panel:
         curves = []

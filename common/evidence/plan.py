@@ -323,11 +323,8 @@ def make_plan(
     """
     scale, num_seeds = experiment.scaled(scale), num_seeds or experiment.seeds_at(scale.name)
     experiment = experiment.at(scale.name)
-    short = {name.partition(":")[2]: name for name in experiment.environments}
-    tasks = _chosen(experiment, "task", tasks, short)
-    settings = _chosen(
-        experiment, "setting", settings, {name: name for name in experiment.settings}
-    )
+    tasks = _chosen(experiment, "task", tasks, experiment.environments)
+    settings = _chosen(experiment, "setting", settings, experiment.settings)
     chosen = sorted(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
@@ -357,14 +354,17 @@ def make_plan(
 
 
 def _chosen(
-    experiment: Experiment, what: str, wanted: Sequence[str] | None, known: Mapping[str, str]
+    experiment: Experiment, what: str, wanted: Sequence[str] | None, there: Sequence[str]
 ) -> Sequence[str]:
-    """Returns what is wanted, all by default, of names that have short forms."""
-    for name in wanted or ():
-        if name not in known and name not in known.values():
-            there = ", ".join(known)
-            raise UnknownError(f'{experiment.name} has no {what} "{name}": there are {there}')
-    return list(known.values()) if wanted is None else [known.get(name, name) for name in wanted]
+    """Returns what is wanted, all by default; names may lack their suite."""
+    if wanted is None:
+        return there
+    short = {name.partition(":")[2] or name: name for name in there}
+    for name in wanted:
+        if name not in short and name not in there:
+            known = ", ".join(short)
+            raise UnknownError(f'{experiment.name} has no {what} "{name}": there are {known}')
+    return [short.get(name, name) for name in wanted]
 
 
 def minutes_left(
@@ -454,7 +454,7 @@ def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experi
 
     Args:
       experiment: with the runs that it has at the scale.
-      varied: values by flag, as of `parse`.
+      varied: values by flag, as of `parse_varied`.
 
     Raises:
       SweepError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in

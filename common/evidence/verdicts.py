@@ -147,7 +147,7 @@ def _claim_row(paper: Paper, claim: Claim, finding: Finding) -> Row:
         "basis": str(claim.test.basis),
         "verdict": str(finding.verdict),
         **dict(zip(RUNS, (finding.scale, *map(str, coverage or [""] * len(RUNS))))),
-        "exploratory": "yes" * (bool(finding.effects) and finding.is_exploratory),
+        "exploratory": "yes" * finding.is_exploratory,
         "complete": "yes" * finding.is_complete,
         "seeds needed": str(is_open and finding.seeds_needed or ""),
         **cells,
