@@ -101,14 +101,11 @@ class GameScores(OwnNumbers):
             ours = self._scores(experiment, runs, setting)["score"]
             rows[column] = among_others(column, table[column].dropna(), field)
             rows[column + _OURS] = among_others(column, ours, field)
-        text = {
-            agent: {
-                name: "" if pandas.isna(value) else f"{value:.{_DIGITS[name]}f}"
-                for name, value in row.items()
-            }
-            for agent, row in rows.items()
-        }
-        return pandas.DataFrame.from_dict(text, orient="index").rename_axis("summed up")
+        sums = pandas.DataFrame.from_dict(rows, orient="index").rename_axis("summed up")
+        for name, digits in _DIGITS.items():
+            shown = sums[name].map(f"{{:.{digits}f}}".format, na_action="ignore")
+            sums[name] = shown.astype(object).fillna("")
+        return sums
 
     def _scores(
         self, experiment: Experiment, runs: Sequence[KeptRun], setting: str

@@ -470,7 +470,7 @@ def missing_runs(
     plans = {}
     for scale in [evidence.scale] if evidence.scale in needed else needed:
         listed = {
-            (run.setting, run.environment): of
+            run.curve: of
             for of in (*reversed(paper.experiments), experiment)
             for run in of.at(scale).runs
         }
@@ -487,7 +487,7 @@ def _missing_at(
 ) -> MissingRuns:
     """Returns the runs that lack at a scale, given each (setting, task) with its experiment."""
     ended = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended]
-    counts = Counter((run.setting, run.environment) for run in ended)
+    counts = Counter(run.curve for run in ended)
     speeds = Speeds(evidence.kept.of(paper.name, scale))
     made, missing, minutes = 0, 0, 0.0
     of_experiments: dict[str, list[tuple[str, str]]] = {}

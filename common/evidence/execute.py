@@ -4,6 +4,7 @@ The runs of a session are those of a figure, or of the lines of a list such as r
 """
 
 from collections.abc import Callable, Iterable, Sequence
+import contextlib
 import dataclasses
 import math
 import os
@@ -256,7 +257,8 @@ class Session(LiveLine):
         for job in self._jobs:
             if job.is_finished:
                 self._keep(job, job.planned.status)
-        self._waiting = [job for job in self._jobs if not job.is_finished]
+            else:
+                self._waiting.append(job)
         try:
             while self._go_on(stop):
                 time.sleep(_POLL_SECONDS)
@@ -397,11 +399,11 @@ def _start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
             os.sched_setaffinity(0, slot.cores)
         os.nice(slot.niceness)
 
-    output = None
+    log = contextlib.nullcontext()
     if slot.is_quiet:
         log_of(planned).parent.mkdir(parents=True, exist_ok=True)
-        output = open(log_of(planned), "wb")
-    try:
+        log = open(log_of(planned), "wb")
+    with log as output:
         return subprocess.Popen(
             planned.command,
             stdin=subprocess.DEVNULL if slot.is_quiet else None,
@@ -410,9 +412,6 @@ def _start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
             process_group=0,
             preexec_fn=prepare,
         )
-    finally:
-        if output is not None:
-            output.close()
 
 
 def _remove(planned: PlannedRun) -> None:

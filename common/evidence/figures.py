@@ -10,7 +10,7 @@ import pandas
 from common.environments import frames_per_step
 from common.evidence import drawing, panels, selection
 from common.evidence.atari_scores import reported_scores
-from common.evidence.claims import Claim, Finding, NamedEffect
+from common.evidence.claims import Claim, Finding
 from common.evidence.effects import CONFIDENCE, MARGIN
 from common.evidence.paper import (
     EPISODE_RETURN,
@@ -80,16 +80,14 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
     models = {run.setting: run for each in paper.experiments for run in each.every_run}
     listed, for_returns, for_others = {}, set(), set()
     for experiment in (each.at(scale) for each in paper.experiments):
-        listed |= {(run.setting, run.environment): run for run in experiment.runs}
+        listed |= {run.curve: run for run in experiment.runs}
         (for_returns if experiment.is_of_returns else for_others).update(experiment.settings)
     shown = [run for run in runs if run.setting not in for_others - for_returns]
     clocks = {selection.clock(Experiment(ALL_RUNS, ""), run.budget) for run in shown}
 
     def planned(run: KeptRun) -> Run:
-        if (curve := (run.setting, run.environment)) in listed:
-            return listed[curve]
         model = models.get(run.setting, Run(paper.agents[0], run.setting, "", ()))
-        return dataclasses.replace(model, environment=run.environment)
+        return listed.get(run.curve, dataclasses.replace(model, environment=run.environment))
 
     return Experiment(
         ALL_RUNS,
@@ -108,7 +106,7 @@ def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]
     those of a speed.
     """
     everything = all_runs(paper, scale, runs)
-    in_everything = {(run.setting, run.environment) for run in everything.runs}
+    in_everything = {run.curve for run in everything.runs}
     is_listed = scale in [each.name for each in paper.scales]
     chosen: list[Experiment] = []
     shown: set[tuple[str, str]] = set()
@@ -126,13 +124,13 @@ def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]
 
 def _is_like_all_runs(part: Experiment) -> bool:
     """Returns whether it shows learning curves of evaluations, each task in its panel."""
-    is_apart, is_evaluated = part.over_tasks is OverTasks.APART, part.returns is Returns.EVALUATOR
-    return bool(part.x) and part.is_of_returns and is_evaluated and is_apart
+    is_evaluated = part.is_of_returns and part.returns is Returns.EVALUATOR
+    return bool(part.x) and is_evaluated and part.over_tasks is OverTasks.APART
 
 
 def _curves(experiment: Experiment, runs: Sequence[KeptRun]) -> set[tuple[str, str]]:
     """Returns the (setting, environment) of each curve that the experiment shows of these runs."""
-    curves = {(run.setting, run.environment) for run in selection.runs_of(experiment, runs)}
+    curves = {run.curve for run in selection.runs_of(experiment, runs)}
     tasks = selection.shown_tasks(experiment, curves)
     return {(setting, task) for setting, task in curves if task in tasks}
 
@@ -172,18 +170,16 @@ def draw(
     ]
     having = {setting for part in parts for _, setting in part.lines}
     if not having:
-        raise NothingToDraw(
-            f"no run of {experiment.name} at the scale {scale} has anything to draw"
-        )
+        words = f"no run of {experiment.name} at the scale {scale} has anything to draw"
+        raise NothingToDraw(words)
     if experiment.x:
         page = _page_of_curves(experiment, parts, whole_axis)
     else:
         page = _page_of_finals(experiment, parts)
     listed = selection.runs_of(experiment, runs)
-    drawn_tasks = dict.fromkeys(run.environment for run in listed)
     settings = [name for name in experiment.settings if name in having]
     return page.save(
-        title(paper, experiment, scale, list(drawn_tasks)),
+        title(paper, experiment, scale, [run.environment for run in listed]),
         caption(paper, experiment, listed, settings),
         *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
     )
@@ -199,7 +195,8 @@ def draw_effects(
     shown = {
         " ".join(filter(None, (claim.name, named.name))): named.effect
         for claim, finding in findings
-        for named in _on_the_scale(finding)
+        for named in finding.effects
+        if not named.is_logarithm  # which has no place on this axis
     }
     if not shown:
         return ()
@@ -210,16 +207,6 @@ def draw_effects(
     head = f"{paper.title}: effects of its claims"
     files = _files(directory, f"{paper.name}_{EFFECTS}", suffixes)
     return drawing.forest(shown, MARGIN).save(head, words, *files)
-
-
-def has_effects(findings: Iterable[tuple[Claim, Finding]]) -> bool:
-    """Returns whether `draw_effects` draws something."""
-    return any(_on_the_scale(finding) for _, finding in findings)
-
-
-def _on_the_scale(finding: Finding) -> list[NamedEffect]:
-    """Returns the effects in parts of the scale: others have no place on its axis."""
-    return [named for named in finding.effects if not named.is_logarithm]
 
 
 def _files(directory: pathlib.Path, name: str, suffixes: Sequence[str]) -> list[pathlib.Path]:
@@ -237,7 +224,7 @@ def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) 
             game = run.environment.removeprefix("atari:")
             points = 100 * human_normalised(points, game_of(human, game))
         if len(points):
-            curves.setdefault((run.setting, run.environment), []).append(points)
+            curves.setdefault(run.curve, []).append(points)
     if experiment.over_tasks is OverTasks.APART:
         return {(task, setting): [seeds] for (setting, task), seeds in curves.items()}
     tasks = selection.shown_tasks(experiment, curves)

@@ -102,6 +102,11 @@ class Run:
     fixed: tuple[str, ...] = ()
 
     @property
+    def curve(self) -> tuple[str, str]:
+        """Setting and environment."""
+        return self.setting, self.environment
+
+    @property
     def agent_setting(self) -> str:
         """The setting among its flags."""
         flags = (flag.removeprefix("--setting=") for flag in self.flags if "--setting=" in flag)

@@ -347,7 +347,7 @@ def make_plan(
             changes=tuple(scale.differences(reported, *own, experiment.states_budget)),
             kept=kept,
         )
-        seen, speed = new.read_status(), measured.of(run.setting, run.environment)
+        seen, speed = new.read_status(), measured.of(*run.curve)
         left = minutes_left(new.budget, seen.progress, speed, scale)
         every.append(dataclasses.replace(new, status=seen, minutes=left))
     return Plan(paper, experiment, scale, tuple(every), measured)

@@ -142,6 +142,11 @@ class KeptRun:
     training: pandas.DataFrame = dataclasses.field(repr=False, compare=False)
 
     @property
+    def curve(self) -> tuple[str, str]:
+        """Setting and environment."""
+        return self.setting, self.environment
+
+    @property
     def key(self) -> Key:
         """Setting, environment and seed."""
         return self.setting, self.environment, self.seed

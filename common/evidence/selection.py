@@ -31,18 +31,17 @@ def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, .
       RunDirectoryError: a run's config is of another setting than its place says.
     """
     order = {
-        (run.setting, run.environment): (number, run.agent_setting)
-        for number, run in enumerate(experiment.every_run)
+        run.curve: (number, run.agent_setting) for number, run in enumerate(experiment.every_run)
     }
-    listed = [run for run in runs if (run.setting, run.environment) in order]
+    listed = [run for run in runs if run.curve in order]
     for run in listed:
-        wanted = order[run.setting, run.environment][1]
+        wanted = order[run.curve][1]
         if not str(run.config.get("setting")).startswith(wanted):
             raise RunDirectoryError(
                 f"{run.where}: is of the setting {run.config.get('setting')}, not {wanted}: move "
                 "the run where it belongs"
             )
-    return tuple(sorted(listed, key=lambda run: (order[run.setting, run.environment], run.seed)))
+    return tuple(sorted(listed, key=lambda run: (order[run.curve], run.seed)))
 
 
 def shown_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> tuple[str, ...]:
@@ -56,7 +55,7 @@ def shown_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> tu
     """
     there, shown = set(curves), set()
     for part in experiment.divided():
-        drawn = there & {(run.setting, run.environment) for run in part.runs}
+        drawn = there & {run.curve for run in part.runs}
         settings = {setting for setting, _ in drawn}
         having = collections.Counter(task for _, task in drawn)
         fewest = 1 if part.over_tasks is OverTasks.APART else len(settings)
@@ -166,10 +165,10 @@ def caption(
     paper: Paper, experiment: Experiment, runs: Sequence[KeptRun], settings: Sequence[str]
 ) -> str:
     """Returns the text below a figure, of which these runs and curves are drawn."""
-    curves = {(run.setting, run.environment) for run in runs}
+    curves = {run.curve for run in runs}
     shown = shown_tasks(experiment, curves)
     runs = [run for run in runs if run.environment in shown]
-    seeds = collections.Counter((run.setting, run.environment) for run in runs).values()
+    seeds = collections.Counter(run.curve for run in runs).values()
     spread = {"shaded" if experiment.x else "bars": "interquartile range"}
     if experiment.band is not Band.UNSTATED:
         spread["the paper's"] = str(experiment.band)

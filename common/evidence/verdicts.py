@@ -57,30 +57,22 @@ def judge(
     }
 
 
-def claim_rows(papers: Iterable[Paper], findings: Findings) -> list[Row]:
-    """Returns a row for each claim."""
-    return [
-        _claim_row(paper, claim, finding)
-        for paper in papers
-        for claim, finding in findings[paper.name]
-    ]
-
-
-def number_rows(papers: Iterable[Paper], findings: Findings) -> list[Row]:
-    """Returns a row for each number that the verdicts hang on."""
-    return [
-        {**dict.fromkeys(_OF_NUMBERS, ""), "paper": paper.title, "claim": claim.name, **row}
-        for paper in papers
-        for claim, finding in findings[paper.name]
-        for row in _numbers(claim, finding)
-    ]
+def _all_rows(papers: Iterable[Paper], findings: Findings) -> tuple[list[Row], list[Row]]:
+    """Returns a row for each claim, and a row for each number that the verdicts hang on."""
+    rows, numbers = [], []
+    for paper in papers:
+        for claim, finding in findings[paper.name]:
+            rows.append(_claim_row(paper, claim, finding))
+            cells = {**dict.fromkeys(_OF_NUMBERS, ""), "paper": paper.title, "claim": claim.name}
+            numbers += [cells | row for row in _numbers(claim, finding)]
+    return rows, numbers
 
 
 def write(
     papers: Sequence[Paper], findings: Findings, directory: pathlib.Path
 ) -> list[pathlib.Path]:
     """Writes claims.csv, claims_numbers.csv and claims.md, and returns these files."""
-    rows, numbers = claim_rows(papers, findings), number_rows(papers, findings)
+    rows, numbers = _all_rows(papers, findings)
     texts = {"claims.md": _page(rows, numbers)}
     for name, table in (("claims.csv", rows), ("claims_numbers.csv", numbers)):
         texts[name] = pandas.DataFrame(table).to_csv(index=False, lineterminator="\n")
@@ -92,7 +84,7 @@ def write(
 
 def show(papers: Sequence[Paper], findings: Findings) -> None:
     """Prints all claims, and how many have which verdict."""
-    rows, numbers = claim_rows(papers, findings), number_rows(papers, findings)
+    rows, numbers = _all_rows(papers, findings)
     for row in rows:
         print(f"{row['paper']} {row['claim']}: {row['verdict'].upper()}")
         for column, cell in row.items():
@@ -277,13 +269,12 @@ def _answers(paper: Paper, findings: Findings) -> str:
         (of for of in findings[paper.name] if of[1].effects or of[1].verdict is not Verdict.OPEN),
         key=lambda of: (not of[1].effects, of[1].verdict is Verdict.OPEN),
     )
-    listed = {paper.name: shown}
-    rows, numbers = (of([paper], listed) for of in (claim_rows, number_rows))
+    rows, numbers = _all_rows([paper], {paper.name: shown})
     for row in rows:
         row["shown by"] = row["experiment"] or row["source"]
     bounded = [number for number in numbers if number["from"]]
     parts = [f"## {paper.title}", table(_ANSWERS, joined(rows, bounded))]
-    if figures.has_effects(shown):
+    if any(number["unit"] == "%" for number in numbers):
         parts.append(f"![{paper.title}, effects](figures/{paper.name}_{figures.EFFECTS}.png)")
     return "\n\n".join(parts)
 
@@ -345,9 +336,9 @@ def _drawn(paper: Paper, kept: KeptRuns) -> Iterator[tuple[Row, str]]:
     for scale in selection.scales_of(paper, kept):
         for experiment in figures.drawn(paper, scale, kept.of(paper.name, scale)):
             runs = selection.runs_of(experiment, kept.of(paper.name, scale))
-            curves = {(run.setting, run.environment) for run in runs}
+            curves = {run.curve for run in runs}
             tasks = selection.shown_tasks(experiment, curves)
-            listed = {(run.setting, run.environment) for run in experiment.runs}
+            listed = {run.curve for run in experiment.runs}
             is_everything = experiment.name == figures.ALL_RUNS
             title = f"{paper.title}, {'everything' if is_everything else experiment.name}"
             flag = f"--figure={figures.ALL_RUNS}" if is_everything else experiment.flag
