@@ -6,6 +6,7 @@ import math
 import operator
 from pathlib import Path
 import reprlib
+from typing import Any
 
 import pandas
 
@@ -142,13 +143,13 @@ def game_of(scores: pandas.DataFrame, game: str) -> pandas.Series:
     return scores.loc[game]
 
 
-def human_normalised(scores, references):
+def human_normalised(scores: Any, references: pandas.Series | pandas.DataFrame) -> Any:
     """Returns (score - random) / (human - random): 0 is as good as random play, 1 as a human.
 
     Ape-X's percentages are 100 times this, Reactor's "normalized scores" its median over games.
 
     Args:
-      scores: unclipped, of a game, or by games.
+      scores: unclipped; numbers, an array or a Series of a game, or a Series by games.
       references: `random` and `human`: a row of `Reported.atari_scores`, or such a table.
     """
     return (scores - references["random"]) / (references["human"] - references["random"])
