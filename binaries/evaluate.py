@@ -285,14 +285,13 @@ def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespa
 
 def _human_normalised(environment: str, mean: float) -> float | None:
     """Returns the human-normalised score of a mean return; None if a human's is not known."""
-    from common.evidence.reported import Reported
+    from common.evidence.reported import Reported, human_normalised
 
     suite, _, game = environment.partition(":")
     references = Reported().atari_scores()
     if suite != "atari" or game not in references.index:
         return None
-    random, human = references.loc[game]
-    return float((mean - random) / (human - random))
+    return float(human_normalised(mean, references.loc[game]))
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -28,11 +28,19 @@ import tempfile
 
 from common.cluster.layout import imported
 from common.cluster.processes import StopRequest, usable_cores
-from common.evidence import sweep
 from common.evidence.execute import ListedRuns, Session, Slot, read_list, slots_of, table
 from common.evidence.keep import keep, set_aside
 from common.evidence.paper import DEFAULT_SEEDS, EARLIER, RESULTS, Paper
-from common.evidence.plan import DEFAULT_SCALE, Plan, PlannedRun, State, make_plan
+from common.evidence.plan import (
+    DEFAULT_SCALE,
+    Plan,
+    PlannedRun,
+    State,
+    make_plan,
+    of_agent,
+    parse_varied,
+    sweep,
+)
 from common.evidence.runs import KeptRuns
 from common.reporting.command_line import Parser, exit_with, fail, say
 from common.reporting.run_directory import hold
@@ -65,13 +73,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         ("setting", "only these curves"),
     ):
         parser.add_argument(f"--{name}s", nargs="+", metavar=name.upper(), help=words)
-    words = "make each run with each combination of these values of hyperparameters, or of the "
-    words += "number of actors: config.learning_rate=1e-4,3e-4"
+    words = "make each run with each combination of values: config.learning_rate=1e-4,3e-4"
     parser.add_argument("--vary", nargs="+", metavar="NAME=VALUES", help=words)
     words = f"seeds 0 to N - 1; default: the paper's number, {DEFAULT_SEEDS} if it does not say"
     parser.add_argument("--seeds", type=int, metavar="N", help=words)
-    words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan and each run's run.json "
-    words += "say what it changes from the paper"
+    words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan says what it changes"
     parser.add_argument("--scale", metavar="NAME", default=DEFAULT_SCALE, help=words)
     how = parser.add_mutually_exclusive_group()
     words = "runs at once, each on a core of its own; default: one on all cores, of a list "
@@ -128,7 +134,7 @@ def _list(paper: Paper, runs: pathlib.Path, kept: KeptRuns) -> None:
             continue
         plans = [make_plan(paper, experiment, scale, runs, kept) for scale in paper.scales]
         counts = ["/".join(str(len(plan.of(state))) for state in _COUNTED) for plan in plans]
-        columns = [f"{experiment.name:12}", *(f"{one:>12}" for one in counts), experiment.title]
+        columns = [f"{experiment.name:12}", *map("{:>12}".format, counts), experiment.title]
         print("  ".join(columns))
         notes += [run.status.note for plan in plans for run in plan.of(State.UNUSABLE)]
     for note in dict.fromkeys(notes):
@@ -140,7 +146,7 @@ def _plan(paper: Paper, arguments: argparse.Namespace, kept: KeptRuns) -> Plan:
     scale, num_seeds = paper.scale(arguments.scale), arguments.seeds
     if arguments.agent:
         agent = imported(reproductions.AGENTS[arguments.agent])
-        base = sweep.of_agent(agent, arguments.settings or (), arguments.tasks, scale)
+        base = of_agent(agent, arguments.settings or (), arguments.tasks, scale)
         num_seeds = num_seeds or DEFAULT_SEEDS
     else:
         base = paper.experiment(arguments.experiment)
@@ -154,7 +160,7 @@ def _plan(paper: Paper, arguments: argparse.Namespace, kept: KeptRuns) -> Plan:
         runs, scale = tuple(dict.fromkeys(planned.run for planned in plan.runs)), plan.scale
         base = dataclasses.replace(plan.experiment, runs=runs)
         num_seeds = len({planned.seed for planned in plan.runs})
-    varied = sweep.sweep(base, sweep.parse(arguments.vary))
+    varied = sweep(base, parse_varied(arguments.vary))
     return make_plan(paper, varied, scale, arguments.runs, num_seeds=num_seeds)
 
 

@@ -21,10 +21,12 @@ docs/verdicts.md. Runs that are still going on, or were killed, do not count.
 """
 
 import argparse
+from collections.abc import Iterator
+import contextlib
 import functools
 import pathlib
 
-from common.evidence import figures, overview, selection, tables, verdicts
+from common.evidence import figures, selection, tables, verdicts
 from common.evidence.claims import Evidence
 from common.evidence.paper import RESULTS, Experiment, Paper
 from common.evidence.plan import DEFAULT_SCALE
@@ -113,15 +115,10 @@ class _Results:
 
     def figures(self) -> None:
         """Draws every figure, and the effects of every paper's claims."""
-        for paper in self._papers:
-            for scale in selection.scales_of(paper, self._kept):
-                if self._scale in (None, scale):
-                    runs = self._kept.of(paper.name, scale)
-                    for experiment in figures.drawn(paper, scale, runs):
-                        try:
-                            self._draw(paper, experiment, scale)
-                        except figures.NothingToDraw:
-                            pass
+        for paper, scale in self._scales():
+            for experiment in figures.drawn(paper, scale, self._kept.of(paper.name, scale)):
+                with contextlib.suppress(figures.NothingToDraw):
+                    self._draw(paper, experiment, scale)
         for paper in self._papers:
             findings = self._findings[paper.name]
             _say(*figures.draw_effects(paper, findings, self._figures, self._suffixes))
@@ -131,13 +128,17 @@ class _Results:
         for paper in self._papers:
             for table in paper.of_kind("table"):
                 if self._numbers.has(paper.name, table.name):
-                    there = [
-                        scale
-                        for scale in selection.scales_of(paper, self._kept)
-                        if self._scale in (None, scale) and self._runs(paper, table, scale)
-                    ]
+                    scales = [scale for of, scale in self._scales() if of is paper]
+                    there = [scale for scale in scales if self._runs(paper, table, scale)]
                     for scale in there or [None]:
                         self._write_table(paper, table, scale)
+
+    def _scales(self) -> Iterator[tuple[Paper, str]]:
+        """Yields each paper with each of its scales that is asked for."""
+        for paper in self._papers:
+            for scale in selection.scales_of(paper, self._kept):
+                if self._scale in (None, scale):
+                    yield paper, scale
 
     def claims(self) -> None:
         """Prints the verdicts, or writes them and renews the overview."""
@@ -148,12 +149,12 @@ class _Results:
             return
         _say(*verdicts.write(self._papers, self._findings, self._tables))
         if is_whole and (file := self._output / "README.md").exists():
-            text = overview.text(self._papers, self._kept, self._findings, self._numbers)
-            overview.renew(file, text)
+            text = verdicts.overview(self._papers, self._kept, self._findings, self._numbers)
+            verdicts.renew(file, text)
             _say(file)
 
     @functools.cached_property
-    def _findings(self) -> overview.Findings:
+    def _findings(self) -> verdicts.Findings:
         if not self._arguments.benchmarks.is_dir():
             fail(f"--benchmarks={self._arguments.benchmarks} is no directory")
         evidence = Evidence(self._kept, self._scale, self._numbers, self._arguments.benchmarks)

@@ -8,14 +8,13 @@ columns.
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
-from typing import NamedTuple
 
 import numpy as np
 import pandas
 
 from common.evidence import selection
 from common.evidence.paper import EPISODE_RETURN, Experiment, Paper, Returns
-from common.evidence.reported import Reported
+from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRun
 from common.evidence.tables import Cell, OwnNumbers
 
@@ -23,31 +22,26 @@ _OURS = ", ours"
 _DIGITS = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
 
 
-class Final(NamedTuple):
-    """The end of a run on a game: its final return, and the frames that it saw."""
+def finals(runs: Iterable[KeptRun], settings: Iterable[str], returns: Returns) -> pandas.DataFrame:
+    """Returns the ends of the runs of some settings on games.
 
-    score: float
-    frames: float
-
-
-def finals(runs: Iterable[KeptRun], setting: str, returns: Returns) -> dict[str, list[Final]]:
-    """Returns the ends of the runs of a setting by game, a seed each.
-
-    The score is that of `binaries.evaluate` where a run has one.
+    Returns:
+      setting, game, score and frames, a row a run. The score is the mean return of
+      `binaries.evaluate` where a run has one, else the run's final return; frames are those that it
+      has seen.
     """
-    games: dict[str, list[Final]] = {}
+    rows = []
     for run in runs:
-        game = run.environment.removeprefix("atari:")
-        if run.setting != setting or game == run.environment or not run.has_ended:
-            continue
-        points = run.points("environment_frames", EPISODE_RETURN, returns)
-        if len(points):
-            score = run.evaluation
-            if score is None:
-                score = selection.final(points[EPISODE_RETURN])
-            frames = points["environment_frames"].iloc[-1]
-            games.setdefault(game, []).append(Final(score, frames))
-    return games
+        suite, _, game = run.environment.partition(":")
+        if suite == "atari" and run.setting in settings and run.has_ended:
+            points = run.points("environment_frames", EPISODE_RETURN, returns)
+            if len(points):
+                score = run.evaluation
+                if score is None:
+                    score = selection.final(points[EPISODE_RETURN])
+                rows.append((run.setting, game, score, points["environment_frames"].iloc[-1]))
+    table = pandas.DataFrame(rows, columns=["setting", "game", "score", "frames"])
+    return table.astype({"score": float, "frames": float})
 
 
 def final_scores(
@@ -59,14 +53,9 @@ def final_scores(
       by game: `score`, the mean over seeds of the final returns (see `finals`), `frames`, the mean
       that the runs have seen, `seeds` and `setting`.
     """
-    found: dict[str, list[tuple[float, float, int, str]]] = {}
-    for setting in settings:
-        for game, ends in finals(runs, setting, returns).items():
-            score, frames = np.mean(ends, axis=0)
-            found.setdefault(game, []).append((score, frames, len(ends), setting))
-    best = {game: max(ends) for game, ends in found.items()}
-    names = ["score", "frames", "seeds", "setting"]
-    return pandas.DataFrame.from_dict(best, orient="index", columns=names)
+    ends = finals(runs, settings, returns).groupby(["game", "setting"], as_index=False)
+    means = ends.agg(score=("score", "mean"), frames=("frames", "mean"), seeds=("score", "size"))
+    return means.sort_values(["score", "frames", "seeds", "setting"]).groupby("game").last()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,14 +101,11 @@ class GameScores(OwnNumbers):
             ours = self._scores(experiment, runs, setting)["score"]
             rows[column] = among_others(column, table[column].dropna(), field)
             rows[column + _OURS] = among_others(column, ours, field)
-        text = {
-            agent: {
-                name: "" if pandas.isna(value) else f"{value:.{_DIGITS[name]}f}"
-                for name, value in row.items()
-            }
-            for agent, row in rows.items()
-        }
-        return pandas.DataFrame.from_dict(text, orient="index").rename_axis("summed up")
+        sums = pandas.DataFrame.from_dict(rows, orient="index").rename_axis("summed up")
+        for name, digits in _DIGITS.items():
+            shown = sums[name].map(f"{{:.{digits}f}}".format, na_action="ignore")
+            sums[name] = shown.astype(object).fillna("")
+        return sums
 
     def _scores(
         self, experiment: Experiment, runs: Sequence[KeptRun], setting: str
@@ -208,54 +194,26 @@ def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pa
     return pandas.Series(summary(table).loc[agent].array, list(_DIGITS))
 
 
-def human_normalised(
-    scores: pandas.DataFrame, random: pandas.Series, human: pandas.Series
-) -> pandas.DataFrame:
-    """Returns (score - random) / (human - random): 0 is as good as random play, 1 as a human.
-
-    Ape-X's percentages are 100 times this, Reactor's "normalized scores" its median over games.
-
-    Args:
-      scores: unit score, unclipped.
-      random: scores of random play by game; games that are not in `scores` are ignored.
-      human: scores of a human by game; games that are not in `scores` are ignored.
-
-    Returns:
-      A table like `scores`.
-
-    Raises:
-      ValueError: a game has no random or human score.
-    """
-    unknown = [game for game in scores.index if game not in random or game not in human]
-    if unknown:
-        raise ValueError(f"no random or human score of {', '.join(map(str, unknown))}")
-    random, human = random.loc[scores.index], human.loc[scores.index]
-    return scores.sub(random, axis="index").div(human - random, axis="index")
-
-
-def summary(
-    scores: pandas.DataFrame, random: str = "Random", human: str = "Human"
-) -> pandas.DataFrame:
+def summary(scores: pandas.DataFrame) -> pandas.DataFrame:
     """Returns what the Reactor's tables 1 and 2 show of each agent, and the mean score.
 
     Args:
-      scores: unit score, a score in every cell.
-      random: the column with the scores of random play, which is ranked like the others.
-      human: the column with the scores of a human, which is ranked too and whose Elo is 0.
+      scores: unit score, a score in every cell. Random play and a human, in the columns "Random"
+        and "Human", are ranked like the others.
 
     Returns:
       By agent: `games` (count), `median` and `mean` of the human-normalised scores (human = 1),
-      `mean_rank` (1 is best), `elo` (nan if there is no finite maximum).
+      `mean_rank` (1 is best), `elo` (0 for a human; nan if there is no finite maximum).
 
     Raises:
       ValueError: a score is missing.
     """
-    require_complete(scores)
     try:
-        strengths = elo(wins(scores), anchor=human)
+        strengths = elo(wins(scores), anchor="Human")
     except ValueError:  # on few games an agent may win or lose all
         strengths = float("nan")
-    normalised = human_normalised(scores, scores[random], scores[human])
+    references = pandas.DataFrame({"random": scores["Random"], "human": scores["Human"]})
+    normalised = scores.apply(human_normalised, references=references)
     return pandas.DataFrame(
         {
             "games": normalised.count(),

@@ -3,9 +3,11 @@
 The claims themselves are in `reproductions/<paper>/claims.toml`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import enum
+import itertools
 import math
 import pathlib
 from typing import Any, NamedTuple, Protocol
@@ -15,29 +17,24 @@ import pandas
 from scipy import stats
 
 from common.environments.atari_games import ENVIRONMENTS
-from common.evidence import atari_scores, runs, selection
-from common.evidence.effects import CONFIDENCE, MARGIN, Effect, Outcome
-from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, Experiment, Paper, Returns
-from common.evidence.plan import Speeds
-from common.evidence.reported import Reported
-from common.evidence.runs import KeptRuns
+from common.evidence import atari_scores, effects, runs, selection
+from common.evidence.effects import (
+    CONFIDENCE,
+    MARGIN,
+    Bounds,
+    Effect,
+    EffectPart,
+    Measure,
+    Over,
+    Verdict,
+)
+from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper, Returns
+from common.evidence.plan import Speeds, minutes_left
+from common.evidence.reported import Reported, game_of, human_normalised
+from common.evidence.runs import KeptRuns, Progress
 from common.reporting import records
+from common.reporting.budget import Budget
 from common.reporting.user_error import UserError
-
-Bounds = tuple[float, float]
-"""Between which a number lies by the claim; an effect in parts of the scale of a task."""
-
-AHEAD: Bounds = (0.0, math.inf)
-NOT_BEHIND: Bounds = (-MARGIN, math.inf)
-LEVEL: Bounds = (-MARGIN, MARGIN)
-
-
-class Verdict(enum.StrEnum):
-    """The verdict on a claim."""
-
-    HOLDS = "holds"
-    FAILS = "does not hold"
-    OPEN = "not yet decided"
 
 
 class Basis(enum.StrEnum):
@@ -45,73 +42,6 @@ class Basis(enum.StrEnum):
 
     RUNS = "runs"
     BENCHMARK = "benchmark"
-
-
-class Over(enum.StrEnum):
-    """The tasks on which a part of a claim must hold."""
-
-    MEAN = "mean"
-    """In the mean over tasks."""
-    UNIFORM = "uniform"
-    """In the mean over tasks, and on no task surely not."""
-    SOME = "some"
-    """On one task or more."""
-
-
-@dataclasses.dataclass(frozen=True)
-class EffectPart:
-    """An effect that a claim states.
-
-    Attributes:
-      name: short, for tables; "" if the claim has one part.
-      weights: {setting: weight}, which sum to 0.
-      bounds: between which the effect lies by the claim.
-      over: the tasks on which it must.
-    """
-
-    name: str
-    weights: Mapping[str, float]
-    bounds: Bounds = AHEAD
-    over: Over = Over.MEAN
-
-    def verdict(self, effect: Effect, by_task: Sequence[Effect], num_parts: int = 1) -> Verdict:
-        """Returns the verdict on the part.
-
-        All parts of a claim must hold, for which the confidence of each is enough. A single part
-        that does not is enough to fail, and a single task may be enough to hold or to fail, so
-        there the risk is divided by the number of parts and tasks (Bonferroni).
-
-        Args:
-          effect: over all tasks.
-          by_task: on each task; none if `over` is the mean.
-          num_parts: of the claim.
-        """
-        risk, num_tasks = 1 - effect.confidence, max(1, len(by_task))
-        if self.over is Over.SOME:
-            if any(self._holds(on_task, 1 - risk / num_tasks) for on_task in by_task):
-                return Verdict.HOLDS
-            fails = all(self._fails(on_task, 1 - risk / num_parts) for on_task in by_task)
-            return Verdict.FAILS if fails else Verdict.OPEN
-        of_task_and_part = 1 - risk / num_parts / num_tasks
-        if self.over is Over.UNIFORM and any(
-            on_task.interval(of_task_and_part)[1] < self.bounds[0] for on_task in by_task
-        ):
-            return Verdict.FAILS
-        if self._holds(effect, effect.confidence):
-            return Verdict.HOLDS
-        return Verdict.FAILS if self._fails(effect, 1 - risk / num_parts) else Verdict.OPEN
-
-    def _holds(self, effect: Effect, confidence: float) -> bool:
-        low, high = effect.interval(confidence)
-        is_within = self.bounds[0] < low and high < self.bounds[1]
-        # Methods that have not learnt are close, too.
-        is_level_enough = self.bounds[0] >= 0 or low > 0 or effect.has_levelled
-        return is_within and is_level_enough
-
-    def _fails(self, effect: Effect, confidence: float) -> bool:
-        low, high = effect.interval(confidence)
-        is_level = effect.outcome is Outcome.LEVEL and self.bounds[0] >= 0
-        return high < self.bounds[0] or low > self.bounds[1] or is_level
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +119,7 @@ class Finding:
     @property
     def is_exploratory(self) -> bool:
         """True if some of its runs were made before the rule by which they are judged."""
-        return not all(named.effect.is_confirmed for named in self.effects)
+        return any(not named.effect.is_confirmed for named in self.effects)
 
     @property
     def seeds_needed(self) -> int | None:
@@ -205,7 +135,7 @@ class Evidence:
     Attributes:
       kept: the runs.
       scale: of the runs; None: for each claim the nearest to the paper's with enough runs, which
-        is never `scales.SMOKE`, nor one of `scales.EARLIER`.
+        is never `SMOKE`, nor one of `EARLIER`.
       reported: the papers' numbers.
       benchmarks: directory of the JSON files that benchmarks wrote.
     """
@@ -214,28 +144,17 @@ class Evidence:
     scale: str | None
     reported: Reported
     benchmarks: pathlib.Path
-    _cache: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+    _frames: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
     """Frames that were read: many claims are about the same ones."""
 
     def frame(
         self, paper: Paper, scale: str, y: str = EPISODE_RETURN, clock: str = ""
     ) -> pandas.DataFrame:
         """Returns `runs.frame` of a scale; cached."""
-        root = self.kept.root
-        return self._cached(
-            ("frame", root, paper.name, scale, y, clock),
-            lambda: runs.frame(paper.name, scale, root, y, clock),
-        )
-
-    def speeds(self, paper: Paper, scale: str) -> Speeds:
-        """Returns the speeds of the runs at a scale."""
-        runs_there = self.kept.of(paper.name, scale)
-        return self._cached(("speeds", paper.name, scale), lambda: Speeds(runs_there))
-
-    def _cached(self, key: tuple, read: Callable[[], Any]) -> Any:
-        if key not in self._cache:
-            self._cache[key] = read()
-        return self._cache[key]
+        key = (paper.name, scale, y, clock)
+        if key not in self._frames:
+            self._frames[key] = runs.frame(paper.name, scale, self.kept.root, y, clock)
+        return self._frames[key]
 
     def scales(self, paper: Paper) -> tuple[str, ...]:
         """Returns the scales to look for runs at, in this order."""
@@ -374,26 +293,25 @@ class GameMedian:
 
     def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
         """Implements `Test`."""
-        human = evidence.reported.atari_scores()
         theirs = evidence.reported.number(paper.name, self.source, self.row, self.column)
         theirs *= 1 if self.is_percent else 100
+        references = evidence.reported.atari_scores()
         kept = evidence.kept.of(paper.name, PAPER_SCALE.name)
-        ours = atari_scores.finals(kept, self.setting, Returns.EVALUATOR)
-        games = sorted(ENVIRONMENTS)
-        seeds = {game: len(ours.get(game.removeprefix("atari:"), ())) for game in games}
+        ends = atari_scores.finals(kept, [self.setting], Returns.EVALUATOR)
+        games = [name.removeprefix("atari:") for name in ENVIRONMENTS]
+        seeds = ends.groupby("game").size().reindex(games, fill_value=0)
         numbers = {
             "reported %": theirs,
             "games": len(games),
-            "games with two runs": sum(number >= 2 for number in seeds.values()),
+            "games with two runs": int((seeds >= 2).sum()),
         }
-        num_seeds = min(seeds.values())
+        num_seeds = int(seeds.min())
         if num_seeds < 2:
             return Finding(Verdict.OPEN, numbers=numbers)
-        by_game = []
-        for game in games:
-            ends = ours[game.removeprefix("atari:")][:num_seeds]
-            scores = pandas.Series([end.score for end in ends])
-            by_game.append(selection.human_normalised(game, scores, human))
+        by_game = [
+            human_normalised(ended["score"].to_numpy()[:num_seeds], game_of(references, game))
+            for game, ended in ends.groupby("game")
+        ]
         medians = 100 * np.median(by_game, axis=0)  # the paper has one run of a game
         mean, error = float(medians.mean()), stats.sem(medians)
         reach = float(error * stats.t.ppf((1 + CONFIDENCE) / 2, num_seeds - 1))
@@ -405,3 +323,204 @@ class GameMedian:
         elif mean + reach < least:
             verdict = Verdict.FAILS
         return Finding(verdict, PAPER_SCALE.name, numbers=numbers)
+
+
+@dataclasses.dataclass(frozen=True)
+class MainEffects:
+    """A test of main effects: all of its parts must hold, and a single failing part is enough.
+
+    Attributes:
+      parts: the effects.
+      environments: the tasks; the experiment's if empty.
+      measure: of a run.
+      unit: what counts as 1 on each task; None: as docs/verdicts.md says.
+      quantity: a column of learner.csv in place of the experiment's; "": the experiment's.
+      clock: column along which runs are compared up to where the shortest ends; "": that of their
+        limit, which is the same for all.
+      at: the test at a scale where it is another, by its name; None: its runs cannot decide.
+    """
+
+    parts: tuple[EffectPart, ...]
+    environments: tuple[str, ...] = ()
+    measure: Measure = effects.late_mean
+    unit: float | None = None
+    quantity: str = ""
+    clock: str = ""
+    at: Mapping[str, "MainEffects | None"] = dataclasses.field(default_factory=dict)
+    basis = Basis.RUNS
+
+    def at_scale(self, scale: str) -> "MainEffects":
+        """Returns the test of a scale's runs."""
+        return self.at.get(scale) or self
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The settings that the test needs."""
+        return tuple(dict.fromkeys(name for part in self.parts for name in part.weights))
+
+    def tasks(self, experiment: Experiment, scale: str) -> tuple[str, ...]:
+        """Returns the claim's tasks at a scale: those that the experiment has for its settings."""
+        planned = experiment.at(scale).runs
+        there = dict.fromkeys(run.environment for run in planned if run.setting in self.settings)
+        return tuple(task for task in there if task in (self.environments or there))
+
+    def find(self, paper: Paper, experiment: Experiment, evidence: Evidence) -> Finding:
+        """Implements `Test`."""
+        scales = [scale.name for scale in paper.scales]
+        deciding = [scale for scale in scales if self._can_decide(paper, experiment, scale)]
+        listed = set(self.environments or experiment.environments)
+        found = [
+            self.at_scale(scale)._at(paper, experiment, evidence, scale, listed)
+            for scale in evidence.scales(paper)
+            if scale in deciding
+        ]
+        found = [finding for finding in found if finding.effects] or [Finding(Verdict.OPEN)]
+        best = min(found, key=lambda finding: finding.verdict is Verdict.OPEN)
+        if best.verdict is not Verdict.OPEN:
+            return best
+        if experiment.unavailable:
+            return dataclasses.replace(best, lacks=experiment.unavailable)
+        needed = {scale: set() for scale in scales if scale != SMOKE}
+        for scale in needed.keys() & set(deciding):
+            test = self.at_scale(scale)
+            needed[scale] = set(itertools.product(test.settings, test.tasks(experiment, scale)))
+        return dataclasses.replace(best, missing=missing_runs(paper, experiment, evidence, needed))
+
+    def _at(
+        self, paper: Paper, experiment: Experiment, evidence: Evidence, scale: str, listed: set[str]
+    ) -> Finding:
+        """Returns the finding of a scale's runs; `listed` are the paper's tasks."""
+        tasks, y = self.tasks(experiment, scale), self.quantity or experiment.y
+        frame = evidence.frame(paper, scale, y, self.clock)
+        frame = frame[frame["budget"] == str(planned_budget(paper, experiment, scale))]
+        frame = effects.deciding(frame, self.settings, tasks)
+        cells = frame.groupby(["setting", "task"]).ngroups
+        if not tasks or cells < len(self.settings) * len(tasks):
+            return Finding(Verdict.OPEN)
+        if self.clock:
+            frame = effects.up_to_common_end(frame)
+        measured = effects.by_run(frame, self.measure)
+        scales = {task: self.unit or _largest(measured, task, y) for task in tasks}
+
+        def effect(part: EffectPart, of: Sequence[str]) -> Effect:
+            return effects.main_effect(measured, part.weights, {task: scales[task] for task in of})
+
+        named, verdicts = [], []
+        for part in self.parts:
+            together = effect(part, tasks)
+            by_task = {task: effect(part, [task]) for task in tasks if part.over is not Over.MEAN}
+            verdicts.append(part.verdict(together, list(by_task.values()), len(self.parts)))
+            for task, shown in (by_task if part.over is Over.SOME else {"": together}).items():
+                name = " ".join(filter(None, (part.name, task.rpartition(":")[2])))
+                is_logarithm = self.measure in effects.MAGNITUDES
+                named.append(NamedEffect(name, shown, part, is_logarithm))
+        order = (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS)
+        verdict = next(verdict for verdict in order if verdict in verdicts)
+        of_paper = len(listed & set(tasks))
+        others, seeds = len(tasks) - of_paper, named[0].effect.seeds
+        coverage = Coverage(of_paper, len(listed), others, seeds)
+        return Finding(verdict, scale, coverage, tuple(named))
+
+    def _can_decide(self, paper: Paper, experiment: Experiment, scale: str) -> bool:
+        """Returns whether a scale's runs can: those limited in minutes depend on the machine."""
+        of = paper.scale(scale)
+        if of.is_compact and scale not in experiment.substitutes:
+            return False
+        budget = planned_budget(paper, experiment, scale)
+        is_of_kind = scale == PAPER_SCALE.name or budget.minutes is None
+        is_tested = self.at.get(scale, self) is not None
+        return is_of_kind and is_tested and experiment.substitute(scale).is_evidence
+
+
+def _largest(measured: pandas.DataFrame, task: str, y: str) -> float:
+    """Returns what counts as 1 on a task: 1000 points, else the settings' largest mean."""
+    if task.startswith("control:") and y == EPISODE_RETURN:
+        return 1000.0
+    late = measured["late"][measured.index.get_level_values("task") == task]
+    return float(late.groupby("setting").mean().abs().max()) or 1.0 if len(late) else 1.0
+
+
+def seeds_of(experiment: Experiment, scale: str) -> int:
+    """Returns the number of seeds that a verdict needs: those of the plan, two at least."""
+    return max(2, experiment.seeds_at(scale))
+
+
+def planned_budget(paper: Paper, experiment: Experiment, scale: str) -> Budget:
+    """Returns the limits of the experiment's runs at one of the paper's scales."""
+    return experiment.scaled(paper.scale(scale)).budget_of(experiment.budget)
+
+
+def missing_runs(
+    paper: Paper,
+    experiment: Experiment,
+    evidence: Evidence,
+    needed: Mapping[str, Iterable[tuple[str, str]]],
+) -> MissingRuns | None:
+    """Returns the runs that would decide a claim at the scale where that is cheapest.
+
+    Args:
+      paper: of the claim.
+      experiment: of the claim.
+      evidence: has the runs that there are.
+      needed: by scales, each (setting, task) of the claim.
+
+    Returns:
+      None if no scale has all settings and tasks.
+    """
+    plans = {}
+    for scale in [evidence.scale] if evidence.scale in needed else needed:
+        listed = {
+            run.curve: of
+            for of in (*reversed(paper.experiments), experiment)
+            for run in of.at(scale).runs
+        }
+        wanted = {curve: listed.get(curve) for curve in sorted(needed[scale])}
+        if wanted and None not in wanted.values():
+            plans[scale] = _missing_at(paper, evidence, scale, wanted)
+    # A substitute is a scale made for this experiment.
+    own = [plan for scale, plan in plans.items() if scale in experiment.substitutes]
+    return min(own or plans.values(), key=lambda plan: plan.hours, default=None)
+
+
+def _missing_at(
+    paper: Paper, evidence: Evidence, scale: str, wanted: Mapping[tuple[str, str], Experiment]
+) -> MissingRuns:
+    """Returns the runs that lack at a scale, given each (setting, task) with its experiment."""
+    ended = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended]
+    counts = Counter(run.curve for run in ended)
+    speeds = Speeds(evidence.kept.of(paper.name, scale))
+    made, missing, minutes = 0, 0, 0.0
+    of_experiments: dict[str, list[tuple[str, str]]] = {}
+    for curve, of in wanted.items():
+        lacks = max(0, seeds_of(of, scale) - counts[curve])
+        made += counts[curve]
+        if lacks:
+            missing += lacks
+            of_experiments.setdefault(of.name, []).append(curve)
+            budget = planned_budget(paper, of, scale)
+            each = minutes_left(budget, Progress(), speeds.of(*curve), paper.scale(scale))
+            minutes += lacks * (math.inf if each is None else each)
+    commands = (
+        _command(paper, paper.experiment(name), scale, curves)
+        for name, curves in of_experiments.items()
+    )
+    return MissingRuns(scale, made, missing, minutes / 60, tuple(commands))
+
+
+def _command(
+    paper: Paper, experiment: Experiment, scale: str, curves: Iterable[tuple[str, str]]
+) -> str:
+    """Returns the command that makes runs, each (setting, task)."""
+    there = experiment.at(scale)
+    settings, tasks = map(set, zip(*curves))
+    command = (
+        f".venv/bin/python -m binaries.experiment --paper={paper.name} {there.flag} --scale={scale}"
+    )
+    if settings != set(there.settings):
+        command += f" --settings {' '.join(sorted(settings))}"
+    if tasks != set(there.environments):
+        command += f" --tasks {' '.join(task.partition(':')[2] for task in sorted(tasks))}"
+    needed = seeds_of(experiment, scale)
+    if needed > experiment.seeds_at(scale):
+        command += f" --seeds={needed}"
+    return command

@@ -31,7 +31,7 @@ and `unit`, `quantity` and `clock` (of `MainEffects`). `at.SCALE` replaces any o
 Runs of the scales in `not_at` cannot decide the claim.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import fnmatch
 import itertools
@@ -46,22 +46,17 @@ import numpy as np
 
 from common.evidence import effects
 from common.evidence.claims import (
-    AHEAD,
-    LEVEL,
-    NOT_BEHIND,
     Basis,
-    Bounds,
     Check,
     Claim,
-    EffectPart,
     GameMedian,
+    MainEffects,
     Measured,
-    Over,
     Test,
     Unavailable,
 )
+from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Bounds, EffectPart, Over
 from common.evidence.figures_file import spread
-from common.evidence.main_effects import MainEffects
 from common.evidence.paper import Experiment, Paper
 from common.reporting.user_error import UserError
 
@@ -150,15 +145,12 @@ class _Entry:
             raise self.error("bounds", f"are two numbers, not {given}")
         return float(given[0]), float(given[1])
 
-    def table(self, key: str, default: Any = _REQUIRED) -> "_Entry":
-        return _Entry(f"{self._where}.{key}", self.take(key, dict, default))
+    def table(self, key: str) -> "_Entry":
+        return _Entry(f"{self._where}.{key}", self.take(key, dict))
 
-    def tables(self) -> Iterator[tuple[str, "_Entry"]]:
-        for key in list(self._keys):
-            yield key, self.table(key)
-
-    def replaced_by(self, other: "_Entry") -> "_Entry":
-        return _Entry(other._where, {**self._keys, **other._keys})
+    def changed(self, key: str, name: str, changes: Mapping[str, Any]) -> "_Entry":
+        """Returns the table as another one in it, `key.name`, changes it."""
+        return _Entry(f"{self._where}.{key}.{name}", {**self._keys, **changes})
 
     def end(self) -> None:
         for key in self._keys:
@@ -205,9 +197,9 @@ def _main_effects(entry: _Entry, paper: Paper, experiment: Experiment) -> MainEf
     at: dict[str, MainEffects | None] = {}
     for scale in entry.take("not_at", list, []):
         at[entry.known("not_at", scale, scales)] = None
-    for scale, changes in entry.table("at", {}).tables():
+    for scale, changes in entry.take("at", dict, {}).items():
         there = experiment.at(entry.known("at", scale, scales))
-        changed = entry.replaced_by(changes)
+        changed = entry.changed("at", scale, changes)
         at[scale] = _at_scale(changed, paper, there)
         changed.end()
     return dataclasses.replace(_at_scale(entry, paper, experiment), at=at)

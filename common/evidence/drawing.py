@@ -15,8 +15,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 import numpy as np
 
-from common.evidence import palette
-from common.evidence.palette import BLUE, GREEN, Style
+from common.evidence.effects import Effect
+from common.evidence.paper import COLOR_NAMES, Style
 
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
 """Sizes of type in points."""
@@ -33,28 +33,20 @@ _NO_METADATA = {
 }
 _MARGIN = 0.012  # at the left and the right, of the width
 _TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
+_LEGEND = {"borderaxespad": 0, "frameon": False, "labelspacing": 0.35}
+_REFERENCE = {"color": "0.35", "linewidth": 0.9}
+_DASHES = ("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
 
-
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A grid of panels.
-
-    Attributes:
-      rows: of the grid.
-      columns: of the grid.
-      share: whether all panels have the same axes.
-    """
-
-    rows: int
-    columns: int
-    share: bool
+Line = tuple[float, str]
+"""A reported number with its label, drawn as a line."""
 
 
 class Page:
     """Blocks of axes side by side, each as high as the page.
 
     Args:
-      blocks: with 1 to 6 columns together. Panels of a block with fewer rows are larger.
+      blocks: rows, columns and whether all panels have the same axes of each, with 1 to 6 columns
+        together. Panels of a block with fewer rows are larger.
       wide: whether the page has its full width whatever its columns.
       panel_height: in inches; None: by the number of columns.
 
@@ -64,26 +56,26 @@ class Page:
     """
 
     def __init__(
-        self, blocks: Sequence[Block], *, wide: bool = False, panel_height: float | None = None
+        self,
+        blocks: Sequence[tuple[int, int, bool]] = ((1, 1, True),),
+        *,
+        wide: bool = False,
+        panel_height: float | None = None,
     ):
         self.legend: dict[str, Artist] = {}
-        rows = math.lcm(*(block.rows for block in blocks))
-        widths = [block.columns * rows // block.rows for block in blocks]
+        height = math.lcm(*(rows for rows, _, _ in blocks))
+        widths = [columns * height // rows for rows, columns, _ in blocks]
         columns = sum(widths)
         self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
-        self._grid_height = rows * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
+        self._grid_height = height * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
         self._figure = Figure(dpi=_DPI, layout="constrained")
         self._canvas = FigureCanvasAgg(self._figure)
         page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)
-        self.blocks: list[list[Axes]] = [
-            list(
-                page[0, number]
-                .subgridspec(block.rows, block.columns)
-                .subplots(squeeze=False, sharex=block.share, sharey=block.share)
-                .ravel()
-            )
-            for number, block in enumerate(blocks)
-        ]
+        self.blocks: list[list[Axes]] = []
+        for place, (rows, columns, share) in zip(page, blocks):
+            grid = place.subgridspec(rows, columns)
+            axes = grid.subplots(squeeze=False, sharex=share, sharey=share)
+            self.blocks.append(list(axes.ravel()))
         for axes in self._figure.axes:
             axes.spines[["top", "right"]].set_visible(False)
             axes.spines[["left", "bottom"]].set_color(GREY)
@@ -118,30 +110,20 @@ class Page:
             0.5, 1 - 0.05 / height, "\n".join(titles), ha="center", va="top", fontsize=LARGE
         )
         if legend:
-            self._figure.legend(
-                legend.values(),
-                legend.keys(),
-                loc="lower center",
+            add_legend(
+                self._figure,
+                legend,
+                NORMAL,
+                "lower center",
+                (0.5, caption_height / height),
                 ncols=columns,
-                bbox_to_anchor=(0.5, caption_height / height),
-                borderaxespad=0,
                 borderpad=0,
-                fontsize=NORMAL,
-                frameon=False,
                 handlelength=2.4,
                 columnspacing=1.5,
-                labelspacing=0.35,
             )
-        self._figure.text(
-            _MARGIN,
-            0.06 / height,
-            "\n".join(lines),
-            ha="left",
-            va="bottom",
-            fontsize=SMALL,
-            color=_CAPTION,
-            linespacing=1.25,
-        )
+        words = "\n".join(lines)
+        below = {"va": "bottom", "fontsize": SMALL, "linespacing": 1.25}
+        self._figure.text(_MARGIN, 0.06 / height, words, color=_CAPTION, **below)
         self._fix_positions()
         for file in files:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -169,6 +151,23 @@ class Page:
             axes.set_position([round(float(end), 6) for end in axes.get_position().bounds])
 
 
+def add_legend(owner, legend: Mapping, size: float, loc: str, anchor: tuple, **more) -> None:
+    """Adds a legend of {label: artist} to a figure or to axes."""
+    more |= {"loc": loc, "bbox_to_anchor": anchor, "fontsize": size}
+    owner.legend(legend.values(), legend.keys(), **_LEGEND, **more)
+
+
+def reference_lines(
+    place: Axes, lines: Sequence[Line], far: Sequence[Line] = ()
+) -> dict[str, Artist]:
+    """Draws reported numbers, except those that are `far`, and returns {label: line}."""
+    return {
+        line[1]: place.axhline(line[0], linestyle=dashes, **_REFERENCE)
+        for dashes, line in zip(_DASHES * len(lines), lines)
+        if line not in far
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class Bar:
     """A method in a group.
@@ -189,10 +188,15 @@ class Bar:
     high: float | None = None
     seeds: tuple[float, ...] = ()
 
+    @property
+    def reach(self) -> list[list[float]] | None:
+        """The error bar's lengths below and above the value."""
+        if self.low is None or self.high is None:
+            return None
+        return [[self.value - self.low], [self.high - self.value]]
 
-def bars(
-    groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[tuple[float, str]]
-) -> Page:
+
+def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line]) -> Page:
     """Returns a page with groups of bars side by side.
 
     Args:
@@ -200,7 +204,7 @@ def bars(
       y_label: of the vertical axis.
       lines: reported numbers as (value, label).
     """
-    page = Page([Block(1, 1, share=True)], wide=len(groups) > 3)
+    page = Page(wide=len(groups) > 3)
     ((place,),) = page.blocks
     place.grid(False, axis="x")
     legend, ticks = {}, {}
@@ -208,36 +212,18 @@ def bars(
         width = 0.84 / max(1, len(group))
         for index, bar in enumerate(group):
             position = number + (index - (len(group) - 1) / 2) * width
-            drawn = place.bar(
-                position,
-                bar.value,
-                0.9 * width,
-                color=bar.style.color,
-                hatch="////" if bar.style.line != "-" else None,
-                edgecolor="white",
-            )
-            if bar.low is not None:
-                place.errorbar(
-                    position,
-                    bar.value,
-                    [[bar.value - bar.low], [bar.high - bar.value]],
-                    color="0.2",
-                    linewidth=0.9,
-                    capsize=2,
-                )
-            spread = np.linspace(-0.2, 0.2, len(bar.seeds)) * width if len(bar.seeds) > 1 else [0]
-            place.plot(
-                position + np.array(spread[: len(bar.seeds)]),
-                bar.seeds,
-                "o",
-                color="0.15",
-                markersize=2.2,
-                markeredgewidth=0,
-            )
-            legend[bar.label] = drawn
+            hatch = "////" if bar.style.line != "-" else None
+            look = {"color": bar.style.color, "hatch": hatch, "edgecolor": "white"}
+            legend[bar.label] = place.bar(position, bar.value, 0.9 * width, **look)
+            if bar.reach is not None:
+                error = {"color": "0.2", "linewidth": 0.9, "capsize": 2}
+                place.errorbar(position, bar.value, bar.reach, **error)
+            spread = np.linspace(-0.2, 0.2, len(bar.seeds)) * width if len(bar.seeds) > 1 else 0
+            dots = {"color": "0.15", "markersize": 2.2, "markeredgewidth": 0}
+            if bar.seeds:
+                place.plot(position + spread * np.ones(len(bar.seeds)), bar.seeds, "o", **dots)
             ticks |= {position: bar.label} if len(groups) == 1 else {number: name}
-    for style, (value, label) in zip(("--", ":", "-.") * len(lines), lines):
-        legend[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
+    legend |= reference_lines(place, lines)
     long = max(map(len, ticks.values()), default=0) * len(ticks) > 70
     place.set_xticks(
         list(ticks), ticks.values(), rotation=30 if long else 0, ha="right" if long else "center"
@@ -251,59 +237,39 @@ def bars(
 
 
 _OUTCOME_COLOURS = {
-    "ahead": palette.BLUE,
-    "behind": palette.VERMILLION,
-    "level": palette.BLACK,
-    "unclear": palette.GREY,
+    "ahead": COLOR_NAMES["blue"],
+    "behind": COLOR_NAMES["vermillion"],
+    "level": COLOR_NAMES["black"],
+    "unclear": COLOR_NAMES["grey"],
 }
 _EFFECT_HEIGHT = 0.2
 
 
-@dataclasses.dataclass(frozen=True)
-class EffectRow:
-    """An effect, in percent.
-
-    Attributes:
-      label: left of it.
-      estimate: the effect.
-      low: lower end of the interval.
-      high: upper end of the interval.
-      outcome: "ahead", "level", "behind" or "unclear", which gives the colour.
-    """
-
-    label: str
-    estimate: float
-    low: float
-    high: float
-    outcome: str
-
-
-def forest(rows: Sequence[EffectRow], margin: float) -> Page:
-    """Returns a page with effects and their intervals, the first on top.
+def forest(effects: Mapping[str, Effect], margin: float) -> Page:
+    """Returns a page with effects in percent and their intervals, the first on top.
 
     Args:
-      rows: one or more.
-      margin: effects within plus and minus this are level; a grey band, in percent.
+      effects: one or more, by their labels. Their outcomes give the colours.
+      margin: effects within plus and minus this are level; a grey band.
     """
-    block = Block(1, 1, share=True)
-    page = Page([block], wide=True, panel_height=_EFFECT_HEIGHT * (len(rows) + 2))
+    page = Page(wide=True, panel_height=_EFFECT_HEIGHT * (len(effects) + 2))
     ((place,),) = page.blocks
     place.grid(False, axis="y")
-    place.axvspan(-margin, margin, color="0.9", linewidth=0)
-    place.axvline(0, color="0.35", linewidth=0.9)
-    for number, row in enumerate(rows):
-        page.legend[row.outcome] = place.errorbar(
-            row.estimate,
+    place.axvspan(-100 * margin, 100 * margin, color="0.9", linewidth=0)
+    place.axvline(0, **_REFERENCE)
+    for number, effect in enumerate(effects.values()):
+        middle, low, high = (100 * end for end in (effect.estimate, effect.low, effect.high))
+        look = {"color": _OUTCOME_COLOURS[effect.outcome], "fmt": "o", "markersize": 4}
+        page.legend[str(effect.outcome)] = place.errorbar(
+            middle,
             -number,
-            xerr=[[row.estimate - row.low], [row.high - row.estimate]],
-            fmt="o",
-            markersize=4,
-            color=_OUTCOME_COLOURS[row.outcome],
+            xerr=[[middle - low], [high - middle]],
             linewidth=1.4,
             capsize=2,
+            **look,
         )
-    place.set_yticks([-number for number in range(len(rows))], [row.label for row in rows])
-    place.set_ylim(-len(rows) + 0.4, 0.6)
+    place.set_yticks([-number for number in range(len(effects))], list(effects))
+    place.set_ylim(-len(effects) + 0.4, 0.6)
     place.set_xlabel("effect, percent of the scale", fontsize=NORMAL)
     return page
 
@@ -317,15 +283,14 @@ def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_la
       x_label: of the horizontal axis.
       y_label: of the vertical axis.
     """
-    page = Page([Block(1, 1, share=True)])
+    page = Page()
     ((place,),) = page.blocks
     for size, bar in zip(sizes, values, strict=True):
-        reach = None if bar.low is None else [[bar.value - bar.low], [bar.high - bar.value]]
-        color = values[-1].style.color
-        drawn = place.errorbar(size, bar.value, reach, color=color, marker="o", capsize=2)
+        look = {"color": values[-1].style.color, "marker": "o", "capsize": 2}
+        drawn = place.errorbar(size, bar.value, bar.reach, **look)
     ends = np.array([min(sizes), max(sizes)])
     first = values[int(np.argmin(sizes))].value
-    (line,) = place.plot(ends, first * ends / ends[0], color="0.35", linewidth=0.9, linestyle="--")
+    (line,) = place.plot(ends, first * ends / ends[0], linestyle="--", **_REFERENCE)
     place.set_xscale("log", base=2)
     place.set_yscale("log")
     place.set_xticks(sizes, [f"{size:g}" for size in sizes])
@@ -366,7 +331,7 @@ class Moment(NamedTuple):
 
 def moments(shown: Sequence[Moment]) -> Page:
     """Returns a page with a row for each moment, given them in the order of time."""
-    page = Page([Block(len(shown), 3, share=False)], wide=True)
+    page = Page([(len(shown), 3, False)], wide=True)
     (places,) = page.blocks
     low = min(float(moment.values.min()) for moment in shown)
     high = max(float(moment.values.max()) for moment in shown)
@@ -377,22 +342,25 @@ def moments(shown: Sequence[Moment]) -> Page:
         picture.imshow(moment.picture)
         picture.set_axis_off()
         picture.set_title(f"step {moment.step}", fontsize=NORMAL)
-        values.hist(moment.values, edges, color=BLUE)
+        values.hist(moment.values, edges, color=COLOR_NAMES["blue"])
         values.xaxis.set_major_locator(MaxNLocator(4))
         _draw_probabilities(probabilities, moment)
     for place, name in zip(places[-2:], ("Q of the sampled actions", "values of each sub-action")):
         place.set_xlabel(name, fontsize=NORMAL)
     for place, name in zip(places[1:3], ("actions", "probability")):
         place.set_title(name, fontsize=NORMAL)
-    page.legend = {"proposal": Patch(color=BLUE), "chosen": Patch(color=GREEN)}
+    page.legend = {
+        "proposal": Patch(color=COLOR_NAMES["blue"]),
+        "chosen": Patch(color=COLOR_NAMES["green"]),
+    }
     return page
 
 
 def _draw_probabilities(place: Axes, moment: Moment) -> None:
-    left = 0.0
+    left, blue, green = 0.0, COLOR_NAMES["blue"], COLOR_NAMES["green"]
     for probabilities, chosen in zip(moment.probabilities, moment.chosen, strict=True):
         at = left + np.arange(len(probabilities))
-        colors = [GREEN if k == chosen else BLUE for k in range(len(probabilities))]
+        colors = [green if k == chosen else blue for k in range(len(probabilities))]
         place.bar(at, probabilities, color=colors)
         left += len(probabilities) + _GAP
     place.set_ylim(0, 1)

@@ -3,7 +3,7 @@
 All functions take a frame of `common.evidence.runs.frame`, or a part of it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import enum
 import math
@@ -86,15 +86,6 @@ class Effect:
         return self.interval(CONFIDENCE)[1]
 
     @property
-    def p(self) -> float:
-        """The two-sided p-value of no effect."""
-        if self.error == 0:
-            return float(self.estimate == 0)
-        if not math.isfinite(self.error):
-            return 1.0
-        return float(2 * stats.t.sf(abs(self.estimate) / self.error, self.freedom))
-
-    @property
     def confidence(self) -> float:
         """The confidence of a verdict; the errors of the three looks sum to 5 %."""
         return 0.99 if self.seeds < SECOND_LOOK else 0.98
@@ -117,6 +108,89 @@ class Effect:
             return None
         reach = stats.norm.ppf((1 + self.confidence) / 2) + stats.norm.ppf(POWER)
         return max(2, math.ceil(self.seeds * (reach * self.error / SOUGHT) ** 2))
+
+
+Bounds = tuple[float, float]
+"""Between which a number lies by the claim; an effect in parts of the scale of a task."""
+
+AHEAD: Bounds = (0.0, math.inf)
+NOT_BEHIND: Bounds = (-MARGIN, math.inf)
+LEVEL: Bounds = (-MARGIN, MARGIN)
+
+
+class Verdict(enum.StrEnum):
+    """The verdict on a claim."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    OPEN = "not yet decided"
+
+
+class Over(enum.StrEnum):
+    """The tasks on which a part of a claim must hold."""
+
+    MEAN = "mean"
+    """In the mean over tasks."""
+    UNIFORM = "uniform"
+    """In the mean over tasks, and on no task surely not."""
+    SOME = "some"
+    """On one task or more."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EffectPart:
+    """An effect that a claim states.
+
+    Attributes:
+      name: short, for tables; "" if the claim has one part.
+      weights: {setting: weight}, which sum to 0.
+      bounds: between which the effect lies by the claim.
+      over: the tasks on which it must.
+    """
+
+    name: str
+    weights: Mapping[str, float]
+    bounds: Bounds = AHEAD
+    over: Over = Over.MEAN
+
+    def verdict(self, effect: Effect, by_task: Sequence[Effect], num_parts: int = 1) -> Verdict:
+        """Returns the verdict on the part.
+
+        All parts of a claim must hold, for which the confidence of each is enough. A single part
+        that does not is enough to fail, and a single task may be enough to hold or to fail, so
+        there the risk is divided by the number of parts and tasks (Bonferroni).
+
+        Args:
+          effect: over all tasks.
+          by_task: on each task; none if `over` is the mean.
+          num_parts: of the claim.
+        """
+        risk, num_tasks = 1 - effect.confidence, max(1, len(by_task))
+        if self.over is Over.SOME:
+            if any(self._holds(on_task, 1 - risk / num_tasks) for on_task in by_task):
+                return Verdict.HOLDS
+            fails = all(self._fails(on_task, 1 - risk / num_parts) for on_task in by_task)
+            return Verdict.FAILS if fails else Verdict.OPEN
+        of_task_and_part = 1 - risk / num_parts / num_tasks
+        if self.over is Over.UNIFORM and any(
+            on_task.interval(of_task_and_part)[1] < self.bounds[0] for on_task in by_task
+        ):
+            return Verdict.FAILS
+        if self._holds(effect, effect.confidence):
+            return Verdict.HOLDS
+        return Verdict.FAILS if self._fails(effect, 1 - risk / num_parts) else Verdict.OPEN
+
+    def _holds(self, effect: Effect, confidence: float) -> bool:
+        low, high = effect.interval(confidence)
+        is_within = self.bounds[0] < low and high < self.bounds[1]
+        # Methods that have not learnt are close, too.
+        is_level_enough = self.bounds[0] >= 0 or low > 0 or effect.has_levelled
+        return is_within and is_level_enough
+
+    def _fails(self, effect: Effect, confidence: float) -> bool:
+        low, high = effect.interval(confidence)
+        is_level = effect.outcome is Outcome.LEVEL and self.bounds[0] >= 0
+        return high < self.bounds[0] or low > self.bounds[1] or is_level
 
 
 def late_mean(run: pandas.DataFrame) -> float:

@@ -4,6 +4,7 @@ The runs of a session are those of a figure, or of the lines of a list such as r
 """
 
 from collections.abc import Callable, Iterable, Sequence
+import contextlib
 import dataclasses
 import math
 import os
@@ -172,7 +173,6 @@ class _Job:
       not_before: the time of its next start, on the monotonic clock.
       slot: where it is made; None before.
       process: that makes it; None before.
-      is_told: whether the process was told to stop.
     """
 
     number: int
@@ -184,7 +184,6 @@ class _Job:
     not_before: float = 0.0
     slot: Slot | None = None
     process: subprocess.Popen | None = None
-    is_told: bool = False
 
     @property
     def progress(self) -> Progress:
@@ -234,7 +233,7 @@ class Session(LiveLine):
         self._waiting: list[_Job] = []
         self._running: list[_Job] = []
         self._problems: list[str] = []
-        self._shown_at = 0.0
+        self._is_told, self._shown_at = False, 0.0
         super().__init__(stream, may_redraw=all(slot.is_quiet for slot in slots))
 
     @property
@@ -258,7 +257,8 @@ class Session(LiveLine):
         for job in self._jobs:
             if job.is_finished:
                 self._keep(job, job.planned.status)
-        self._waiting = [job for job in self._jobs if not job.is_finished]
+            else:
+                self._waiting.append(job)
         try:
             while self._go_on(stop):
                 time.sleep(_POLL_SECONDS)
@@ -272,31 +272,20 @@ class Session(LiveLine):
 
     def line(self, width: int | None) -> str:
         """See base class."""
-        running, names = self._running, [run.planned.run for run in self._running]
-        head = f"run {' and '.join(str(job.number) for job in running) or '-'} of {len(self._jobs)}"
-        parts = [f"{job.planned.budget.fraction(*job.progress):.0%}" for job in running]
-        runs = [f"{job.planned.name} {part}" for job, part in zip(running, parts)]
-        short = [
-            f"{name.setting} {name.environment.rpartition(':')[2]} {part}"
-            for name, part in zip(names, parts)
-        ]
-        left = self._time_left()
-        claims = dict.fromkeys(claim for job in running for claim in job.claims)
-        decides = [f"for {', '.join(claims)}"] if claims else []
-        shown = [
-            [head, *runs, left, *decides],
-            [head, *short, left, *decides],
-            [head, *short, left],
-            [head, left],
-        ]
-        forms = [" · ".join(form) for form in shown]
-        if width is None:
+        claims = dict.fromkeys(claim for job in self._running for claim in job.claims)
+        numbers = " and ".join(str(job.number) for job in self._running) or "-"
+        head = f"run {numbers} of {len(self._jobs)}"
+        parts = [f"{job.planned.budget.fraction(*job.progress):.0%}" for job in self._running]
+        names = [f"{job.planned.name} {part}" for job, part in zip(self._running, parts)]
+        full = [head, *names, self._time_left(), *[f"for {', '.join(claims)}"] * bool(claims)]
+        forms = [" · ".join(form) for form in (full, [head, *parts, self._time_left()])]
+        if width is None or len(forms[0]) <= width:
             return forms[0]
-        return next((form for form in forms if len(form) <= width), shortened(forms[-1], width))
+        return shortened(forms[1], width)
 
     def _time_left(self) -> str:
         minutes = [job.minutes for job in self._jobs if not job.is_finished]
-        known = [one for one in minutes if one is not None]
+        known = [needed for needed in minutes if needed is not None]
         if not known:
             return "time left unknown" if minutes else "nothing left"
         # A run of unknown speed counts as the mean of the others.
@@ -311,10 +300,10 @@ class Session(LiveLine):
             self._collect(job, stop)
         while self._free and not stop.requested and (job := self._next()):
             self._begin(job)
-        for job in self._running:
-            if stop.requested and not job.is_told:
+        if stop.requested and not self._is_told:
+            self._is_told = True
+            for job in self._running:
                 job.process.terminate()
-                job.is_told = True
         if time.monotonic() - self._shown_at >= _SECONDS_BETWEEN_LINES:
             self._shown_at = time.monotonic()
             self.refresh()
@@ -334,7 +323,7 @@ class Session(LiveLine):
         elif before.state is State.FINISHED:
             self._end(job, before)
         else:
-            job.slot, job.is_told = self._free[-1], False
+            job.slot = self._free[-1]
             try:
                 job.process = _start(job.planned, job.slot)
             except OSError as error:  # a full disk, no memory
@@ -410,11 +399,11 @@ def _start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
             os.sched_setaffinity(0, slot.cores)
         os.nice(slot.niceness)
 
-    output = None
+    log = contextlib.nullcontext()
     if slot.is_quiet:
         log_of(planned).parent.mkdir(parents=True, exist_ok=True)
-        output = open(log_of(planned), "wb")
-    try:
+        log = open(log_of(planned), "wb")
+    with log as output:
         return subprocess.Popen(
             planned.command,
             stdin=subprocess.DEVNULL if slot.is_quiet else None,
@@ -423,9 +412,6 @@ def _start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
             process_group=0,
             preexec_fn=prepare,
         )
-    finally:
-        if output is not None:
-            output.close()
 
 
 def _remove(planned: PlannedRun) -> None:
@@ -460,14 +446,10 @@ def table(rows: Iterable[tuple[str, Sequence[PlannedRun], str]]) -> list[str]:
 def _counts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     """Returns the number of runs, of those in each state, and the time spent and left."""
     states = [run.status.state for run in runs]
-    counts = (
-        states.count(State.FINISHED),
-        states.count(State.CUT),
-        states.count(State.RUNNING),
-        states.count(State.MISSING) + states.count(State.UNUSABLE),
-    )
+    counts = map(states.count, (State.FINISHED, State.CUT, State.RUNNING))
+    missing = states.count(State.MISSING) + states.count(State.UNUSABLE)
     spent = sum(run.status.progress.wall_seconds for run in runs) / 3600
     left = [run.minutes for run in runs if run.status.state is not State.FINISHED]
-    known = [one for one in left if one is not None]
+    known = [minutes for minutes in left if minutes is not None]
     time = duration(math.ceil(sum(known) / len(known) * len(left))) if known else "?"
-    return (str(len(runs)), *map(str, counts), f"{spent:.1f} h", time if left else "-")
+    return (*map(str, (len(runs), *counts, missing)), f"{spent:.1f} h", time if left else "-")

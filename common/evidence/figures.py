@@ -8,22 +8,25 @@ import numpy as np
 import pandas
 
 from common.environments import frames_per_step
-from common.evidence import drawing, palette, panels, selection
+from common.evidence import drawing, panels, selection
 from common.evidence.atari_scores import reported_scores
-from common.evidence.captions import FEWEST_SEEDS, caption, task_title, title
-from common.evidence.claims import Claim, Finding, NamedEffect
+from common.evidence.claims import Claim, Finding
 from common.evidence.effects import CONFIDENCE, MARGIN
 from common.evidence.paper import (
     EPISODE_RETURN,
     PAPER_SCALE,
     Experiment,
+    Look,
     OverTasks,
     Paper,
     Returns,
     Run,
+    Style,
 )
-from common.evidence.reported import Reported, game_of
+from common.evidence.reported import Reported, game_of, human_normalised
 from common.evidence.runs import KeptRun
+from common.evidence.selection import FEWEST_SEEDS, caption, task_title, title
+from common.reporting.curves import COLORS
 from common.reporting.user_error import UserError
 
 ALL_RUNS = "runs"
@@ -36,7 +39,7 @@ PNG = (".png",)
 Lines = Mapping[tuple[str, str], Sequence[Sequence[pandas.Series]]]
 """{(panel, setting): for each task of the panel, each seed's values by their positions}."""
 
-Looks = Mapping[str, tuple[str, palette.Style]]
+Looks = Mapping[str, tuple[str, Style]]
 """{setting: (label, style)}, in the order of the legend."""
 
 References = tuple[tuple[float, str], ...]
@@ -55,6 +58,7 @@ _Y_LABELS = {
     "wall_seconds": "training time (s)",
 }
 _LOGARITHMIC = ("kl_divergence",)
+_LINES = ("-", "--", ":", "-.")
 
 
 class NothingToDraw(UserError):
@@ -76,16 +80,14 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
     models = {run.setting: run for each in paper.experiments for run in each.every_run}
     listed, for_returns, for_others = {}, set(), set()
     for experiment in (each.at(scale) for each in paper.experiments):
-        listed |= {(run.setting, run.environment): run for run in experiment.runs}
+        listed |= {run.curve: run for run in experiment.runs}
         (for_returns if experiment.is_of_returns else for_others).update(experiment.settings)
     shown = [run for run in runs if run.setting not in for_others - for_returns]
     clocks = {selection.clock(Experiment(ALL_RUNS, ""), run.budget) for run in shown}
 
     def planned(run: KeptRun) -> Run:
-        if (curve := (run.setting, run.environment)) in listed:
-            return listed[curve]
         model = models.get(run.setting, Run(paper.agents[0], run.setting, "", ()))
-        return dataclasses.replace(model, environment=run.environment)
+        return listed.get(run.curve, dataclasses.replace(model, environment=run.environment))
 
     return Experiment(
         ALL_RUNS,
@@ -104,7 +106,7 @@ def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]
     those of a speed.
     """
     everything = all_runs(paper, scale, runs)
-    in_everything = {(run.setting, run.environment) for run in everything.runs}
+    in_everything = {run.curve for run in everything.runs}
     is_listed = scale in [each.name for each in paper.scales]
     chosen: list[Experiment] = []
     shown: set[tuple[str, str]] = set()
@@ -122,13 +124,13 @@ def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]
 
 def _is_like_all_runs(part: Experiment) -> bool:
     """Returns whether it shows learning curves of evaluations, each task in its panel."""
-    is_apart, is_evaluated = part.over_tasks is OverTasks.APART, part.returns is Returns.EVALUATOR
-    return bool(part.x) and part.is_of_returns and is_evaluated and is_apart
+    is_evaluated = part.is_of_returns and part.returns is Returns.EVALUATOR
+    return bool(part.x) and is_evaluated and part.over_tasks is OverTasks.APART
 
 
 def _curves(experiment: Experiment, runs: Sequence[KeptRun]) -> set[tuple[str, str]]:
     """Returns the (setting, environment) of each curve that the experiment shows of these runs."""
-    curves = {(run.setting, run.environment) for run in selection.runs_of(experiment, runs)}
+    curves = {run.curve for run in selection.runs_of(experiment, runs)}
     tasks = selection.shown_tasks(experiment, curves)
     return {(setting, task) for setting, task in curves if task in tasks}
 
@@ -168,18 +170,16 @@ def draw(
     ]
     having = {setting for part in parts for _, setting in part.lines}
     if not having:
-        raise NothingToDraw(
-            f"no run of {experiment.name} at the scale {scale} has anything to draw"
-        )
+        words = f"no run of {experiment.name} at the scale {scale} has anything to draw"
+        raise NothingToDraw(words)
     if experiment.x:
         page = _page_of_curves(experiment, parts, whole_axis)
     else:
         page = _page_of_finals(experiment, parts)
     listed = selection.runs_of(experiment, runs)
-    drawn_tasks = dict.fromkeys(run.environment for run in listed)
     settings = [name for name in experiment.settings if name in having]
     return page.save(
-        title(paper, experiment, scale, list(drawn_tasks)),
+        title(paper, experiment, scale, [run.environment for run in listed]),
         caption(paper, experiment, listed, settings),
         *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
     )
@@ -192,16 +192,13 @@ def draw_effects(
     suffixes: Sequence[str] = PNG,
 ) -> tuple[pathlib.Path, ...]:
     """Draws the effects of a paper's claims, and returns the files; none without effects."""
-    rows = [
-        drawing.EffectRow(
-            " ".join(filter(None, (claim.name, named.name))),
-            *(100 * end for end in (named.effect.estimate, named.effect.low, named.effect.high)),
-            str(named.effect.outcome),
-        )
+    shown = {
+        " ".join(filter(None, (claim.name, named.name))): named.effect
         for claim, finding in findings
-        for named in _on_the_scale(finding)
-    ]
-    if not rows:
+        for named in finding.effects
+        if not named.is_logarithm  # which has no place on this axis
+    }
+    if not shown:
         return ()
     words = (
         f"Main effects over the tasks of each claim with {CONFIDENCE:.0%} intervals. Grey: within "
@@ -209,17 +206,7 @@ def draw_effects(
     )
     head = f"{paper.title}: effects of its claims"
     files = _files(directory, f"{paper.name}_{EFFECTS}", suffixes)
-    return drawing.forest(rows, 100 * MARGIN).save(head, words, *files)
-
-
-def has_effects(findings: Iterable[tuple[Claim, Finding]]) -> bool:
-    """Returns whether `draw_effects` draws something."""
-    return any(_on_the_scale(finding) for _, finding in findings)
-
-
-def _on_the_scale(finding: Finding) -> list[NamedEffect]:
-    """Returns the effects in parts of the scale: others have no place on its axis."""
-    return [named for named in finding.effects if not named.is_logarithm]
+    return drawing.forest(shown, MARGIN).save(head, words, *files)
 
 
 def _files(directory: pathlib.Path, name: str, suffixes: Sequence[str]) -> list[pathlib.Path]:
@@ -234,9 +221,10 @@ def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) 
     for run in selection.runs_of(experiment, runs):
         points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
         if is_normalised and len(points):
-            points = 100 * selection.human_normalised(run.environment, points, human)
+            game = run.environment.removeprefix("atari:")
+            points = 100 * human_normalised(points, game_of(human, game))
         if len(points):
-            curves.setdefault((run.setting, run.environment), []).append(points)
+            curves.setdefault(run.curve, []).append(points)
     if experiment.over_tasks is OverTasks.APART:
         return {(task, setting): [seeds] for (setting, task), seeds in curves.items()}
     tasks = selection.shown_tasks(experiment, curves)
@@ -263,12 +251,8 @@ class _Part:
 
     def looks(self, having: Container[str]) -> Looks:
         """Returns the looks of those settings that the figure has."""
-        styles = palette.styles(self.experiment.settings, self.paper.looks)
-        return {
-            name: (self.paper.label(name), style)
-            for name, style in styles.items()
-            if name in having
-        }
+        chosen = styles(self.experiment.settings, self.paper.looks)
+        return {name: (self.paper.label(name), chosen[name]) for name in chosen if name in having}
 
     def end(self, panel: str | None = None) -> float | None:
         """Returns where the longest run ends, of one panel or of all; None without runs."""
@@ -450,3 +434,34 @@ def _y_label(experiment: Experiment) -> str:
     if experiment.is_of_returns and experiment.over_tasks is OverTasks.MEDIAN_NORMALISED:
         return "median human-normalised score (%)"
     return _Y_LABELS.get(experiment.y, experiment.y.replace("_", " "))
+
+
+def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Style]:
+    """Returns the style of each setting of a figure.
+
+    A setting with the style of a setting before it gets that colour with dashes that the figure
+    does not have in it. One without a style, or without such dashes, gets the first colour that
+    the figure does not have yet.
+
+    Args:
+      settings: in the order of the legend.
+      looks: of settings, by name.
+    """
+    known = {name: looks[name].style for name in settings if name in looks and looks[name].style}
+    used = {style.color for style in known.values()}
+    chosen: dict[str, Style] = {}
+    for name in settings:
+        style = known.get(name)
+        if style is not None and style in chosen.values():
+            drawn = [*known.values(), *chosen.values()]
+            taken = {other.line for other in drawn if other.color == style.color}
+            line = next((line for line in _LINES if line not in taken), None)
+            style = dataclasses.replace(style, line=line) if line else None
+        if style is None:
+            round_number, place = divmod(len(chosen), len(COLORS))
+            repeated = Style(COLORS[place], _LINES[1 + round_number % 3])
+            free = (Style(color) for color in COLORS if color not in used)
+            style = next(free, repeated)
+            used.add(style.color)
+        chosen[name] = style
+    return chosen

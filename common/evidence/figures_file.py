@@ -33,14 +33,17 @@ import re
 import tomllib
 from typing import Any
 
+import numpy as np
+
 from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
-from common.evidence.palette import Look, Style, named_color, shades
 from common.evidence.paper import (
+    COLOR_NAMES,
     PAPER_SCALE,
     Band,
     Change,
     Experiment,
+    Look,
     OverTasks,
     Paper,
     Part,
@@ -48,6 +51,7 @@ from common.evidence.paper import (
     Returns,
     Run,
     Scale,
+    Style,
     Substitute,
     changes,
     flag_name,
@@ -61,7 +65,6 @@ _Table = Mapping[str, Any]
 
 _LIMITS = ("hours", *(field.name for field in dataclasses.fields(Budget)))
 _OF_RUNS = ("runs", "curves", "tasks", "flags", "fixed")
-_ENUMS = {"returns": Returns, "band": Band, "over_tasks": OverTasks}
 
 
 class FiguresFileError(UserError):
@@ -127,10 +130,9 @@ class _Reader:
     def _scale(self, name: str, table: _Table) -> Scale:
         changed: list[Change] = []
         for change in table.get("changes", ()):
-            if isinstance(change, str):
-                changed += changes(change)
-            else:
-                changed += changes(*change["flags"], agent=self._agents[change["agent"]])
+            entry = {"flags": [change]} if isinstance(change, str) else change
+            agent = self._agents[entry["agent"]] if "agent" in entry else None
+            changed += changes(*entry["flags"], agent=agent)
         return Scale(
             name,
             table.get("title", PAPER_SCALE.title),
@@ -165,7 +167,7 @@ class _Reader:
             if importlib.util.find_spec(own.pop("needs")) is not None:
                 own.pop("unavailable")
         elif "unavailable" in own:
-            return Substitute.none(own["unavailable"])
+            return Substitute((), overrides={"unavailable": own["unavailable"]})
         of_runs = {key: table[key] for key in _OF_RUNS if key in table}
         if "curves" in own:
             of_runs.pop("runs", None)
@@ -180,22 +182,10 @@ class _Reader:
 
     def _fields(self, table: _Table) -> dict[str, Any]:
         """Returns fields of `Experiment`."""
-        readers = {
-            "references": _references,
-            "sizes": _sizes,
-            "levels": _levels,
-            "parts": self._parts,
-            "ours": _instance,
-        }
-        return {
-            key: readers[key](value)
-            if key in readers
-            else _ENUMS[key][value.upper()]
-            if key in _ENUMS
-            else value
-            for key, value in table.items()
-            if key not in (*_OF_RUNS, *_LIMITS, *self._scales)
-        }
+        readers = {**_READERS, "parts": self._parts}
+        left_out = (*_OF_RUNS, *_LIMITS, *self._scales)
+        fields = {key: table[key] for key in table if key not in left_out}
+        return {key: readers.get(key, lambda as_is: as_is)(fields[key]) for key in fields}
 
     def _parts(self, listed: Sequence[_Table]) -> tuple[Part, ...]:
         return tuple(
@@ -245,7 +235,7 @@ class _Reader:
             for patterns, table in tables.get("curves", {}).items():
                 matches = (re.fullmatch(_regex(pattern), name) for pattern in names(patterns))
                 if match := next(filter(None, matches), None):
-                    found |= _filled({**match.groupdict(), **table}, match.groupdict())
+                    found |= _filled(match.groupdict() | table, match.groupdict())
                     break
         return found
 
@@ -275,10 +265,12 @@ class _Reader:
             if "shades" in look:
                 ends = self._content["shades"][look["shades"]]
                 line = look.get("line", "-")
-                styles = [Style(color, line) for color in shades(*ends, len(found))]
+                styles = [Style(color, line) for color in _shades(*ends, len(found))]
             elif "color" in look:
                 others = {key: look[key] for key in ("line", "width") if key in look}
-                styles = [Style(named_color(look["color"]), **others)] * len(found)
+                styles = [Style(COLOR_NAMES.get(look["color"], look["color"]), **others)] * len(
+                    found
+                )
             for (name, chosen), style in zip(found.items(), styles):
                 looks[name] = Look(look["label"].format(*chosen), style)
         for run in (run for experiment in experiments for run in experiment.every_run):
@@ -330,13 +322,28 @@ def _sizes(patterns: Sequence[str]) -> dict[str, float]:
     return {name: float(size) for pattern in patterns for name, (size,) in spread(pattern)}
 
 
-def _levels(table: _Table) -> dict[str, tuple[tuple[float, str], ...]]:
-    return {name: tuple(map(tuple, lines)) for name, lines in table.items()}
-
-
 def _instance(table: _Table) -> Any:
     """Returns an object of the class that a table names, made with its other values."""
     values = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
     return imported(values.pop("class"))(**values)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "returns": lambda text: Returns[text.upper()],
+    "band": lambda text: Band[text.upper()],
+    "over_tasks": lambda text: OverTasks[text.upper()],
+    "levels": lambda table: {name: tuple(map(tuple, table[name])) for name in table},
+    "references": _references,
+    "sizes": _sizes,
+    "ours": _instance,
+}
+"""Readers of fields of `Experiment`, but for those that stand in the file as they are."""
+
+
+def _shades(first: str, last: str, count: int) -> list[str]:
+    """Returns "#RRGGBB" of so many colours from the first to the last, at equal distances."""
+    ends = [np.array([int(color[at : at + 2], 16) for at in (1, 3, 5)]) for color in (first, last)]
+    mixed = np.linspace(*ends, count)
+    return ["#" + "".join(f"{round(part):02X}" for part in color) for color in mixed]

@@ -102,7 +102,8 @@ class TableWriter:
     def __init__(self, root: pathlib.Path, paper: str, scale: str):
         self._paper, self._tables = paper, Tables.of(root, paper, scale)
         self._configs = self._tables.read_configs()
-        self._records = {key: one for key, (_, one) in self._tables.read_records().items()}
+        found = self._tables.read_records()
+        self._records = {key: record for key, (_, record) in found.items()}
         self._evaluations = _RowTable(self._tables.evaluations, csv_rows.RESULT)
         self._training = _RowTable(self._tables.training, csv_rows.PROGRESS)
         self._outdated: set[Key] = set()
@@ -121,7 +122,8 @@ class TableWriter:
             raise RunDirectoryError(f"{run.config_json} is not of {planned.name}: move it away")
         csv_rows.read_numbers(run.evaluator_csv, csv_rows.RESULT, identity)
         evaluations = [
-            {name: cells[name] for name in csv_rows.RESULT} for cells in _cells(run.evaluator_csv)
+            {name: cells[name] for name in csv_rows.RESULT}
+            for _, cells in csv_rows.numbered_rows(run.evaluator_csv)
         ]
         if planned.scale.is_compact:  # even if a signal came after the last evaluation
             starts[-1]["outcome"] = "finished"
@@ -159,7 +161,7 @@ class TableWriter:
           RunDirectoryError: another run of the seed is kept, or seeds of another config.
         """
         old = self._records.get(key)
-        begun = [str(one["starts"][0].get("start_time")) for one in (old, record) if one]
+        begun = [str(run["starts"][0].get("start_time")) for run in (old, record) if run]
         if begun[0] != begun[-1]:
             raise RunDirectoryError(
                 f"{self._tables.runs} has another run of {_words(key)}, begun {begun[0]}, than "
@@ -185,10 +187,8 @@ class TableWriter:
             return False
         config = other._configs[record["config"]]
         rows = other._evaluations.of(key), other._training.of(key)
-        left_out = (*KEYS, "config", "rows")
-        self.put(
-            key, config, {name: record[name] for name in record if name not in left_out}, *rows
-        )
+        kept = {name: record[name] for name in record if name not in (*KEYS, "config", "rows")}
+        self.put(key, config, kept, *rows)
         del other._records[key]
         return True
 
@@ -197,11 +197,12 @@ class TableWriter:
         self._tables.runs.parent.mkdir(parents=True, exist_ok=True)
         records = dict(sorted(self._records.items()))
         if not records:
-            self._tables.remove()
+            for path in self._tables:
+                path.unlink(missing_ok=True)
             return
         if self._outdated:
             self._write_records({key: records[key] for key in records.keys() - self._outdated})
-        used = sorted({one["config"] for one in records.values()})
+        used = sorted({record["config"] for record in records.values()})
         lines = [{"id": name, **self._configs[name]} for name in used]
         replace_file(self._tables.configs, "".join(f"{json.dumps(line)}\n" for line in lines))
         self._evaluations.write(records)
@@ -281,24 +282,13 @@ def _training(run: RunDirectory, num_actors: int) -> Rows:
     if len(rows):
         row = np.searchsorted(rows["wall_seconds"], episodes["wall_seconds"])
         episodes["stretch"] = stretch[np.minimum(row, len(rows) - 1)]
-        chosen = {
-            Returns.GREEDIEST_ACTOR: episodes[episodes["actor"] == num_actors - 1],
-            Returns.ALL_ACTORS: episodes,
-        }
-        for returns, of in chosen.items():
+        greediest = episodes[episodes["actor"] == num_actors - 1]
+        for returns, of in ((Returns.GREEDIEST_ACTOR, greediest), (Returns.ALL_ACTORS, episodes)):
             means[returns.column] = of.groupby("stretch")["episode_return"].mean()
     return [
         {str(name): f"{value:.6g}" for name, value in row.items() if np.isfinite(value)}
         for row in means.to_dict("records")
     ]
-
-
-def _cells(
-    path: pathlib.Path, names: Iterable[str] = (), numbers: Iterable[str] = ()
-) -> list[dict[str, str]]:
-    """Returns the cells of each row of a CSV file with these columns; none if it does not exist."""
-    rows = csv_rows.numbered_rows(path, tuple(names), tuple(numbers)) if path.exists() else ()
-    return [cells for _, cells in rows]
 
 
 def _in_order(rows: Rows) -> Rows:
@@ -322,7 +312,8 @@ class _RowTable:
         self._path = path
         self._names = [*KEYS, *names]
         self._rows: dict[Key, Rows] = {}
-        for cells in _cells(path, KEYS, ("seed", "wall_seconds")):
+        numbers = ("seed", "wall_seconds")
+        for _, cells in csv_rows.numbered_rows(path, KEYS, numbers) if path.exists() else ():
             self._add_names(cells)
             setting, environment, seed = (cells.pop(name) for name in KEYS)
             row = {name: cell for name, cell in cells.items() if cell}

@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 import numpy as np
 
 from common.evidence import drawing
-from common.evidence.palette import Style
+from common.evidence.paper import Style
 from common.reporting.curves import count_text
 
 
@@ -50,7 +50,7 @@ class Panel:
     title: str
     curves: tuple[Curve, ...] = ()
     end: float | None = None
-    lines: tuple[tuple[float, str], ...] = ()
+    lines: tuple[drawing.Line, ...] = ()
     y_limits: tuple[float, float] | None = None
     task: str = ""
 
@@ -88,7 +88,6 @@ class PanelGroup:
 
 END_LABEL = "end of our runs"
 
-_LINE_STYLES = ("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
 _FARTHEST = 4.0
 """The largest distance of a line from what else a panel shows, in heights of that; also the
 deepest fall of a curve below the others that is shown whole."""
@@ -113,44 +112,27 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
-    if are_rows:
-        width = len(parts[0].panels)
-        page = drawing.Page([drawing.Block(len(parts), width, share=False)])
-        grids = [page.blocks[0][row * width : (row + 1) * width] for row in range(len(parts))]
-        widths = [width] * len(parts)
-    else:
-        widths = [_columns(len(part.panels)) for part in parts]
-        page = drawing.Page(
-            [
-                drawing.Block(-(-len(part.panels) // width), width, part.shares)
-                for part, width in zip(parts, widths)
-            ]
-        )
-        grids = page.blocks
+    width = len(parts[0].panels)
+    widths = [width if are_rows else _columns(len(part.panels)) for part in parts]
     columns = width if are_rows else sum(widths)
+    if are_rows:
+        page = drawing.Page([(len(parts), width, False)])
+        grids = [page.blocks[0][width * row :][:width] for row in range(len(parts))]
+    else:
+        heights = [-(-len(part.panels) // wide) for part, wide in zip(parts, widths)]
+        page = drawing.Page(list(zip(heights, widths, [part.shares for part in parts])))
+        grids = page.blocks
     legends, marks = [], {}
     for number, (part, places, width) in enumerate(zip(parts, grids, widths)):
-        above, below = (parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)])
-        same_titles = [panel.title for panel in above.panels] == [
-            panel.title for panel in part.panels
-        ]
-        same_unit = _unit(below) == _unit(part)
-        has_titles = not (are_rows and number and same_titles)
-        has_unit = not (are_rows and number < len(parts) - 1 and same_unit)
+        above, below = parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)]
+        titles, titles_above = ([panel.title for panel in row.panels] for row in (part, above))
+        has_titles = not (are_rows and number and titles == titles_above)
+        has_unit = part is below or not (are_rows and _unit(below) == _unit(part))
         legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
     _share_heights(parts, grids)
     if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
         for places, legend in zip(grids, legends):
-            places[-1].legend(
-                legend.values(),
-                legend.keys(),
-                loc="center left",
-                bbox_to_anchor=(1.02, 0.5),
-                borderaxespad=0,
-                fontsize=drawing.SMALL,
-                frameon=False,
-                labelspacing=0.35,
-            )
+            drawing.add_legend(places[-1], legend, drawing.SMALL, "center left", (1.02, 0.5))
         legends = []
     page.legend = {label: line for legend in legends for label, line in legend.items()} | marks
     return page
@@ -190,12 +172,11 @@ def _draw_part(
         far = _far_lines(near, panel.lines)
         words = [f"{label}: {value:,.6g}" for value, label in far]
         words += [f"{curve.label}: down to {curve.middle.min():,.0f}" for curve in fallen]
+        is_wide = columns <= 4 and len(panel.title) <= _WIDE_TITLE
         place.set_title(
             "\n".join([panel.title] * has_titles + words),
             pad=3,
-            fontsize=drawing.NORMAL
-            if columns <= 4 and len(panel.title) <= _WIDE_TITLE
-            else drawing.SMALL,
+            fontsize=drawing.NORMAL if is_wide else drawing.SMALL,
             color="black" if panel.curves else drawing.GREY,
         )
         for label, line in _draw_curves(place, panel, far, size).items():
@@ -205,16 +186,8 @@ def _draw_part(
         if panel.end is not None and panel.end * _MARGIN < limit:
             marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
         if not panel.curves:
-            place.text(
-                0.5,
-                0.5,
-                "no runs",
-                transform=place.transAxes,
-                ha="center",
-                va="center",
-                fontsize=drawing.SMALL,
-                color="0.7",
-            )
+            middle = {"transform": place.transAxes, "ha": "center", "va": "center"}
+            place.text(0.5, 0.5, "no runs", fontsize=drawing.SMALL, color="0.7", **middle)
             place.grid(False)
             if not part.shares:
                 place.set_yticks([])
@@ -224,14 +197,9 @@ def _draw_part(
             place.yaxis.set_minor_formatter(NullFormatter())
         place.set_xlim(0, _MARGIN * limit / size)
         if panel.y_limits is not None:
-            low, high = panel.y_limits
-            margin = (_MARGIN - 1) * (high - low)
-            place.set_ylim(low - margin, high + margin)
+            _set_height(place, panel.y_limits, _MARGIN - 1)
         elif fallen:
-            shown = [*_extent(near), *(line[0] for line in panel.lines if line not in far)]
-            low, high = min(shown), max(shown)
-            margin = 0.1 * (high - low)
-            place.set_ylim(low - margin, high + margin)
+            _set_height(place, [*_extent(near), *(y for y, _ in set(panel.lines) - set(far))], 0.1)
         place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
         if size == 1:
             place.xaxis.set_major_formatter(lambda value, _: count_text(value))
@@ -245,6 +213,12 @@ def _draw_part(
     return legend
 
 
+def _set_height(place, shown: Sequence[float], margin: float) -> None:
+    """Sets the vertical axis to what it shows, and a margin in parts of that."""
+    low, high = min(shown), max(shown)
+    place.set_ylim(low - margin * (high - low), high + margin * (high - low))
+
+
 def _columns(count: int) -> int:
     """Returns the columns of a grid with few empty places; four if all are equal in that."""
     if count <= 3:
@@ -253,35 +227,20 @@ def _columns(count: int) -> int:
 
 
 def _draw_curves(
-    place, panel: Panel, far: Sequence[tuple[float, str]], size: float
+    place, panel: Panel, far: Sequence[drawing.Line], size: float
 ) -> dict[str, Artist]:
     """Draws what a panel shows, except the lines that are `far`, and returns {label: line}."""
     drawn = {}
     for curve in panel.curves:
         x = curve.x / size
         if curve.low is not None:
-            place.fill_between(
-                x,
-                curve.low,
-                curve.high,
-                color=curve.style.color,
-                linewidth=0,
-                alpha=0.16 if len(panel.curves) <= 5 else 0.09,
-            )
-        drawn[curve.label] = place.plot(
-            x,
-            curve.middle,
-            color=curve.style.color,
-            linestyle=curve.style.line,
-            linewidth=curve.style.width if curve.low is not None else _ONE_SEED_WIDTH,
-            marker="o" if len(x) < 3 else None,
-            markersize=3,
-        )[0]
-    for style, line in zip(_LINE_STYLES * len(panel.lines), panel.lines):
-        if line not in far:
-            value, label = line
-            drawn[label] = place.axhline(value, color="0.35", linewidth=0.9, linestyle=style)
-    return drawn
+            band = {"color": curve.style.color, "alpha": 0.16 if len(panel.curves) <= 5 else 0.09}
+            place.fill_between(x, curve.low, curve.high, linewidth=0, **band)
+        width = curve.style.width if curve.low is not None else _ONE_SEED_WIDTH
+        look = {"color": curve.style.color, "linestyle": curve.style.line, "linewidth": width}
+        marker = "o" if len(x) < 3 else None
+        (drawn[curve.label],) = place.plot(x, curve.middle, marker=marker, markersize=3, **look)
+    return drawn | drawing.reference_lines(place, panel.lines, far)
 
 
 def _extent(curves: Sequence[Curve]) -> tuple[float, float]:
@@ -306,11 +265,9 @@ def _divide(curves: Sequence[Curve]) -> tuple[Sequence[Curve], Sequence[Curve]]:
     return curves, ()
 
 
-def _far_lines(
-    curves: Sequence[Curve], lines: Sequence[tuple[float, str]]
-) -> list[tuple[float, str]]:
+def _far_lines(curves: Sequence[Curve], lines: Sequence[drawing.Line]) -> list[drawing.Line]:
     """Returns the lines that are too far from the curves and from the nearer lines."""
-    far: list[tuple[float, str]] = []
+    far: list[drawing.Line] = []
     if not curves:
         return far
     low, high = _extent(curves)

@@ -14,8 +14,8 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from common.agents.declaration import AgentDeclaration
-from common.evidence.palette import Look
 from common.reporting.budget import Budget
+from common.reporting.curves import COLORS
 from common.reporting.user_error import UserError
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ DEFAULT_SEEDS = 3
 
 EPISODE_RETURN = "episode_return_mean"
 """The column of evaluator.csv; values that are read from acting.csv have the same name."""
+
+COLOR_NAMES = dict(
+    zip(("blue", "vermillion", "green", "purple", "orange", "sky", "black", "grey"), COLORS)
+)
+"""The colours that colour-blind readers tell apart, by name."""
 
 
 SMOKE = "smoke"
@@ -95,6 +100,11 @@ class Run:
     flags: tuple[str, ...]
     budget: Budget | None = None
     fixed: tuple[str, ...] = ()
+
+    @property
+    def curve(self) -> tuple[str, str]:
+        """Setting and environment."""
+        return self.setting, self.environment
 
     @property
     def agent_setting(self) -> str:
@@ -263,11 +273,6 @@ class Substitute:
     overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     is_evidence: bool = True
 
-    @classmethod
-    def none(cls, why: str) -> "Substitute":
-        """Returns no runs, with the reason for it."""
-        return cls((), overrides={"unavailable": why})
-
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
@@ -361,16 +366,18 @@ class Experiment:
 
     def divided(self) -> tuple["Experiment", ...]:
         """Returns each part as an experiment; itself if it has none."""
-        return tuple(self._part(part) for part in self.parts) or (self,)
-
-    def _part(self, part: Part) -> "Experiment":
-        runs = tuple(
-            run
-            for run in self.runs
-            if run.setting in (part.settings or self.settings)
-            and run.environment in (part.environments or self.environments)
-        )
-        return dataclasses.replace(self, runs=runs, parts=(), **part.overrides)
+        if not self.parts:
+            return (self,)
+        found = []
+        for part in self.parts:
+            settings = part.settings or self.settings
+            tasks = part.environments or self.environments
+            runs = (
+                run for run in self.runs if run.setting in settings and run.environment in tasks
+            )
+            own = {"runs": tuple(runs), "parts": (), **part.overrides}
+            found.append(dataclasses.replace(self, **own))
+        return tuple(found)
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -381,6 +388,35 @@ class Experiment:
     def environments(self) -> tuple[str, ...]:
         """The panels, in their order."""
         return tuple(dict.fromkeys(run.environment for run in self.runs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Style:
+    """The style of a line.
+
+    Attributes:
+      color: "#RRGGBB".
+      line: matplotlib's name of the dashes.
+      width: points.
+    """
+
+    color: str
+    line: str = "-"
+    width: float = 1.3
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """The look of a setting in figures.
+
+    Attributes:
+      label: text in legends.
+      style: the same in all figures, but with other dashes where a setting before it has the same;
+        None: in each figure the next free colour.
+    """
+
+    label: str
+    style: Style | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,21 +1,27 @@
-"""The plan of an experiment: which runs are finished, cut or missing, and the time they take."""
+"""Plans: which runs of an experiment or a sweep are finished, cut or missing, and their time."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import ast
+from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
+import difflib
 import enum
+import itertools
 import operator
 import pathlib
+import re
 import reprlib
 import sys
 from typing import Any
 
+from common.agents.declaration import AgentDeclaration
 from common.evidence.paper import (
     Experiment,
     Paper,
     Run,
     Scale,
     UnknownError,
+    flag_name,
     run_folder,
     run_path,
     same_value,
@@ -31,6 +37,8 @@ DEFAULT_SCALE = "workstation"
 """The scale of new runs, if none is asked for."""
 _START_MINUTES = 0.5
 """The time of each run besides its budget: starting processes, compiling, a last evaluation."""
+_PREFIX = "config."
+_COMMA = re.compile(r",(?![^(]*\))")  # outside of parentheses
 
 
 class State(enum.StrEnum):
@@ -174,7 +182,7 @@ class Speeds:
         """
         keys = ((setting, run_folder(environment)), (setting,), ())
         seconds, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
-        return tuple(60 * one / seconds if seconds else 0.0 for one in steps)
+        return tuple(60 * done / seconds if seconds else 0.0 for done in steps)
 
     def _add(self, place: tuple[str, ...], progress: Progress) -> None:
         for key in (place, place[:1], ()):
@@ -315,8 +323,8 @@ def make_plan(
     """
     scale, num_seeds = experiment.scaled(scale), num_seeds or experiment.seeds_at(scale.name)
     experiment = experiment.at(scale.name)
-    tasks = _chosen(experiment, "task", tasks, experiment.environments, _without_suite)
-    settings = _chosen(experiment, "setting", settings, experiment.settings, str)
+    tasks = _chosen(experiment, "task", tasks, experiment.environments)
+    settings = _chosen(experiment, "setting", settings, experiment.settings)
     chosen = sorted(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
         key=lambda run: experiment.environments.index(run.environment),
@@ -324,9 +332,10 @@ def make_plan(
     there = kept.of(paper.name, scale.name) if kept else ()
     measured = speeds or Speeds(there, runs / paper.name / scale.name)
 
-    def planned(run: Run, seed: int) -> PlannedRun:
-        reported = experiment.budget_of(run)
-        changes = scale.changes_of(run.agent, run.choices)
+    every = []
+    for seed, run in itertools.product(range(num_seeds), chosen):
+        reported, own = experiment.budget_of(run), (run.agent, run.choices)
+        flags = (f"--environment={run.environment}", f"--seed={seed}", *run.flags, *scale.flags)
         new = PlannedRun(
             run,
             seed,
@@ -334,45 +343,28 @@ def make_plan(
             paper.name,
             scale,
             budget=scale.budget_of(reported),
-            flags=(
-                f"--environment={run.environment}",
-                f"--seed={seed}",
-                *run.flags,
-                *scale.flags,
-                *(change.flag for change in changes),
-            ),
-            changes=tuple(
-                scale.differences(reported, run.agent, run.choices, experiment.states_budget)
-            ),
+            flags=(*flags, *(change.flag for change in scale.changes_of(*own))),
+            changes=tuple(scale.differences(reported, *own, experiment.states_budget)),
             kept=kept,
         )
-        seen, speed = new.read_status(), measured.of(run.setting, run.environment)
+        seen, speed = new.read_status(), measured.of(*run.curve)
         left = minutes_left(new.budget, seen.progress, speed, scale)
-        return dataclasses.replace(new, status=seen, minutes=left)
-
-    every = tuple(planned(run, seed) for seed in range(num_seeds) for run in chosen)
-    return Plan(paper, experiment, scale, every, measured)
+        every.append(dataclasses.replace(new, status=seen, minutes=left))
+    return Plan(paper, experiment, scale, tuple(every), measured)
 
 
 def _chosen(
-    experiment: Experiment,
-    what: str,
-    wanted: Sequence[str] | None,
-    there: Sequence[str],
-    short: Callable[[str], str],
+    experiment: Experiment, what: str, wanted: Sequence[str] | None, there: Sequence[str]
 ) -> Sequence[str]:
+    """Returns what is wanted, all by default; names may lack their suite."""
     if wanted is None:
         return there
-    names = {short(name): name for name in there} | {name: name for name in there}
+    short = {name.partition(":")[2] or name: name for name in there}
     for name in wanted:
-        if name not in names:
-            known = ", ".join(map(short, there))
+        if name not in short and name not in there:
+            known = ", ".join(short)
             raise UnknownError(f'{experiment.name} has no {what} "{name}": there are {known}')
-    return [names[name] for name in wanted]
-
-
-def _without_suite(environment: str) -> str:
-    return environment.partition(":")[2]
+    return [short.get(name, name) for name in wanted]
 
 
 def minutes_left(
@@ -386,13 +378,147 @@ def minutes_left(
       speeds: as of `Speeds.of`.
       scale: of the run, which may say the minutes of one until a speed is measured.
     """
-    left = []
-    if budget.minutes is not None:
-        left.append(budget.minutes - progress.wall_seconds / 60)
-    limits = (budget.actor_steps, budget.learner_steps)
-    left += [
-        (limit - done) / speed
-        for limit, done, speed in zip(limits, progress[1:], speeds)
+    done = (progress.wall_seconds / 60, *progress[1:])
+    limits = (budget.minutes, budget.actor_steps, budget.learner_steps)
+    left = [
+        (limit - before) / speed
+        for limit, before, speed in zip(limits, done, (1, *speeds))
         if limit is not None and speed
     ]
     return max(0.0, min(left)) + _START_MINUTES if left else scale.tried_minutes
+
+
+class SweepError(UserError):
+    """A sweep that cannot be; the message is one line that names the flag."""
+
+
+def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Returns the values by flag of texts such as "config.learning_rate=1e-4,3e-4".
+
+    Raises:
+      SweepError: a text is no such thing, or names a flag that another one names.
+    """
+    varied: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, _, values = text.removeprefix("--").partition("=")
+        varied_values = tuple(dict.fromkeys(_COMMA.split(values)))
+        if not name or not all(varied_values) or name in varied:
+            raise SweepError(
+                f"--vary {text}: give each flag once with its values, as in "
+                "config.learning_rate=1e-4,3e-4"
+            )
+        varied[name] = varied_values
+    return varied
+
+
+def of_agent(
+    agent: AgentDeclaration, settings: Sequence[str], environments: Sequence[str], scale: Scale
+) -> Experiment:
+    """Returns an experiment of an agent alone, which is in no paper.
+
+    Args:
+      agent: to run.
+      settings: of the agent; empty: its default.
+      environments: any.
+      scale: of the runs, whose limits decide what the horizontal axis is.
+
+    Raises:
+      SweepError: there is no such setting, or the scale sets no limit.
+    """
+    for setting in settings:
+        if setting not in agent.settings.names:
+            known = ", ".join(agent.settings.names)
+            raise SweepError(f'{agent.name} has no setting "{setting}": there are {known}')
+    budget = scale.budget
+    if budget is None:
+        raise SweepError(
+            f"the scale {scale.name} has the limits of each figure: give another --scale"
+        )
+    clocks = {"learner_steps": budget.learner_steps, "actor_steps": budget.actor_steps}
+    return Experiment(
+        "sweep",
+        agent.title,
+        tuple(
+            Run(agent, setting, environment, (f"--setting={setting}",))
+            for setting in settings or [agent.settings.default]
+            for environment in environments
+        ),
+        budget=Budget(),
+        states_budget=False,
+        x=next((name for name, limit in clocks.items() if limit), "wall_seconds"),
+    )
+
+
+def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experiment:
+    """Returns the experiment of every run with every combination of values: a panel a task.
+
+    Args:
+      experiment: with the runs that it has at the scale.
+      varied: values by flag, as of `parse_varied`.
+
+    Raises:
+      SweepError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
+        the environment.
+    """
+    runs = []
+    for values in itertools.product(*varied.values()):
+        chosen = dict(zip(varied, values))
+        for run in experiment.runs:
+            _check(run, chosen)
+            runs.append(_varied(run, chosen))
+    names = [name.removeprefix(_PREFIX) for name in varied]
+    return Experiment(
+        f"sweep {' '.join(names)}",
+        f"{experiment.title}, by {' and '.join(names)}",
+        tuple(runs),
+        budget=experiment.budget,
+        states_budget=experiment.states_budget,
+        x=experiment.x or "wall_seconds",
+    )
+
+
+def _varied(run: Run, chosen: Mapping[str, str]) -> Run:
+    """Returns a run with other values of flags, which are in its name."""
+    kept = tuple(flag for flag in run.flags if flag_name(flag) not in chosen)
+    suffix = "".join(
+        f"_{name.removeprefix(_PREFIX)}_{re.sub(r'[^A-Za-z0-9.+-]+', '_', value).strip('_')}"
+        for name, value in chosen.items()
+    )
+    flags = tuple(f"--{name}={value}" for name, value in chosen.items())
+    return dataclasses.replace(run, setting=run.setting + suffix, flags=(*kept, *flags))
+
+
+def _check(run: Run, chosen: Mapping[str, str]) -> None:
+    """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
+    settings, actors = run.agent.settings, run.agent.num_actors_flag
+    config = settings.configuration(run.agent_setting or settings.default)
+    names = [*(f"{_PREFIX}{field.name}" for field in dataclasses.fields(config)), actors]
+    for name in chosen.keys() - set(names):
+        near = " or ".join(difflib.get_close_matches(name, names) or (names[0], actors))
+        raise SweepError(
+            f"--vary {name}: {run.agent.name} has no such hyperparameter to vary: give {near}"
+        )
+    values = dict(flag.removeprefix("--").partition("=")[::2] for flag in run.flags) | chosen
+    changes = {
+        name.removeprefix(_PREFIX): _value(values[name])
+        for name in names
+        if name in values and name != actors
+    }
+    try:
+        config = dataclasses.replace(config, **changes)
+    except ValueError as error:
+        raise SweepError(f"--vary: {error}") from None
+    try:
+        run.agent.require_environment(config, run.environment)
+    except ValueError as error:
+        raise SweepError(str(error)) from None
+
+
+def _value(text: str) -> object:
+    """Returns the value that a flag's text stands for."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

@@ -142,6 +142,18 @@ def game_of(scores: pandas.DataFrame, game: str) -> pandas.Series:
     return scores.loc[game]
 
 
+def human_normalised(scores, references):
+    """Returns (score - random) / (human - random): 0 is as good as random play, 1 as a human.
+
+    Ape-X's percentages are 100 times this, Reactor's "normalized scores" its median over games.
+
+    Args:
+      scores: unclipped, of a game, or by games.
+      references: `random` and `human`: a row of `Reported.atari_scores`, or such a table.
+    """
+    return (scores - references["random"]) / (references["human"] - references["random"])
+
+
 def _number(text: str) -> float:
     """Returns the value of "1.5e-7", "22800M", "0.00025 / 4" or "2^18"; else nan."""
     try:

@@ -12,7 +12,6 @@ line, so lines may stand in any order, and twice.
 import collections
 from collections.abc import Iterator
 import dataclasses
-import functools
 import pathlib
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ KEYS = ("setting", "environment", "seed")
 """The columns that say of which run a row is."""
 EVALUATIONS = (*KEYS, *csv_rows.RESULT)
 """The columns of the table of evaluations."""
+_NO_ROWS = pandas.DataFrame(columns=EVALUATIONS, dtype=float)
 _RUNS_FILE = ".runs.jsonl"
 _RECORD = {
     **{"setting": str, "environment": str, "seed": int, "config": str, "rows": str},
@@ -53,8 +53,7 @@ class Progress(NamedTuple):
     learner_steps: float = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Tables:
+class Tables(NamedTuple):
     """The files of a scale.
 
     Attributes:
@@ -74,11 +73,6 @@ class Tables:
         """Returns the files of a paper and a scale below a root."""
         names = (_RUNS_FILE, ".configs.jsonl", ".evaluations.csv", ".training.csv")
         return cls(*(root / paper / f"{scale}{name}" for name in names))
-
-    def remove(self) -> None:
-        """Removes the files."""
-        for path in (self.runs, self.configs, self.evaluations, self.training):
-            path.unlink(missing_ok=True)
 
     def read_configs(self) -> dict[str, dict[str, Any]]:
         """Returns the configurations by id: config.json without environment and seed.
@@ -115,26 +109,6 @@ class Tables:
         return dict(sorted(found.items()))
 
 
-class _Table:
-    """The rows of a scale's runs, read when they are first asked for."""
-
-    def __init__(self, path: pathlib.Path):
-        self._path = path
-
-    def column(self, key: Key, name: str) -> np.ndarray:
-        """Returns a column of a run's rows by wall-clock time, NaN where there is none."""
-        at = self._positions.get(key, np.empty(0, int))
-        return self._rows[name].to_numpy()[at] if name in self._rows else np.full(len(at), np.nan)
-
-    @functools.cached_property
-    def _rows(self) -> pandas.DataFrame:
-        return _read_rows(self._path)
-
-    @functools.cached_property
-    def _positions(self) -> dict[Key, np.ndarray]:
-        return self._rows.groupby(list(KEYS), sort=False).indices
-
-
 @dataclasses.dataclass(frozen=True)
 class KeptRun:
     """A kept run.
@@ -150,6 +124,8 @@ class KeptRun:
       starts: as in run.json; of a diff only the hash.
       progress: how far it went, over all starts together.
       evaluation: the mean return of its evaluation.json; None if it has none.
+      evaluations: its rows of the table, by wall-clock time.
+      training: its rows of the table, by wall-clock time.
     """
 
     where: str
@@ -162,8 +138,13 @@ class KeptRun:
     starts: tuple[dict[str, Any], ...]
     progress: Progress
     evaluation: float | None
-    _evaluations: _Table = dataclasses.field(repr=False, compare=False)
-    _training: _Table = dataclasses.field(repr=False, compare=False)
+    evaluations: pandas.DataFrame = dataclasses.field(repr=False, compare=False)
+    training: pandas.DataFrame = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def curve(self) -> tuple[str, str]:
+        """Setting and environment."""
+        return self.setting, self.environment
 
     @property
     def key(self) -> Key:
@@ -178,21 +159,6 @@ class KeptRun:
     def reached(self, column: str) -> float:
         """Returns how far it went in "wall_seconds", "actor_steps" or "learner_steps"."""
         return float(getattr(self.progress, column))
-
-    @property
-    def size(self) -> str:
-        """The scale in its record; for a run by hand a phrase such as "8 actors"."""
-        return str(self._last_start.get("scale") or "")
-
-    def value_of(self, flag: str) -> Any:
-        """Returns the value that the run had of a flag, such as "config.batch_size".
-
-        Returns:
-          The value in config.json, else the one in run.json; None if the flag was not given.
-        """
-        group, _, name = flag.rpartition(".")
-        values = self.config.get(group, {}) if group else self.config
-        return values.get(name, self._last_start.get("changed", {}).get(flag))
 
     @property
     def budget(self) -> Budget:
@@ -228,26 +194,20 @@ class KeptRun:
           columns x and y, float64, sorted by x; empty if the run has nothing to show. Columns of
           learner.csv and returns of training episodes are means over the stretches of the run.
         """
-        if y == EPISODE_RETURN and returns is Returns.EVALUATOR:
-            curve = np.array([self._evaluated(x), self._evaluated(y)], float)
-        else:
+        rows, source = self.evaluations, y
+        if y != EPISODE_RETURN or returns is not Returns.EVALUATOR:
+            rows = pandas.concat([self.training, pandas.DataFrame([self.progress], dtype=float)])
             source = returns.column if y == EPISODE_RETURN else y
-            curve = np.array([self._trained(x), self._trained(source)], float)
+        of_frames = x == "environment_frames"
+        curve = (
+            rows.reindex(columns=["actor_steps" if of_frames else x, source])
+            .to_numpy(float, copy=True)
+            .T
+        )
+        curve[0] *= frames_per_step(self.environment) if of_frames else 1
         curve = curve[:, np.isfinite(curve).all(axis=0)]
         curve = curve[:, np.argsort(curve[0], kind="stable")]
         return pandas.DataFrame({x: curve[0], y: curve[1]})
-
-    def _evaluated(self, name: str) -> np.ndarray:
-        if name == "environment_frames":
-            return self._evaluated("actor_steps") * frames_per_step(self.environment)
-        return self._evaluations.column(self.key, name)
-
-    def _trained(self, name: str) -> np.ndarray:
-        """Returns a column of its stretches; the last value is that of its end."""
-        if name == "environment_frames":
-            return self._trained("actor_steps") * frames_per_step(self.environment)
-        stretches = self._training.column(self.key, name)
-        return np.append(stretches, getattr(self.progress, name, np.nan))
 
 
 def frame(
@@ -328,7 +288,7 @@ class KeptRuns:
 
 def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
     configs = tables.read_configs()
-    evaluations, training = _Table(tables.evaluations), _Table(tables.training)
+    evaluations, training = _read_rows(tables.evaluations), _read_rows(tables.training)
     for key, (where, record) in tables.read_records().items():
         if record["config"] not in configs:
             raise RunDirectoryError(f"{where}: {tables.configs} lacks its config: put it back")
@@ -342,8 +302,8 @@ def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
             starts=tuple(record["starts"]),
             progress=Progress(**record["progress"]),
             evaluation=(record.get("evaluation") or {}).get(EPISODE_RETURN),
-            _evaluations=evaluations,
-            _training=training,
+            evaluations=evaluations.get(key, _NO_ROWS),
+            training=training.get(key, _NO_ROWS),
         )
 
 
@@ -357,20 +317,21 @@ def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         yield f"{path}:{number}", records.parse_json(line, f"{path}:{number}")
 
 
-def _read_rows(path: pathlib.Path) -> pandas.DataFrame:
-    """Returns the distinct rows of a table, sorted; numbers are float64, empty cells NaN.
+def _read_rows(path: pathlib.Path) -> dict[Key, pandas.DataFrame]:
+    """Returns the distinct rows of each run; numbers are float64, empty cells NaN.
 
     Raises:
       CsvError: it is malformed.
     """
     if not path.exists():
-        return pandas.DataFrame(columns=EVALUATIONS, dtype=float)
+        return {}
     kinds = collections.defaultdict(lambda: float, {"setting": str, "environment": str})
     try:
         table = pandas.read_csv(
             path, dtype=kinds, lineterminator="\n", keep_default_na=False, na_values=["", "nan"]
         )
-        return table.drop_duplicates().sort_values([*KEYS, "wall_seconds"], ignore_index=True)
+        rows = table.drop_duplicates().sort_values("wall_seconds", kind="stable")
+        return dict(iter(rows.groupby(list(KEYS))))
     except (ValueError, KeyError, OverflowError):
         # The strict reader names the line.
         read_numbers(path, ("seed", *csv_rows.PROGRESS))

@@ -1,16 +1,15 @@
-"""The runs that a figure, a table or a claim takes, and their final values."""
+"""The runs that a figure, a table or a claim takes, their final values, and the text below."""
 
 import collections
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import math
 
 import numpy as np
 import pandas
 
-from common.evidence.paper import EARLIER, SMOKE, Experiment, OverTasks, Paper, UnknownError
-from common.evidence.reported import game_of
+from common.evidence.paper import EARLIER, SMOKE, Band, Experiment, OverTasks, Paper, UnknownError
 from common.evidence.runs import KeptRun, KeptRuns
-from common.reporting.budget import Budget
+from common.reporting.budget import Budget, duration
 from common.reporting.run_directory import RunDirectoryError
 
 FINAL = "the mean of all values in the last third of a run"
@@ -18,6 +17,11 @@ FINAL = "the mean of all values in the last third of a run"
 _FINAL_SPEED = "the mean over the last third of a run's time"
 _CLOCKS = ("wall_seconds", "actor_steps", "learner_steps", "environment_frames")
 _FINAL_CLOCK = "a run's last value"
+FEWEST_SEEDS = 3
+"""The least number of seeds with a shade."""
+LISTED = 6
+"""The most tasks that are named; of more there is the number."""
+_SUITES = {"atari": "Atari", "control": "Control Suite", "gym": "Gym", "minatar": "MinAtar"}
 
 
 def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
@@ -27,18 +31,17 @@ def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, .
       RunDirectoryError: a run's config is of another setting than its place says.
     """
     order = {
-        (run.setting, run.environment): (number, run.agent_setting)
-        for number, run in enumerate(experiment.every_run)
+        run.curve: (number, run.agent_setting) for number, run in enumerate(experiment.every_run)
     }
-    listed = [run for run in runs if (run.setting, run.environment) in order]
+    listed = [run for run in runs if run.curve in order]
     for run in listed:
-        wanted = order[run.setting, run.environment][1]
+        wanted = order[run.curve][1]
         if not str(run.config.get("setting")).startswith(wanted):
             raise RunDirectoryError(
                 f"{run.where}: is of the setting {run.config.get('setting')}, not {wanted}: move "
                 "the run where it belongs"
             )
-    return tuple(sorted(listed, key=lambda run: (order[run.setting, run.environment], run.seed)))
+    return tuple(sorted(listed, key=lambda run: (order[run.curve], run.seed)))
 
 
 def shown_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> tuple[str, ...]:
@@ -52,7 +55,7 @@ def shown_tasks(experiment: Experiment, curves: Iterable[tuple[str, str]]) -> tu
     """
     there, shown = set(curves), set()
     for part in experiment.divided():
-        drawn = there & {(run.setting, run.environment) for run in part.runs}
+        drawn = there & {run.curve for run in part.runs}
         settings = {setting for setting, _ in drawn}
         having = collections.Counter(task for _, task in drawn)
         fewest = 1 if part.over_tasks is OverTasks.APART else len(settings)
@@ -87,11 +90,10 @@ def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> N
         raise RunDirectoryError(
             f"there are no runs: {kept.root} is no directory, give other --runs"
         )
-    known = dict.fromkeys(
-        name for one in papers for name in (*(of.name for of in one.scales), *kept.scales(one.name))
-    )
+    listed = [scale.name for paper in papers for scale in paper.scales]
+    known = dict.fromkeys(listed + [name for paper in papers for name in kept.scales(paper.name)])
     if scale is not None and scale not in known:
-        titles = ", ".join(one.title for one in papers)
+        titles = ", ".join(paper.title for paper in papers)
         raise UnknownError(f'{titles}: no scale "{scale}", there are {", ".join(known)}')
 
 
@@ -146,18 +148,112 @@ def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
     return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
 
 
-def human_normalised(
-    environment: str, returns: pandas.Series, references: pandas.DataFrame
-) -> pandas.Series:
-    """Returns scores of an Atari game as parts of a human's: 0 is random play, 1 a human.
+def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]) -> str:
+    """Returns the title of a figure: paper, figure, scale, and what is drawn.
 
-    Args:
-      environment: "atari:GAME".
-      returns: unclipped.
-      references: scores of random play and of a human, as `Reported.atari_scores`.
-
-    Raises:
-      ReportedError: random and human scores of the game are not known.
+    A title that begins with a suite has those of the tasks that are drawn in its place.
     """
-    random, human = game_of(references, environment.removeprefix("atari:"))
-    return (returns - random) / (human - random)
+    head, colon, rest = experiment.title.partition(": ")
+    if colon and head in _SUITES.values():
+        suites = dict.fromkeys(task.partition(":")[0] for task in tasks)
+        head = ", ".join(_SUITES.get(suite, "environments of ours") for suite in suites) or head
+    name = "" if experiment.name == "runs" else f", {experiment.name}"
+    return f"{paper.title}{name}, scale {scale}. {head[:1].upper()}{head[1:]}{colon}{rest}"
+
+
+def caption(
+    paper: Paper, experiment: Experiment, runs: Sequence[KeptRun], settings: Sequence[str]
+) -> str:
+    """Returns the text below a figure, of which these runs and curves are drawn."""
+    curves = {run.curve for run in runs}
+    shown = shown_tasks(experiment, curves)
+    runs = [run for run in runs if run.environment in shown]
+    seeds = collections.Counter(run.curve for run in runs).values()
+    spread = {"shaded" if experiment.x else "bars": "interquartile range"}
+    if experiment.band is not Band.UNSTATED:
+        spread["the paper's"] = str(experiment.band)
+    has_names = experiment.over_tasks is not OverTasks.APART and len(shown) <= LISTED
+    others = [paper.label(name) for name in experiment.settings if name not in settings]
+    tasks = [task_title(name) for name in experiment.environments if name not in shown]
+    return joined(
+        {
+            **contents(experiment),
+            "tasks": ", ".join(map(task_title, shown)) if has_names else "",
+            "seeds": _range(f"{min(seeds)}", f"{max(seeds)}"),
+            "the paper's seeds": str(experiment.seeds or ""),
+            **(spread if max(seeds) >= FEWEST_SEEDS else {}),
+            "runs": _length(experiment, runs),
+            "the paper's runs": _budget(experiment),
+            "curves not run": _few(others, len(experiment.settings)),
+            "tasks not run": _few(tasks, len(experiment.environments)),
+            "note": experiment.note,
+        }
+    )
+
+
+def contents(experiment: Experiment) -> dict[str, str]:
+    """Returns whose episodes are shown, and how tasks and values are combined, part by part."""
+    parts = experiment.divided()
+    found = [
+        {
+            "returns of": str(part.returns) if part.is_of_returns else "",
+            "over tasks": "" if part.over_tasks is OverTasks.APART else str(part.over_tasks),
+            "final": "" if part.x else final_of(part.y)[1],
+        }
+        for part in parts
+    ]
+    names = [part.name for part in experiment.parts] or [""]
+    return {key: _by_part(names, [each[key] for each in found]) for key in found[0]}
+
+
+def joined(items: Mapping[str, str]) -> str:
+    """Returns what there is: "returns of: evaluations; seeds: 3"."""
+    return "; ".join(f"{name}: {text}" for name, text in items.items() if text)
+
+
+def task_title(environment: str) -> str:
+    """Returns a task in words: "cartpole swingup sparse", "Humanoid", "ms pacman".
+
+    Of an environment's own module and function only what tells it apart: "match 21".
+    """
+    suite, _, name = environment.partition(":")
+    words = (name or suite).replace(":", " ").replace("_", " ").removesuffix("-v4").split()
+    if suite == "python":
+        words = [word.rpartition(".")[2] for word in words if word != "make"]
+    return " ".join(words)
+
+
+def _by_part(names: Iterable[str], texts: Sequence[str]) -> str:
+    """Returns the text of all parts, or that of each if they differ."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    return ", ".join(f"{name} {text}" for name, text in zip(names, texts) if text)
+
+
+def _few(names: Sequence[str], of: int) -> str:
+    """Returns names, or of many the number: "7/9"."""
+    return ", ".join(names) if len(names) <= LISTED // 2 else f"{len(names)}/{of}"
+
+
+def _budget(experiment: Experiment) -> str:
+    """Returns the paper's limits of a run; those that it does not state are in brackets."""
+    if experiment.budget == Budget():
+        return ""
+    return str(experiment.budget) if experiment.states_budget else f"({experiment.budget})"
+
+
+def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
+    """Returns the runs' length in the paper's quantity: "5 to 15 minutes", "9,000 actor steps"."""
+    x = clock(experiment)
+    if x != "wall_seconds":
+        column = "learner_steps" if x == "learner_steps" else "actor_steps"
+        steps = [run.reached(column) for run in runs]
+        return f"{_range(f'{min(steps):,.0f}', f'{max(steps):,.0f}')} {column.replace('_', ' ')}"
+    minutes = [run.reached("wall_seconds") / 60 for run in runs]
+    longest = duration(round(max(minutes)) if max(minutes) >= 2 else max(minutes))
+    shortest = duration(round(min(minutes))) if round(max(minutes)) >= 60 else f"{min(minutes):.0f}"
+    return longest if round(min(minutes)) == round(max(minutes)) else f"{shortest} to {longest}"
+
+
+def _range(low: str, high: str) -> str:
+    return high if low == high else f"{low} to {high}"

@@ -6,7 +6,7 @@ import dataclasses
 
 import pandas
 
-from common.evidence import captions, selection
+from common.evidence import selection
 from common.evidence.paper import PAPER_SCALE, Experiment, Paper
 from common.evidence.reported import Reported, ReportedError
 from common.evidence.runs import KeptRun
@@ -187,25 +187,19 @@ def _ours(
     """Returns the columns that follow the reported one, except those in which nothing stands."""
     digits = max((len(text.partition(".")[2]) for text in texts.dropna()), default=0)
     prefix = f"{name}: " if len(ours.columns) > 1 else ""
-    rows = []
-    for row in texts.index:
-        cell, difference = cells.get((row, name)), ""
-        if cell is not None and not pandas.isna(numbers[row]):
-            difference = f"{cell.value - numbers[row]:+.{digits}f}"
-        rows.append(
-            5 * [""]
-            if cell is None
-            else [
-                *(f"{cell.value:.{digits}f}", difference),
-                *(_text(cell.frames), _text(cell.seeds), cell.setting),
-            ]
-        )
+
+    def shown(row: str) -> list[str]:
+        cell = cells.get((row, name))
+        if cell is None:
+            return 5 * [""]
+        is_alone = pandas.isna(numbers[row])
+        difference = "" if is_alone else f"{cell.value - numbers[row]:+.{digits}f}"
+        counts = ["" if count is None else f"{count:,.0f}" for count in (cell.frames, cell.seeds)]
+        return [f"{cell.value:.{digits}f}", difference, *counts, cell.setting]
+
     names = (OURS, DIFFERENCE, *(_OF_RUNS if ours.is_of_runs else ()))
-    return {prefix + kind: list(column) for kind, column in zip(names, zip(*rows)) if any(column)}
-
-
-def _text(number: float | None) -> str:
-    return "" if number is None else f"{number:,.0f}"
+    columns = zip(*map(shown, texts.index))
+    return {prefix + kind: list(column) for kind, column in zip(names, columns) if any(column)}
 
 
 def _note(
@@ -219,16 +213,14 @@ def _note(
     words = experiment.unavailable
     if not words and cells and scale is not None:
         rows = sorted({row for row, _ in cells})
-        listed = f", in these rows: {', '.join(rows)}" if len(rows) <= captions.LISTED else ""
+        listed = f", in these rows: {', '.join(rows)}" if len(rows) <= selection.LISTED else ""
         words = f"runs of the scale {scale}{listed}"
     elif not words and experiment.runs and not cells:
-        words = (
-            f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale {scale}: "
-            "not enough for numbers of ours"
-            if tasks
-            else "no runs yet"
-        )
+        words = "no runs yet"
+        if tasks:
+            words = f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale "
+            words += f"{scale}: not enough for numbers of ours"
     sentences = [f"{text[:1].upper()}{text[1:]}." for text in (words, experiment.note) if text]
     if experiment.runs and cells:
-        sentences.append(f"Ours: {captions.joined(captions.contents(experiment))}.")
+        sentences.append(f"Ours: {selection.joined(selection.contents(experiment))}.")
     return " ".join(sentences)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 import re
 
-from common.evidence.claims import Evidence, Finding, Verdict
+from common.evidence.claims import Evidence, Finding
+from common.evidence.effects import Verdict
 from common.reporting.user_error import UserError
 
 _RECORD = "soak_apex_dqn"

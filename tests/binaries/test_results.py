@@ -13,9 +13,9 @@ import pytest
 from refusals import refusal
 
 from binaries import results
-from common.evidence import overview
-from common.evidence.claims import Basis, Verdict
-from common.evidence.main_effects import planned_budget
+from common.evidence import verdicts
+from common.evidence.claims import Basis, planned_budget
+from common.evidence.effects import Verdict
 from common.evidence.paper import RESULTS
 import reproductions
 
@@ -29,7 +29,7 @@ def _made(tmp_path_factory):
     """A directory with the program's output, by the command of the Makefile."""
     made = tmp_path_factory.mktemp("results")
     page = (RESULTS / "README.md").read_text()
-    (made / "README.md").write_text(page.replace(overview.BEGIN, f"{overview.BEGIN}\nold\n"))
+    (made / "README.md").write_text(page.replace(verdicts.BEGIN, f"{verdicts.BEGIN}\nold\n"))
     target = (ROOT / "Makefile").read_text().partition("\nresults: ")[2].partition("\n\n")[0]
     ((name, flags),) = re.findall(r"\$\(RUN\) -m binaries\.(\w+) (.*)", target)
     assert name == "results"
@@ -57,13 +57,13 @@ def test_the_overview_is_that_of_the_readme(made):
 
 def test_an_overview_needs_its_place(tmp_path):
     file = tmp_path / "plain.md"
-    file.write_text(f"before\n{overview.BEGIN}\nold\n{overview.END}\nafter\n")
-    overview.renew(file, "new")
-    text = f"before\n{overview.BEGIN}\n\nnew\n\n{overview.END}\nafter\n"
+    file.write_text(f"before\n{verdicts.BEGIN}\nold\n{verdicts.END}\nafter\n")
+    verdicts.renew(file, "new")
+    text = f"before\n{verdicts.BEGIN}\n\nnew\n\n{verdicts.END}\nafter\n"
     assert file.read_text() == text
     file.write_text("nothing\n")
-    with pytest.raises(overview.OverviewError, match="plain.md has no place for the overview"):
-        overview.renew(file, "new")
+    with pytest.raises(verdicts.OverviewError, match="plain.md has no place for the overview"):
+        verdicts.renew(file, "new")
 
 
 def test_what_the_readmes_show_exists():
@@ -204,23 +204,6 @@ def test_claims_of_a_paper_are_printed(capsys):
         "runs: 0 holds, 0 does not hold, 11 not yet decided\n"
         "benchmark: 0 holds, 0 does not hold, 0 not yet decided\n"
     )
-
-
-def test_a_terminal_sees_which_claim_is_judged_and_lines_of_its_width(capsys, monkeypatch):
-    class Terminal(io.StringIO):
-        encoding = "utf-8"
-
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "57")
-    results.main([RUNS, BENCHMARKS, "--claims", "--paper=reactor", "--scale=paper"])
-    assert "claims 0/11 Reactor " in terminal.getvalue()
-    assert "claims 11/11" in terminal.getvalue()
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 57 and "\n      " in "\n".join(lines)
 
 
 def test_a_verdict_has_its_scale_and_its_numbers_everywhere(tmp_path, capsys):

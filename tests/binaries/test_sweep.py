@@ -9,9 +9,9 @@ import pytest
 from refusals import refusal
 
 from binaries import experiment
-from common.evidence import figures, sweep
+from common.evidence import figures
 from common.evidence.keep import keep
-from common.evidence.plan import make_plan
+from common.evidence.plan import SweepError, make_plan, of_agent, parse_varied, sweep
 from common.evidence.runs import KeptRuns
 from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows
@@ -23,26 +23,26 @@ SWINGUP = "control:cartpole:swingup"
 
 
 def test_texts_become_values_of_flags():
-    assert sweep.parse(["config.learning_rate=1e-4,3e-4", "--num_actors=1"]) == {
+    assert parse_varied(["config.learning_rate=1e-4,3e-4", "--num_actors=1"]) == {
         "config.learning_rate": ("1e-4", "3e-4"),
         "num_actors": ("1",),
     }
-    assert sweep.parse(["config.policy_sizes=(64,64),(32,)"]) == {
+    assert parse_varied(["config.policy_sizes=(64,64),(32,)"]) == {
         "config.policy_sizes": ("(64,64)", "(32,)")
     }
 
 
 @pytest.mark.parametrize("texts", [["config.n_step"], ["=1"], ["a=1,,2"], ["a=1", "a=2"]])
 def test_what_is_no_flag_with_values_is_refused(texts):
-    with pytest.raises(sweep.SweepError, match="give each flag once with its values"):
-        sweep.parse(texts)
+    with pytest.raises(SweepError, match="give each flag once with its values"):
+        parse_varied(texts)
 
 
 def test_each_run_is_made_with_each_combination():
     base = reproductions.paper("d4pg").experiment("figure 2").at("small")
     base = dataclasses.replace(base, runs=base.runs[:1])
     (run,) = base.runs
-    varied = sweep.sweep(base, sweep.parse(["config.n_step=1,3", "num_actors=2,4"]))
+    varied = sweep(base, parse_varied(["config.n_step=1,3", "num_actors=2,4"]))
     assert varied.name == "sweep n_step num_actors" and varied.x == "learner_steps"
     assert [one.setting.removeprefix(run.setting) for one in varied.runs] == [
         f"_n_step_{n}_num_actors_{actors}" for n in (1, 3) for actors in (2, 4)
@@ -120,8 +120,8 @@ def test_the_commands_of_a_sweep(capsys, tmp_path):
 
 
 def test_a_sweep_is_drawn_like_any_figure(tmp_path):
-    base = sweep.of_agent(AGENT, (), [SWINGUP], planted.SMALL)
-    varied = sweep.sweep(base, {"config.n_step": ("1", "3")})
+    base = of_agent(AGENT, (), [SWINGUP], planted.SMALL)
+    varied = sweep(base, {"config.n_step": ("1", "3")})
     paper = planted.paper(varied)
     plan = make_plan(paper, varied, planted.SMALL, tmp_path, num_seeds=2)
     for one in plan.runs:

@@ -7,6 +7,7 @@ import pandas
 import pytest
 
 from common.evidence import atari_scores
+from common.evidence.reported import human_normalised
 
 TABLE = pandas.DataFrame(
     {"Random": [-20.0, 0.0, 100.0], "Human": [20.0, 10.0, 300.0], "agent": [0.0, 20.0, 100.0]},
@@ -15,18 +16,12 @@ TABLE = pandas.DataFrame(
 
 
 def test_random_play_is_0_and_a_human_is_1():
-    normalised = atari_scores.human_normalised(TABLE, TABLE["Random"], TABLE["Human"])
+    references = TABLE.rename(columns=str.lower)
+    normalised = TABLE.apply(human_normalised, references=references)
     assert normalised["Random"].tolist() == [0, 0, 0]
     assert normalised["Human"].tolist() == [1, 1, 1]
     assert normalised["agent"].tolist() == [0.5, 2, 0]
-
-
-def test_references_of_other_games_do_not_matter_but_missing_ones_do():
-    one_game = TABLE.loc[["breakout"], ["agent"]]
-    normalised = atari_scores.human_normalised(one_game, TABLE["Random"], TABLE["Human"])
-    assert normalised.to_dict() == {"agent": {"breakout": 2.0}}
-    with pytest.raises(ValueError, match="no random or human score of breakout"):
-        atari_scores.human_normalised(one_game, TABLE["Random"].drop("breakout"), TABLE["Human"])
+    assert human_normalised(20.0, references.loc["breakout"]) == 2.0
 
 
 def test_summary():

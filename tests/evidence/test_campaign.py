@@ -131,7 +131,7 @@ def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_remov
     assert "numpy" in start["versions"] and len(start["git"]["commit"]) == 40
     assert not one.directory("good").exists() and not any(one.runs.rglob("config.json"))
     for run in one.every_run():
-        assert run.has_ended and run.cores == 1 and run.value_of("config.sizes") == [4, 4]
+        assert run.has_ended and run.cores == 1 and run.config["config"]["sizes"] == [4, 4]
         assert run.reached("learner_steps") == 10 and run.config["seed"] == run.seed
         points = run.points("learner_steps", "episode_return_mean", Returns.EVALUATOR)
         assert points.to_numpy().tolist() == [[10, run.seed]]
@@ -405,6 +405,6 @@ def test_the_line_fits_its_width(tmp_path):
     names = [f"steady on {TASKS[0]}, seed {seed} {part}%" for seed, part in ((0, 0), (1, 40))]
     fullest = ["run 1 and 2 of 2", *names, "time left unknown", "for a_claim"]
     assert forms[0] == forms[1] == " · ".join(fullest)
-    assert "run 1 and 2 of 2 · steady easy 0% · steady easy 40% · time left unknown" in forms
+    assert "run 1 and 2 of 2 · 0% · 40% · time left unknown" in forms
     watched._running.pop().is_finished = True
     assert watched.line(None).startswith("run 1 of 2 · steady")

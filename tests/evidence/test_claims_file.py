@@ -8,20 +8,16 @@ import pytest
 
 from common.evidence import claims_file, effects
 from common.evidence.claims import (
-    AHEAD,
-    LEVEL,
-    NOT_BEHIND,
     Basis,
     Check,
     Evidence,
     Finding,
     GameMedian,
     Measured,
-    Over,
     Unavailable,
-    Verdict,
 )
 from common.evidence.claims_file import ClaimError, slope, spread, trend
+from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Over, Verdict
 import reproductions
 
 D4PG = reproductions.paper("d4pg")

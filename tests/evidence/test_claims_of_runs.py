@@ -10,21 +10,17 @@ from planted_curves import plant_run
 import pytest
 
 from common.evidence.claims import (
-    AHEAD,
-    LEVEL,
-    NOT_BEHIND,
     Basis,
     Check,
-    EffectPart,
     Evidence,
     Finding,
+    MainEffects,
     MissingRuns,
-    Over,
     Unavailable,
-    Verdict,
+    missing_runs,
+    planned_budget,
 )
-from common.evidence.effects import Outcome
-from common.evidence.main_effects import MainEffects, missing_runs, planned_budget
+from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, EffectPart, Outcome, Over, Verdict
 from common.evidence.paper import RESULTS, Scale, Substitute
 from common.evidence.reported import Reported
 from common.evidence.runs import KeptRun, KeptRuns

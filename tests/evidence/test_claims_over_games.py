@@ -4,7 +4,8 @@ from planted_curves import plant_run
 import pytest
 
 from common.evidence.atari_scores import final_scores
-from common.evidence.claims import Evidence, GameMedian, Verdict
+from common.evidence.claims import Evidence, GameMedian
+from common.evidence.effects import Verdict
 from common.evidence.paper import RESULTS, Returns
 from common.evidence.reported import Reported
 from common.evidence.runs import KeptRuns

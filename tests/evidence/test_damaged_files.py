@@ -76,8 +76,7 @@ def read_kept(root, paper, scale):
     runs = KeptRuns(root).of(paper, scale)
     for run in runs:
         check_finite([run.cores, *(run.reached(name) for name in csv_rows.PROGRESS)])
-        assert str(run.budget) and isinstance(run.size, str) and run.has_ended in (True, False)
-        assert run.value_of("config.batch_size") is not dataclasses
+        assert str(run.budget) and run.has_ended in (True, False)
         for returns, x in zip(Returns, TIMES):
             check_finite(run.points(x, EPISODE_RETURN, returns))
         check_finite(run.points("learner_steps", "actor_steps_per_second", Returns.EVALUATOR))

@@ -1,20 +1,26 @@
-"""Tests of common.evidence.drawing, .panels and .palette: what is to be seen is there."""
+"""Tests of common.evidence.drawing, .panels: what is to be seen is there."""
 
 import dataclasses
+from types import SimpleNamespace
 
 from matplotlib.image import imread
 import numpy as np
 import pytest
 
-from common.evidence import drawing, palette, panels
-from common.evidence.drawing import Bar, EffectRow, Moment
+from common.evidence import drawing, figures, panels
+from common.evidence.drawing import Bar, Moment
+from common.evidence.paper import COLOR_NAMES, Look, Style
 import reproductions
 
 X = np.linspace(0, 300, 50)
 
 
 def curve(setting, level):
-    style = palette.Style({"ddpg": palette.BLACK, "two": palette.GREEN}.get(setting, palette.BLUE))
+    style = Style(
+        {"ddpg": COLOR_NAMES["black"], "two": COLOR_NAMES["green"]}.get(
+            setting, COLOR_NAMES["blue"]
+        )
+    )
     return panels.Curve(
         setting, style, X, level * X / 300, 0.9 * level * X / 300, 1.1 * level * X / 300
     )
@@ -48,8 +54,8 @@ def test_panels_show_their_curves_and_repeat_byte_for_byte(tmp_path):
     for first, second in zip(files, again):
         assert first.read_bytes() == second.read_bytes()
         assert b"20" + b"26" not in first.read_bytes()[:2000]  # no date
-    assert pixels_near(files[0], palette.BLUE) > 200
-    assert pixels_near(files[0], palette.VERMILLION) == 0
+    assert pixels_near(files[0], COLOR_NAMES["blue"]) > 200
+    assert pixels_near(files[0], COLOR_NAMES["vermillion"]) == 0
 
 
 def test_the_end_of_our_runs_is_marked_where_the_axis_goes_on(tmp_path):
@@ -82,7 +88,7 @@ def test_curves_at_the_ends_of_the_axis_can_be_seen(tmp_path, limit):
         for value in (limit, 500)
     )
     seen, expected = (
-        pixels_near(draw(tmp_path / str(number), panel)[0], palette.BLUE)
+        pixels_near(draw(tmp_path / str(number), panel)[0], COLOR_NAMES["blue"])
         for number, panel in enumerate((at_the_limit, inside))
     )
     assert seen > 0.9 * expected > 200
@@ -167,33 +173,37 @@ def test_grids_leave_few_places_empty(count, columns):
 
 def test_bars_show_their_values(tmp_path):
     group = [
-        Bar("AQL", palette.Style(palette.BLUE), 500.0, 480.0, 530.0),
-        Bar("D3PG", palette.Style(palette.VERMILLION), 400.0),
+        Bar("AQL", Style(COLOR_NAMES["blue"]), 500.0, 480.0, 530.0),
+        Bar("D3PG", Style(COLOR_NAMES["vermillion"]), 400.0),
     ]
     for name, groups in (("one", {"": group}), ("more", {"hopper": group, "walker": group[:1]})):
         (file, _) = saved(drawing.bars(groups, "episode return", ()), tmp_path / name)
-        assert pixels_near(file, palette.BLUE) > 5000 < 4 * pixels_near(file, palette.VERMILLION)
+        assert (
+            pixels_near(file, COLOR_NAMES["blue"])
+            > 5000
+            < 4 * pixels_near(file, COLOR_NAMES["vermillion"])
+        )
 
 
 def test_a_setting_without_a_style_gets_a_free_colour():
-    blue, red = palette.Style(palette.BLUE), palette.Style(palette.VERMILLION)
-    looks = {"a": palette.Look("A", blue), "b": palette.Look("B", red), "c": palette.Look("C")}
-    assert palette.styles(["c", "a"], looks) == {"c": red, "a": blue}
-    styles = palette.styles(["a", "c", "unknown", "b"], looks)
+    blue, red = Style(COLOR_NAMES["blue"]), Style(COLOR_NAMES["vermillion"])
+    looks = {"a": Look("A", blue), "b": Look("B", red), "c": Look("C")}
+    assert figures.styles(["c", "a"], looks) == {"c": red, "a": blue}
+    styles = figures.styles(["a", "c", "unknown", "b"], looks)
     assert styles["a"] == blue and styles["b"] == red
     assert len({style.color for style in styles.values()}) == 4
-    many = palette.styles([str(number) for number in range(12)], {})
+    many = figures.styles([str(number) for number in range(12)], {})
     assert len(set(many.values())) == 12
 
 
 def test_settings_of_the_same_style_differ_by_their_dashes():
-    dashed, blue = palette.Style(palette.BLUE, "--"), palette.Style(palette.BLUE, width=2.0)
-    looks = dict.fromkeys(["a", "b", "c", "d"], palette.Look("", blue))
-    looks["dashed"] = palette.Look("", dashed)
-    styles = palette.styles(["a", "b", "c", "d", "dashed"], looks)
+    dashed, blue = Style(COLOR_NAMES["blue"], "--"), Style(COLOR_NAMES["blue"], width=2.0)
+    looks = dict.fromkeys(["a", "b", "c", "d"], Look("", blue))
+    looks["dashed"] = Look("", dashed)
+    styles = figures.styles(["a", "b", "c", "d", "dashed"], looks)
     assert styles["a"] == blue and styles["dashed"] == dashed
     assert [styles[name].line for name in "bc"] == [":", "-."] and styles["b"].width == 2
-    assert {styles[name].color for name in "abc"} == {palette.BLUE} != {styles["d"].color}
+    assert {styles[name].color for name in "abc"} == {COLOR_NAMES["blue"]} != {styles["d"].color}
 
 
 @pytest.mark.parametrize("begin", ["dqn", "dqn_uniform_lr0.00025"])
@@ -218,7 +228,7 @@ def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay():
 
 
 def test_bars_show_their_seeds(tmp_path):
-    style = palette.Style(palette.BLUE)
+    style = Style(COLOR_NAMES["blue"])
     few, none = (
         saved(
             drawing.bars({"a": [Bar("one", style, 10.0, seeds=seeds)]}, "y", ()), tmp_path / name
@@ -229,29 +239,35 @@ def test_bars_show_their_seeds(tmp_path):
     assert pixels_near(few, dark) > pixels_near(none, dark) + 8
 
 
-AHEAD = EffectRow("n_step", 20.0, 15.0, 25.0, "ahead")
-UNCLEAR = EffectRow("noise", -5.0, -12.0, 2.0, "unclear")
+def effect(estimate, low, high, outcome):
+    return SimpleNamespace(estimate=estimate, low=low, high=high, outcome=outcome)
+
+
+AHEAD, UNCLEAR = effect(0.2, 0.15, 0.25, "ahead"), effect(-0.05, -0.12, 0.02, "unclear")
+BOTH = {"n_step": AHEAD, "noise": UNCLEAR}
 
 
 def test_outcomes_are_told_by_colours_over_the_margin(tmp_path):
     both, alone = (
-        saved(drawing.forest(rows, 5.0), tmp_path / name)[0]
-        for name, rows in (("both", [AHEAD, UNCLEAR]), ("alone", [UNCLEAR]))
+        saved(drawing.forest(rows, 0.05), tmp_path / name)[0]
+        for name, rows in (("both", BOTH), ("alone", {"noise": UNCLEAR}))
     )
-    assert pixels_near(both, palette.BLUE) > 50 and pixels_near(alone, palette.BLUE) == 0
+    assert (
+        pixels_near(both, COLOR_NAMES["blue"]) > 50 and pixels_near(alone, COLOR_NAMES["blue"]) == 0
+    )
     assert pixels_near(alone, "#E6E6E6") > 500
     assert len(imread(both)) > len(imread(alone))
 
 
 def test_the_same_effects_give_the_same_bytes(tmp_path):
-    drawn = (saved(drawing.forest([AHEAD, UNCLEAR], 5.0), tmp_path / name) for name in "ab")
+    drawn = (saved(drawing.forest(BOTH, 0.05), tmp_path / name) for name in "ab")
     for first, second in zip(*drawn):
         assert first.read_bytes() == second.read_bytes()
 
 
 def test_an_unknown_outcome_is_no_colour():
     with pytest.raises(KeyError):
-        drawing.forest([EffectRow("a", 1.0, 0.5, 2.0, "better")], 5.0)
+        drawing.forest({"a": effect(1.0, 0.5, 2.0, "better")}, 0.05)
 
 
 def moment(step, chosen, size=5):
@@ -278,7 +294,7 @@ def test_a_row_has_a_picture_the_values_and_a_bar_for_each_probability():
 def is_green(bar):
     red, green, blue, _ = bar.get_facecolor()
     return "#" + "".join(f"{round(255 * one):02x}" for one in (red, green, blue)) == (
-        palette.GREEN.lower()
+        COLOR_NAMES["green"].lower()
     )
 
 

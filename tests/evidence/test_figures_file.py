@@ -4,8 +4,7 @@ import pytest
 
 from common.evidence import figures_file
 from common.evidence.figures_file import FiguresFileError, names
-from common.evidence.palette import BLUE, Style
-from common.evidence.paper import OverTasks, Returns
+from common.evidence.paper import COLOR_NAMES, OverTasks, Returns, Style
 from common.reporting.budget import Budget
 from reproductions.d4pg.config import AGENT
 from reproductions.d4pg.ppo.config import AGENT as PPO
@@ -122,7 +121,7 @@ def test_looks_and_scales(tmp_path):
         tmp_path, '[figure.2]\ntitle = "a"\ncurves = "d4pg_uniform_n1_of_4"\ntasks = "two"\n'
     )
     look = paper.looks["d3pg_uniform_n1"]
-    assert look.label == "D3PG" and look.style == Style(BLUE, "--")
+    assert look.label == "D3PG" and look.style == Style(COLOR_NAMES["blue"], "--")
     assert paper.label("d4pg_uniform_n1_of_4") == "D4PG"  # that of its setting
     assert paper.looks["ddpg"].style is None
     assert [scale.name for scale in paper.scales] == ["paper", "small"]

@@ -8,9 +8,9 @@ from planted_curves import plant_run
 import pytest
 
 from common.evidence import drawing, figures, panels, selection
-from common.evidence.captions import caption, task_title, title
 from common.evidence.paper import RESULTS, OverTasks, Part, Returns
 from common.evidence.runs import KeptRuns
+from common.evidence.selection import caption, task_title, title
 import reproductions
 
 D4PG = reproductions.paper("d4pg")

@@ -239,7 +239,7 @@ def test_the_record_says_what_made_the_run(roots):
         del start["git"]["diff"]
         start["git"]["diff_sha256"] = hashlib.sha256(b"+1").hexdigest()
     assert run.starts == (*record["starts"][:1], record["starts"][1] | {"outcome": "finished"})
-    assert run.budget == Budget(minutes=1) and run.has_ended and run.size == "small"
+    assert run.budget == Budget(minutes=1) and run.has_ended
 
 
 def test_the_learners_rows_are_thinned_with_the_returns_of_training(roots):

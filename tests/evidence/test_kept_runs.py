@@ -156,13 +156,6 @@ def test_the_budget_is_the_recorded_one_or_the_time_that_it_took(tmp_path, kwarg
     assert read(tmp_path)[0].budget == budget
 
 
-def test_values_of_flags(tmp_path):
-    plant_run(tmp_path, SETTING, TASK, 0, [1.0], changed={"learner_threads": 2, "num_actors": 4})
-    (run,) = read(tmp_path)
-    names = ("num_actors", "config.batch_size", "learner_threads", "evaluation_seconds")
-    assert [run.value_of(name) for name in names] == [8, 256, 2, None]
-
-
 def test_a_frame_has_a_row_for_each_evaluation_of_runs_that_ended(tmp_path):
     budget = Budget(learner_steps=400)
     plant_run(tmp_path, "ddpg", TASK, 0, [1.0, 3.0], steps=1600, budget=budget)

@@ -7,7 +7,7 @@ from absl import flags
 import pytest
 
 from common import environments
-from common.evidence import palette
+from common.evidence.figures import styles
 from common.evidence.paper import (
     PAPER_SCALE,
     RESULTS,
@@ -133,19 +133,19 @@ def test_labels():
 def test_curves_of_a_figure_look_different(paper, figure):
     for part in figure.divided():
         if figure.name.startswith("figure") and len(part.settings) <= 12:
-            styles = palette.styles(part.settings, paper.looks)
-            assert len(set(styles.values())) == len(styles)
+            found = styles(part.settings, paper.looks)
+            assert len(set(found.values())) == len(found)
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_a_method_looks_the_same_in_all_figures(paper):
     for experiment in paper.of_kind("figure"):
         for part in experiment.divided():
-            styles = palette.styles(part.settings, paper.looks)
-            for setting, style in styles.items():
+            found = styles(part.settings, paper.looks)
+            for setting, style in found.items():
                 own = paper.looks[setting].style
                 # In figure 6 of ReF-ER two agents with the same replay would look alike.
-                assert own in (None, style) or own in styles.values(), (experiment.name, setting)
+                assert own in (None, style) or own in found.values(), (experiment.name, setting)
 
 
 @pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper.name != "refer"])
@@ -158,10 +158,10 @@ def test_a_method_has_one_colour_also_beside_all_others(paper):
         looks = {paper.looks[name]: name for name in sorted(names, reverse=True)}
         assert len({paper.label(name) for name in looks.values()}) == len(looks)
         names = set(looks.values())
-        styles = palette.styles(sorted(names), paper.looks)
-        for name, style in styles.items():
+        found = styles(sorted(names), paper.looks)
+        for name, style in found.items():
             assert style.color == paper.looks[name].style.color, (scale.name, name)
-        assert len({(style.color, style.line) for style in styles.values()}) == len(styles)
+        assert len({(style.color, style.line) for style in found.values()}) == len(found)
 
 
 def test_a_substitute_stands_in_at_its_scale_only():

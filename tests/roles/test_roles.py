@@ -16,9 +16,9 @@ import pytest
 from watched_run import TOKEN, RunByHand
 
 from common.cluster.topology import Topology
-from common.evidence.claims import EffectPart, Evidence
+from common.evidence.claims import Evidence, MainEffects
+from common.evidence.effects import EffectPart
 from common.evidence.keep import keep
-from common.evidence.main_effects import MainEffects
 from common.evidence.paper import Run, run_path
 from common.evidence.plan import make_plan
 from common.evidence.reported import Reported
