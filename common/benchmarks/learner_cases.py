@@ -157,12 +157,13 @@ def unroll_learner(
     agent = bench.make_agent(setting, **changed)
     queue, spec = played(agent, environment, agent.batch_size)
     unrolls = queue.draw(agent.batch_size)
+    rows = tree.map_structure(_as_added, unrolls.steps)
     with serving_keeper(agent, environment) as keeper:
 
         def from_queue() -> None:
             while (metrics := keeper.trainer.step()) is None:
-                keeper.store.put(unrolls.steps)
-            keeper.store.put(unrolls.steps)  # to be decoded while the next call updates
+                keeper.store.put(rows)
+            keeper.store.put(rows)  # to be decoded while the next call updates
             np.asarray(tuple(metrics.values()))
 
         fixed = fixed_updates(agent, keeper.learner, unrolls.batch(), spec)
@@ -171,6 +172,12 @@ def unroll_learner(
         name = f"learner/{title}_batch{agent.batch_size}"
         speeds = bench.rates(name, {"queue": from_queue, _ALONE: fixed}, updates)
         yield speeds.row(name, "updates/s", "queue", _ALONE)
+
+
+def _as_added(column: Any) -> np.ndarray:
+    """Returns a drawn column as a store takes it: strings are objects."""
+    column = np.asarray(column)
+    return column.astype(object) if column.dtype.kind == "S" else column
 
 
 @tf.function(jit_compile=True, autograph=False)

@@ -330,8 +330,8 @@ def _read_rows(path: pathlib.Path) -> dict[Key, pandas.DataFrame]:
         table = pandas.read_csv(
             path, dtype=kinds, lineterminator="\n", keep_default_na=False, na_values=["", "nan"]
         )
-        if table[[*KEYS, *csv_rows.PROGRESS]].isna().any(axis=None):  # a row that is cut off
-            raise ValueError
+        if table[[*KEYS, *csv_rows.PROGRESS]].isna().any(axis=None):
+            raise ValueError("a row is cut")
         rows = table.drop_duplicates().sort_values("wall_seconds", kind="stable")
         return dict(iter(rows.groupby(list(KEYS))))
     except (ValueError, KeyError, OverflowError):

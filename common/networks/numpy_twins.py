@@ -142,8 +142,9 @@ def twin(module: _OneInput | control.Critic | recurrent.LSTMNetwork) -> Any:
     """Returns the twin of a module, with copied parameters.
 
     Args:
-      module: a policy, a value, a critic with a `ControlCriticTorso`, an MLP of one layer or more,
-        or an `LSTMNetwork`. Its variables must exist.
+      module: a `ControlPolicy`, a `ControlValue`, a `Critic` with a `ControlCriticTorso`, an
+        `LSTMNetwork`, or a `SoftsignMLP` or `ReluMLP` of one layer or more. Its variables must
+        exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.

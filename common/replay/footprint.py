@@ -47,8 +47,8 @@ def image_bytes_per_step(
 ) -> int:
     """Returns the bytes per transition of images or vectors, and discrete actions.
 
-    Images are PNG files, whose size is measured in random play, which resets the environment;
-    without the network's sizes "atari" observations are stored as they are.
+    Images are PNG files where `config.torso` is "atari"; their size is measured in random play,
+    which resets the environment. Otherwise observations are stored as they are.
     """
     if config.torso != "atari":
         return _in_memory(2 * _raw_bytes(spec) + 3 * 4)
