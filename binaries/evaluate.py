@@ -19,11 +19,10 @@ of human experts, were never published.
 """
 
 import argparse
-from importlib import machinery, util
+from importlib import util
 import json
 import os
 import pathlib
-import sys
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
@@ -154,30 +153,19 @@ def _policies() -> list[str]:
     return sorted(path.parent.name for path in POLICIES.glob("*/config.json"))
 
 
-def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
-    """Says which code a run's own environment imports; refuses a run's unless it is trusted."""
-    suite, _, name = environment.partition(":")
-    package, *modules = name.partition(":")[0].split(".")
-    # Finds without importing: the import is what may not be trusted.
-    spec = machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path])
-    if suite != "python" or spec is None:
-        return
-    folders = spec.submodule_search_locations
-    path = pathlib.Path(next(iter(folders)) if folders else spec.origin or "", *modules)
-    files = (path / "__init__.py", path.with_suffix(".py"))
-    path = next((file for file in files if file.is_file()), path).resolve()
-    if path.is_relative_to(arguments.workdir.resolve()) and not arguments.trust_environment:
-        fail(
-            f"the run's environment {environment} would import code from the run directory, {path}:"
-            " read it, then give --trust_environment"
-        )
-    say(f"importing {path} for {environment}")
-
-
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
-    """Returns the agent that made the run, whose environment may be imported."""
-    config = RunDirectory(arguments.workdir).read_config()
-    _check_trust(str(config.get("environment")), arguments)
+    """Returns the agent that made the run, and says which code its own environment imports."""
+    from common.environments import UnusableEnvironmentError, python_suite
+
+    environment = str(RunDirectory(arguments.workdir).read_config().get("environment"))
+    if not arguments.trust_environment:
+        try:
+            python_suite.require_trusted(environment, arguments.workdir)
+        except UnusableEnvironmentError as error:
+            fail(str(error))
+    source = python_suite.source_of(environment)
+    if source is not None:
+        say(f"importing {source} for {environment}")
     return agent_of(arguments.workdir)
 
 
@@ -195,7 +183,10 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common.roles.evaluator import environment_seeds, run_episodes
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
-    run = trained.load(arguments.workdir, imported(agent.agent_class), arguments.checkpoint)
+    agent_class = imported(agent.agent_class)
+    run = trained.load(
+        arguments.workdir, agent_class, arguments.checkpoint, arguments.trust_environment
+    )
     seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]

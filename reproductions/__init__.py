@@ -98,12 +98,15 @@ def make(
     return NotebookAgent(imported(AGENTS[agent]), environment, workdir, setting, **values)
 
 
-def load_policy(directory: str | os.PathLike, checkpoint: str = "newest") -> "TrainedPolicy":
+def load_policy(
+    directory: str | os.PathLike, checkpoint: str = "newest", trust_environment: bool = False
+) -> "TrainedPolicy":
     """Returns the policy that a run has learnt, without exploration.
 
     Args:
       directory: the run's --workdir.
       checkpoint: "newest", or "best": the parameters of the best evaluation.
+      trust_environment: whether to import an environment of your own also from inside `directory`.
 
     Raises:
       As `agent_of` and `common.agents.trained.load`.
@@ -116,7 +119,8 @@ def load_policy(directory: str | os.PathLike, checkpoint: str = "newest") -> "Tr
         from common.agents import trained
 
         agent_class = imported(declaration.agent_class)
-        return trained.TrainedPolicy(trained.load(directory, agent_class, checkpoint))
+        run = trained.load(directory, agent_class, checkpoint, trust_environment)
+        return trained.TrainedPolicy(run)
 
 
 def papers(name: str | None = None) -> tuple["Paper", ...]:

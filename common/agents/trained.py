@@ -12,6 +12,7 @@ import tensorflow as tf
 from common import environments
 from common.acting.policy import Policy, reset_rows
 from common.agents.agent import Agent
+from common.environments import python_suite
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint as checkpoint_lib
@@ -140,7 +141,10 @@ class TrainedPolicy:
 
 
 def load(
-    directory: str | os.PathLike, agent_class: type[Agent], checkpoint: str = "newest"
+    directory: str | os.PathLike,
+    agent_class: type[Agent],
+    checkpoint: str = "newest",
+    trust_environment: bool = False,
 ) -> TrainedRun:
     """Loads a run, which may still be in progress.
 
@@ -148,12 +152,14 @@ def load(
       directory: the run's --workdir.
       agent_class: of the run's agent.
       checkpoint: "newest", or "best": the parameters of the best evaluation.
+      trust_environment: whether an environment of the user's ("python:MODULE:FUNCTION") may be any
+        code; else `python_suite.require_trusted` decides.
 
     Raises:
       RunDirectoryError: there is no run, or its configuration is not of this version.
       JsonError: config.json is malformed.
       CheckpointError: the run has no checkpoint yet, or an unreadable one.
-      UnusableEnvironmentError: the environment cannot be made.
+      UnusableEnvironmentError: the environment cannot be made, or must not without trust.
       ValueError: `checkpoint` is another text.
     """
     if checkpoint not in CHECKPOINTS:
@@ -168,6 +174,8 @@ def load(
         raise RunDirectoryError(
             f"{run.config_json} was not written by this version of the program: {reason}"
         ) from None
+    if not trust_environment:
+        python_suite.require_trusted(name, run.path)
     environment = environments.make(name, seed=0, frames=agent.declaration.num_frames)
     spec = EnvironmentSpec.of(environment)
     environment.close()

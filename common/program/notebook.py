@@ -79,7 +79,7 @@ class NotebookAgent:
                 agent.require_environment(config, environment)
         except ValueError as error:
             raise ValueError(_in_keywords(str(error))) from None
-        self._agent = agent
+        self._agent, self._environment = agent, environment
         self._temporary = None
         if workdir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix=f"{agent.name}_")
@@ -195,7 +195,9 @@ class NotebookAgent:
             from common.agents import trained
 
             agent_class = imported(self._agent.agent_class)
-            return trained.load(self.directory.path, agent_class, checkpoint)
+            # Its user named the environment, unless the directory holds another run.
+            is_named = self.directory.read_config().get("environment") == self._environment
+            return trained.load(self.directory.path, agent_class, checkpoint, is_named)
 
 
 def _in_keywords(message: str) -> str:

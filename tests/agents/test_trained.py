@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents import trained
-from common.environments.spec import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec, UnusableEnvironmentError
 from common.learning import checkpoint
 from common.learning.checkpoint import CheckpointError, Checkpoints, StoredPolicy
 from common.reporting.records import JsonError
@@ -376,3 +376,21 @@ def test_loading_a_policy_is_silent(saved):
     code = f"from reproductions import load_policy; load_policy({str(saved)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_code_in_the_run_directory_runs_only_with_trust(workdir, monkeypatch):
+    """A run that somebody sent."""
+    (workdir / "sent_code.py").write_text(
+        "import pathlib\npathlib.Path(__file__).with_suffix('.imported').touch()\n"
+        "from reproductions.d4pg.own_environment import make\n"
+    )
+    monkeypatch.syspath_prepend(workdir)
+    change_config(workdir, environment="python:sent_code:make")
+    with pytest.raises(UnusableEnvironmentError, match=r"from the run .*trust_environment=True"):
+        load_policy(workdir)
+    assert not (workdir / "sent_code.imported").exists()
+    assert load_policy(workdir, trust_environment=True).learner_steps == 77
+    assert (workdir / "sent_code.imported").exists()
+    change_config(workdir, environment="python:os:_exit")
+    with pytest.raises(UnusableEnvironmentError, match="standard library"):
+        load_policy(workdir)

@@ -231,11 +231,18 @@ def test_code_outside_of_the_run_directory_needs_no_trust_and_is_named(
     workdirs, monkeypatch, capsys
 ):
     monkeypatch.chdir(ROOT)
-    arguments = evaluate._arguments([f"--workdir={workdirs[OWN]}"])
-    for name in (OWN, "control:cartpole:swingup", "python:no_such_package_here:make"):
-        evaluate._check_trust(name, arguments)
+    evaluate._trusted_agent(evaluate._arguments([f"--workdir={workdirs[OWN]}"]))
     file = pathlib.Path(ROOT, "reproductions/d4pg/own_environment.py").resolve()
     assert capsys.readouterr().err == f"importing {file} for {OWN}\n"
+
+
+def test_a_function_of_the_standard_library_is_refused(workdirs, tmp_path, capsys):
+    """`os._exit(0)` ended the program with exit code 0."""
+    run = shutil.copytree(workdirs[OWN], tmp_path / "sent")
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "environment": "python:os:_exit"}))
+    line = refusal(capsys, evaluate.main, f"--workdir={run}")
+    assert "python:os:_exit would import code of Python's standard library" in line
 
 
 def test_trusted_code_is_named_then_imported(workdirs, tmp_path):

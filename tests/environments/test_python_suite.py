@@ -261,3 +261,67 @@ def test_a_mistake_is_named_in_one_line(name, words, own_modules):
     assert message.startswith(f'environment "python:{name}"') and "\n" not in message
     for word in words:
         assert word in message, message
+
+
+@pytest.mark.parametrize(
+    "name, taken",
+    [
+        ("still:make", True),
+        ("still:Still", True),
+        ("still:of_a_size", True),
+        ("still:says_so", True),
+        ("still:to_text", False),
+        ("still:Path", False),
+        ("still:rmtree", False),
+        ("still:_exit", False),
+        ("still:gone", False),
+    ],
+)
+def test_what_makes_no_environment_is_not_called(name, taken, tmp_path, monkeypatch):
+    (tmp_path / "h5_package").mkdir()
+    (tmp_path / "h5_package/still.py").write_text(
+        MODULE
+        + "import functools\nfrom os import _exit\nfrom pathlib import Path\n"
+        + "from shutil import rmtree\n"
+        + "of_a_size = functools.partial(Still, shape=(2,))\n"
+        + "gone = functools.partial(_exit, 0)\n"
+        + "def says_so(seed) -> 'dm_env.Environment':\n    return Still()\n"
+        + "def to_text(seed: int) -> str:\n    raise SystemExit\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "h5_package", raising=False)
+    monkeypatch.delitem(sys.modules, "h5_package.still", raising=False)
+    function = python_suite._function
+    if taken:
+        assert callable(function(f"h5_package.{name}"))
+        return
+    with pytest.raises(UnusableEnvironmentError, match=r"makes neither a dm_env\.Environment nor"):
+        function(f"h5_package.{name}")
+
+
+@pytest.mark.parametrize(
+    "name, place",
+    [
+        ("python:project.runs.sent.code:make", "from the run directory"),
+        ("python:project.runs.code:make", "from a package that contains the run directory"),
+        ("python:os:_exit", "of Python's standard library"),
+        ("python:posix:_exit", "of Python's standard library"),
+        ("python:code:make", None),  # a user's own, in the place of the standard library's
+        ("python:mine.code:make", None),
+        ("python:absent:make", None),
+        ("gym:Ant-v4", None),
+        ("None", None),
+    ],
+)
+def test_code_that_came_with_a_run_is_not_trusted(name, place, tmp_path, monkeypatch):
+    run = tmp_path / "project/runs/sent"
+    (tmp_path / "mine").mkdir()
+    run.mkdir(parents=True)
+    for folder in (run, run.parent, tmp_path, tmp_path / "mine"):
+        (folder / "code.py").touch()
+    monkeypatch.chdir(tmp_path)
+    if place is None:
+        python_suite.require_trusted(name, run)
+        return
+    with pytest.raises(UnusableEnvironmentError, match=f"would import code {place}, .*: read it"):
+        python_suite.require_trusted(name, run)
