@@ -1,14 +1,16 @@
-"""Credentials that every call between roles carries: the cluster's token and the run's fingerprint.
+"""Credentials of a role: the cluster's token and the run's fingerprint.
 
-The transport (`common.cluster.rpc`) compares them in each call, so that no role can forget to and a
-restarted role is checked again. The token is a secret. It is never passed as a flag, because every
-user of a machine can read its command lines. This module does not import TensorFlow.
+Every call between roles carries a proof of the token and the fingerprint. The transport
+(`common.cluster.rpc`) compares them in each call, so that no role can forget to and a restarted
+role is checked again. The token is a secret. It is never sent, and never passed as a flag, because
+every user of a machine can read its command lines. This module does not import TensorFlow.
 """
 
 from collections.abc import Mapping
 import dataclasses
 import functools
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -46,6 +48,10 @@ class Credentials:
             return ""
         text = json.dumps(self.run, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def proof(self, *facts: str) -> str:
+        """Returns the HMAC-SHA256 of facts under the token, in hexadecimal."""
+        return hmac.new(self.token.encode(), json.dumps(facts).encode(), "sha256").hexdigest()
 
     def describe(self) -> str:
         """Returns role and run as JSON, which the other side passes to `other_run`."""

@@ -41,7 +41,7 @@ class OtherRunError(ClusterError):
 
 
 class WrongTokenError(ClusterError):
-    """Error of a call whose token the service refused."""
+    """Error of a call to a service that cannot prove that it knows the caller's token."""
 
 
 class MessageTooLargeError(ClusterError):

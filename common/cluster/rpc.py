@@ -4,6 +4,10 @@ The runtime checks dtypes but not shapes, "starts" on a port that it could not b
 for a server that is not there, and admits every caller. Its `StatusOrResult` adds an op to whatever
 graph is being traced when the garbage collector deletes it.
 
+The cluster's token is never sent. A server first proves to each client that it knows the token, by
+an HMAC of the client's nonce. The client then presents a proof of its own with each call, which
+only this start of this server accepts.
+
 A message holds 4 MiB, so this module also says how many bytes an argument takes in one. float32 and
 strings travel as they are in memory, integers as varints: a uint8 from 128 takes two bytes, a
 negative int32 ten. Bulk uint8 is twelve times slower than the same bytes as a string or bitcast to
@@ -14,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import errno
+import hmac
+import secrets
 import socket
 import threading
 import time
@@ -110,7 +116,9 @@ below 2^63.
 """
 _PING = "ping"
 _DESCRIBE = "describe"
-_WRONG_TOKEN_TEXT = "replay_rl: wrong cluster token"
+_CHALLENGE = "challenge"
+_NONCE_BYTES = 16
+_WRONG_PROOF_TEXT = "replay_rl: no proof of the cluster token"
 _OTHER_RUN_TEXT = "replay_rl: other run"
 _PROBE_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
@@ -162,8 +170,9 @@ class Server:
 
         Args:
           address: `host:port` or `unix:/path` to listen at.
-          credentials: credentials that callers must present; a token alone admits every run.
-          advertised_address: the address that others call, if it differs from `address`.
+          credentials: those of callers must match; a token alone admits every run.
+          advertised_address: the address that others call, spelled as they do, if it differs from
+            `address`.
 
         Raises:
           AddressInUseError: the port is taken.
@@ -176,12 +185,16 @@ class Server:
         _check_can_bind(address)
         self.address = address
         self.advertised_address = advertised_address or address
-        self._identity = uuid.uuid4().hex
+        self._identity = secrets.token_hex(_NONCE_BYTES)
         self._started = False
         self._functions: dict[str, Any] = {}  # the server needs them to stay alive
         self._servers = [tf.distribute.experimental.rpc.Server.create("grpc", address)]
         # Also at exit: an interpreter that ends while Python answers a call hangs for ever.
         self._stop = weakref.finalize(self, _stop, self._servers)
+        self._expected = _proof_of_client(
+            self._credentials, self.advertised_address, self._identity
+        )
+        self._offer(_CHALLENGE, self._answer, [tf.TensorSpec([], tf.string, "nonce")])
         self.register(_PING, lambda: tf.constant(self._identity), [])
         description = self._credentials.describe()
         self._register(_DESCRIBE, lambda: tf.constant(description), [], any_run=True)
@@ -216,22 +229,12 @@ class Server:
         input_signature: Sequence[tf.TensorSpec | Count],
         any_run: bool,
     ) -> None:
-        if self._started:
-            raise ClusterError(
-                f"{name!r} was registered after the server at {self.address} had started: "
-                "register every method before start()"
-            )
-        if name in self._functions:
-            raise ClusterError(f"the method {name!r} is registered twice")
-
         # The runtime does not enforce a signature's shapes, so the signature has none and the graph
         # checks them. Joining turns a missing string into an empty one.
         def guarded(credentials, *arguments):
             presented = tf.reshape(credentials, [-1])
-            token, run = (tf.strings.reduce_join(part) for part in (presented[:1], presented[1:]))
-            admitted = tf.debugging.Assert(
-                tf.equal(token, self._credentials.token), [_WRONG_TOKEN_TEXT]
-            )
+            proof, run = (tf.strings.reduce_join(part) for part in (presented[:1], presented[1:]))
+            admitted = tf.debugging.Assert(tf.equal(proof, self._expected), [_WRONG_PROOF_TEXT])
             same_run = any_run | tf.equal(run, "") | tf.equal(run, self._credentials.fingerprint)
             with tf.control_dependencies([admitted]):
                 admitted = tf.debugging.Assert(same_run, [_OTHER_RUN_TEXT])
@@ -248,8 +251,21 @@ class Server:
             tf.TensorSpec(None, spec.dtype, f"argument_{i}")
             for i, spec in enumerate(input_signature)
         ]
+        self._offer(name, guarded, signature)
+
+    def _offer(
+        self, name: str, function: Callable[..., Nest], signature: Sequence[tf.TensorSpec]
+    ) -> None:
+        """Registers a function of TensorFlow, whoever calls it; raises as `register`."""
+        if self._started:
+            raise ClusterError(
+                f"{name!r} was registered after the server at {self.address} had started: "
+                "register every method before start()"
+            )
+        if name in self._functions:
+            raise ClusterError(f"the method {name!r} is registered twice")
         concrete = tf.function(
-            guarded, input_signature=signature, autograph=False
+            function, input_signature=signature, autograph=False
         ).get_concrete_function()
         if not concrete.outputs:
             raise ClusterError(
@@ -258,6 +274,18 @@ class Server:
             )
         self._servers[0].register(name, concrete)
         self._functions[name] = concrete
+
+    def _answer(self, nonce: tf.Tensor) -> tf.Tensor:
+        """Returns this start's identity, and the proof that this server knows the token."""
+
+        def answer(nonce: bytes) -> np.ndarray:
+            text = nonce.decode("ascii")
+            if len(text) != 2 * _NONCE_BYTES:
+                raise ValueError(f"a nonce has {2 * _NONCE_BYTES} characters, not {len(text)}")
+            facts = (self._credentials, self.advertised_address, self._identity)
+            return np.array([self._identity, _proof_of_server(*facts, text)], object)
+
+        return tf.numpy_function(answer, [nonce], tf.string)
 
     def start(self, timeout_seconds: float = 30.0) -> None:
         """Starts to serve, and calls the advertised address to check that it leads here.
@@ -337,7 +365,8 @@ class Client:
     """Caller of the methods of a `Server`, from eager code, graphs and `tf.data` functions.
 
     It connects at the first call, so that roles may start in any order, and recovers within seconds
-    when a server that was gone is back. Thread-safe.
+    when a server that was gone is back. Whoever answers has to prove that it knows the token, and
+    to prove it again once the server has restarted. Thread-safe.
     """
 
     def __init__(
@@ -362,7 +391,9 @@ class Client:
         self._credentials = Credentials.of(credentials)
         self._lock = threading.Lock()
         with tf.init_scope():
-            self._presented = tf.constant([self._credentials.token, self._credentials.fingerprint])
+            self._presented = tf.constant(["", self._credentials.fingerprint])
+            # A graph outlives a start of the server; to read a variable costs an eager call time.
+            self._presented_by_graphs = tf.Variable(self._presented, trainable=False)
         self._connection: Any = None
         self._output_specs: dict[str, Nest] = {}
 
@@ -381,8 +412,8 @@ class Client:
           The nest of tensors that the method returned.
 
         Raises:
-          ServiceUnavailableError: no reply in time.
-          WrongTokenError: the server has another token.
+          ServiceUnavailableError: no reply in time, or the server has restarted.
+          WrongTokenError: the server does not know the token.
           OtherRunError: the server belongs to another run.
           NoServiceError: something other than a server of this kind answers.
           MessageTooLargeError: arguments or reply exceed 4 MiB.
@@ -408,12 +439,14 @@ class Client:
             )
         tensors = [tf.convert_to_tensor(argument) for argument in arguments]
         require_message_size(method, self.address, tensors)
+        is_eager = tf.executing_eagerly()
+        presented = self._presented if is_eager else self._presented_by_graphs.read_value()
         output_specs = self._output_specs[method]
         with self.readable_errors():
             handle, deleter = gen_rpc_ops.rpc_call(
                 connection._client_handle,
                 method_name=method,
-                args=[self._presented, *tensors],
+                args=[presented, *tensors],
                 timeout_in_ms=_milliseconds(timeout),
             )
         return Future(self, handle, deleter, output_specs)
@@ -427,7 +460,7 @@ class Client:
 
         Raises:
           ServiceUnavailableError: the service did not answer within the timeout.
-          WrongTokenError: the service refused the token.
+          WrongTokenError: the service does not know the token.
           OtherRunError: the service belongs to another run.
           NoServiceError: something other than a server of this kind answers.
         """
@@ -453,6 +486,12 @@ class Client:
         except tf.errors.OpError as error:
             if _OTHER_RUN_TEXT in error.message:
                 raise self._other_run() from None
+            if _WRONG_PROOF_TEXT in error.message and self._connection is not None:
+                with self._lock:
+                    self._greet(self._connection, self.timeout_seconds)
+                raise ServiceUnavailableError(
+                    f"the service at {self.address} has restarted: call it again"
+                ) from None
             readable = _readable(error, self.address)
             if readable is None:
                 raise
@@ -476,8 +515,45 @@ class Client:
                     )
                 # Only this private attribute has the output specs of the methods.
                 self._output_specs = connection._method_registry
+                self._greet(connection, timeout_seconds)
                 self._connection = connection
             return self._connection
+
+    def _greet(self, connection: Any, timeout_seconds: float) -> None:
+        """Has the service prove that it knows the token, then sets what calls present.
+
+        Raises:
+          WrongTokenError: it does not know the token, or is the service of another address.
+          NoServiceError: it gives no proof.
+          ServiceUnavailableError: no reply in time.
+        """
+        nonce = secrets.token_hex(_NONCE_BYTES)
+        try:
+            with tf.init_scope():
+                handle, _deleter = gen_rpc_ops.rpc_call(
+                    connection._client_handle,
+                    method_name=_CHALLENGE,
+                    args=[tf.constant(nonce)],
+                    timeout_in_ms=_milliseconds(timeout_seconds),
+                )
+                (answer,) = gen_rpc_ops.rpc_get_value(handle, Tout=[tf.string])
+                identity, proof = [*np.ravel(answer.numpy()), b"", b""][:2]
+        except tf.errors.OpError as error:
+            raise _readable(error, self.address) or NoServiceError(
+                f"the process at {self.address} gives no proof of the cluster's token: check that "
+                "all roles run the same version, and who listens there"
+            ) from None
+        facts = (self._credentials, self.address, identity.decode("ascii", "replace"))
+        if not hmac.compare_digest(proof, _proof_of_server(*facts, nonce).encode()):
+            raise WrongTokenError(
+                f"the service at {self.address} does not know this role's token, or calls itself "
+                "by another address: start every role with the same REPLAY_RL_TOKEN or "
+                "REPLAY_RL_TOKEN_FILE and the same addresses in TF_CONFIG, and check who listens "
+                "there"
+            )
+        with tf.init_scope():
+            self._presented = tf.constant([_proof_of_client(*facts), self._credentials.fingerprint])
+            self._presented_by_graphs.assign(self._presented)
 
     def _other_run(self) -> ClusterError:
         """Asks the service for its run and returns the error that lists the differences."""
@@ -491,6 +567,16 @@ def _checked(argument: tf.Tensor, spec: tf.TensorSpec | Count) -> tf.Tensor:
     if isinstance(spec, Count):
         return checked_count(spec.name, argument, tf.constant(spec.most, spec.dtype))
     return argument
+
+
+def _proof_of_server(credentials: Credentials, address: str, identity: str, nonce: str) -> str:
+    """Returns a server's answer to a nonce: a recorded one is of no use."""
+    return credentials.proof("server", address, identity, nonce)
+
+
+def _proof_of_client(credentials: Credentials, address: str, identity: str) -> str:
+    """Returns what each call to this start of a server presents: no other server accepts it."""
+    return credentials.proof("client", address, identity)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -537,11 +623,6 @@ def _check_can_bind(address: str) -> None:
 def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
     """Returns the cluster error for a TensorFlow error, or None if TensorFlow's is to be raised."""
     text = error.message
-    if isinstance(error, tf.errors.InvalidArgumentError) and _WRONG_TOKEN_TEXT in text:
-        return WrongTokenError(
-            f"the service at {address} refused this role's token: start every role with the same "
-            "REPLAY_RL_TOKEN or REPLAY_RL_TOKEN_FILE"
-        )
     if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
         return MessageTooLargeError(
             f"a message to or from {address} exceeds 4 MiB: ask for less at a time, in several "

@@ -1,5 +1,7 @@
 import contextlib
 import gc
+import hmac
+import json
 import os
 import socket
 import subprocess
@@ -16,6 +18,7 @@ from common.cluster.errors import (
     AddressInUseError,
     ClusterError,
     MessageTooLargeError,
+    NoServiceError,
     ServiceUnavailableError,
     WrongTokenError,
 )
@@ -34,12 +37,47 @@ def raw_client(address):
     )
 
 
+def presented_to(address):
+    """The proof that a client presents at an address."""
+    client = rpc.Client(address, TOKEN)
+    client.call("ping")
+    return client._presented.numpy()[0].decode()
+
+
+class Impostor:
+    """A server without the token, which keeps what it is told.
+
+    Its answer to a challenge is a function's, given the nonce.
+    """
+
+    def __init__(self, answer):
+        self.address, self.told = free_address(), []
+        self._server = tf.distribute.experimental.rpc.Server.create("grpc", self.address)
+        self._functions = []
+        for name, function in (("challenge", answer), ("ping", lambda told: "hello")):
+            self._register(name, function)
+        self._server.start()
+
+    def _register(self, name, function):
+        def keep(told):
+            self.told.extend(np.ravel(told).tolist())
+            return np.array(function(told), object)
+
+        self._functions.append(
+            tf.function(
+                lambda told: tf.numpy_function(keep, [told], tf.string),
+                input_signature=[tf.TensorSpec(None, tf.string)],
+            ).get_concrete_function()
+        )
+        self._server.register(name, self._functions[-1])
+
+
 class Service:
     """Methods that leave a trace, to see whether their bodies ran."""
 
-    def __init__(self, address):
+    def __init__(self, address, advertised_address=None):
         self.count = tf.Variable(0, dtype=tf.int64)
-        self.server = rpc.Server(address, TOKEN)
+        self.server = rpc.Server(address, TOKEN, advertised_address)
         self.server.register("count", self._count, [tf.TensorSpec([], tf.int64)])
         self.server.register(
             "pair",
@@ -83,23 +121,69 @@ def test_call_returns_the_nest(client):
 @pytest.mark.parametrize(
     "wrong",
     [
-        tf.constant("another token"),
-        tf.constant(""),
-        tf.zeros([0], tf.string),
-        tf.constant(["x", TOKEN]),
-        tf.constant([TOKEN[:7], TOKEN[7:]]),
+        lambda proof: "another proof",
+        lambda proof: TOKEN,
+        lambda proof: "",
+        lambda proof: tf.zeros([0], tf.string),
+        lambda proof: ["x", proof],
+        lambda proof: [proof[:7], proof[7:]],
     ],
 )
-def test_a_wrong_token_changes_nothing_and_learns_nothing(service, wrong):
+def test_a_wrong_proof_changes_nothing_and_learns_nothing(service, wrong):
     before = int(service.count)
+    proof = presented_to(service.server.address)
+    wrong = tf.convert_to_tensor(wrong(proof))
     status = raw_client(service.server.address).call(
         "count", [wrong, tf.constant(1, tf.int64)], tf.TensorSpec([], tf.int64)
     )
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         status.get_value()
-    assert TOKEN not in str(caught.value)
+    assert TOKEN not in str(caught.value) and proof not in str(caught.value)
     time.sleep(0.1)  # the body would have had time to run after the refusal
     assert int(service.count) == before
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda nonce: ["0" * 32, "1" * 64], lambda nonce: "?", lambda nonce: [b"\xff", nonce]],
+)
+def test_who_listens_at_a_partners_address_is_told_nothing(answer):
+    """A role told its token in clear."""
+    impostor = Impostor(answer)
+    client = rpc.Client(impostor.address, TOKEN, 10.0)
+    with pytest.raises((WrongTokenError, NoServiceError), match=impostor.address) as caught:
+        client.call("ping")
+    assert "\n" not in str(caught.value)
+    (nonce,) = impostor.told
+    assert len(nonce) == 32 and nonce != TOKEN.encode()
+
+
+def test_a_proof_is_of_its_address_and_a_nonce_is_never_repeated(service):
+    """Somebody who asks another service of the cluster for the answer is no better off."""
+
+    def answer_of(address, nonce):
+        facts = json.dumps(["server", address, "an identity", nonce.decode()])
+        return ["an identity", hmac.new(TOKEN.encode(), facts.encode(), "sha256").hexdigest()]
+
+    own = Impostor(lambda nonce: answer_of(own.address, nonce))
+    assert rpc.Client(own.address, TOKEN).call("ping") == b"hello"  # since it knows the token
+    assert len(own.told) == 3 and TOKEN.encode() not in own.told
+    impostor = Impostor(lambda nonce: answer_of(service.server.address, nonce))
+    for _ in range(2):
+        with pytest.raises(WrongTokenError, match="by another address"):
+            rpc.Client(impostor.address, TOKEN).call("ping")
+    assert len(set(impostor.told)) == 2
+    assert len({presented_to(service.server.address) for _ in range(2)}) == 1
+    other = Service(free_address())
+    assert presented_to(other.server.address) != presented_to(service.server.address)
+    other.server.close()
+
+
+@pytest.mark.parametrize("nonce", ["", "x" * 33, b"\xff" * 32])
+def test_a_server_answers_nonces_only(service, nonce):
+    client = raw_client(service.server.address)
+    with pytest.raises(tf.errors.OpError):
+        client.call("challenge", [tf.constant(nonce)], tf.TensorSpec(None, tf.string)).get_value()
 
 
 def test_a_client_with_a_wrong_token_gets_a_readable_error(service):
@@ -259,6 +343,36 @@ def test_roles_start_in_any_order_and_survive_a_restart():
     service.server.close()
 
 
+def test_a_client_greets_a_server_that_restarted_between_two_calls():
+    """Its connection lasts, and the proof is of the start before."""
+    service = Service(free_address())
+    client = rpc.Client(service.server.address, TOKEN, timeout_seconds=10.0)
+    call = tf.function(lambda: client.call("count", [tf.constant(1, tf.int64)]))
+    assert call() == 1
+    former = presented_to(service.server.address)
+    service.server.close()
+    service = Service(service.server.address)
+    assert presented_to(service.server.address) != former
+
+    def counted():
+        deadline = time.monotonic() + 30.0
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ServiceUnavailableError), client.readable_errors():
+                return int(call())
+        return None
+
+    assert counted() == 1
+    service.server.close()
+    service = Service(service.server.address)
+    futures = [client.call_async("count", [tf.constant(1, tf.int64)]) for _ in range(3)]
+    for future in futures:
+        with pytest.raises(ServiceUnavailableError):
+            future.result()
+    client.wait_until_available(30.0)
+    assert client.call("count", [tf.constant(1, tf.int64)]) == 1
+    service.server.close()
+
+
 def num_threads():
     """The threads of this process, also those of TensorFlow and gRPC."""
     return len(os.listdir("/proc/self/task"))
@@ -322,10 +436,12 @@ def test_misuse_of_a_server_is_named(service):
         server.register("none", lambda: None, [])
 
 
-def test_a_server_that_dies_under_its_client_is_unavailable(service):
+def test_a_server_that_dies_under_its_client_is_unavailable():
     """The client's connection goes through a proxy, which ends as the server's system would."""
     proxy, pipes = socket.create_server(("127.0.0.1", 0)), []
-    server = split_address(service.server.address)
+    address = f"127.0.0.1:{proxy.getsockname()[1]}"
+    behind = free_address()
+    server = split_address(behind)
 
     def copy(source, target):
         with contextlib.suppress(OSError):
@@ -335,12 +451,17 @@ def test_a_server_that_dies_under_its_client_is_unavailable(service):
     def serve():
         with contextlib.suppress(OSError):
             while True:
-                pipes.extend([proxy.accept()[0], socket.create_connection(server)])
+                accepted = proxy.accept()[0]
+                try:
+                    pipes.extend([accepted, socket.create_connection(server)])
+                except OSError:  # the server has not started
+                    accepted.close()
+                    continue
                 for pair in (pipes[-2:], pipes[:-3:-1]):
                     threading.Thread(target=copy, args=pair, daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()
-    address = f"127.0.0.1:{proxy.getsockname()[1]}"
+    service = Service(behind, address)
     client = rpc.Client(address, TOKEN, timeout_seconds=60.0)
     future = client.call_async("take")
     time.sleep(0.1)
