@@ -329,14 +329,26 @@ def _stop(servers: list[Any]) -> None:
     thread.join(_CLOSE_SECONDS)
 
 
+class _RestartedError(ServiceUnavailableError):
+    """Error of a call that did nothing, because it had a proof for the server's last start."""
+
+
 class Future:
     """A pending call. Dropping the future does not cancel the call."""
 
-    def __init__(self, client: "Client", handle: tf.Tensor, deleter: tf.Tensor, output_specs: Nest):
+    def __init__(
+        self,
+        client: "Client",
+        handle: tf.Tensor,
+        deleter: tf.Tensor,
+        output_specs: Nest,
+        repeat: Callable[[], "Future"] | None,
+    ):
         self._client = client
         self._handle = handle
         self._deleter = deleter  # the reply is deleted with this tensor
         self._output_specs = output_specs
+        self._repeat = repeat
 
     def result(self) -> Nest:
         """Waits for the reply, a nest of tensors; raises the errors of `Client.call`.
@@ -347,8 +359,13 @@ class Future:
         specs = tf.nest.flatten(self._output_specs)
         dtypes = [spec.dtype for spec in specs]
         if tf.executing_eagerly():
-            with self._client.readable_errors():
-                values = gen_rpc_ops.rpc_get_value(self._handle, Tout=dtypes)
+            try:
+                with self._client.readable_errors():
+                    values = gen_rpc_ops.rpc_get_value(self._handle, Tout=dtypes)
+            except _RestartedError:
+                if self._repeat is None:
+                    raise
+                return self._repeat().result()
         else:
             values = gen_rpc_ops.rpc_get_value(self._handle, Tout=dtypes)
             with tf.control_dependencies(values):
@@ -412,7 +429,7 @@ class Client:
           The nest of tensors that the method returned.
 
         Raises:
-          ServiceUnavailableError: no reply in time, or the server has restarted.
+          ServiceUnavailableError: no reply in time.
           WrongTokenError: the server does not know the token.
           OtherRunError: the server belongs to another run.
           NoServiceError: something other than a server of this kind answers.
@@ -427,7 +444,7 @@ class Client:
     ) -> Future:
         """Starts a call and returns its future at once; arguments and errors as for `call`."""
         timeout = self.timeout_seconds if timeout_seconds is None else timeout_seconds
-        connection = self._connect(timeout)
+        self._connect(timeout)
         if method not in self._output_specs:
             self._connection = None  # the next call reconnects: the server may have changed
             if method not in (_PING, _DESCRIBE):
@@ -439,17 +456,27 @@ class Client:
             )
         tensors = [tf.convert_to_tensor(argument) for argument in arguments]
         require_message_size(method, self.address, tensors)
+        return self._send(method, tensors, timeout, lambda: self._send(method, tensors, timeout))
+
+    def _send(
+        self,
+        method: str,
+        tensors: Sequence[tf.Tensor],
+        timeout_seconds: float,
+        repeat: Callable[[], Future] | None = None,
+    ) -> Future:
+        """Starts a call; `repeat` starts it again if the server has restarted and refused it."""
+        connection, output_specs = self._connect(timeout_seconds), self._output_specs[method]
         is_eager = tf.executing_eagerly()
         presented = self._presented if is_eager else self._presented_by_graphs.read_value()
-        output_specs = self._output_specs[method]
         with self.readable_errors():
             handle, deleter = gen_rpc_ops.rpc_call(
                 connection._client_handle,
                 method_name=method,
                 args=[presented, *tensors],
-                timeout_in_ms=_milliseconds(timeout),
+                timeout_in_ms=_milliseconds(timeout_seconds),
             )
-        return Future(self, handle, deleter, output_specs)
+        return Future(self, handle, deleter, output_specs, repeat)
 
     def wait_until_available(self, timeout_seconds: float, poll_seconds: float = 0.2) -> None:
         """Polls the service with short calls and returns when it answers.
@@ -480,7 +507,10 @@ class Client:
 
     @contextlib.contextmanager
     def readable_errors(self) -> Iterator[None]:
-        """Converts TensorFlow errors of calls inside a graph to the errors of `call`."""
+        """Converts TensorFlow errors of calls inside a graph to the errors of `call`.
+
+        A graph's call to a server that has restarted is a `ServiceUnavailableError`, once.
+        """
         try:
             yield
         except tf.errors.OpError as error:
@@ -489,7 +519,7 @@ class Client:
             if _WRONG_PROOF_TEXT in error.message and self._connection is not None:
                 with self._lock:
                     self._greet(self._connection, self.timeout_seconds)
-                raise ServiceUnavailableError(
+                raise _RestartedError(
                     f"the service at {self.address} has restarted: call it again"
                 ) from None
             readable = _readable(error, self.address)

@@ -3,10 +3,11 @@
 import collections
 from collections.abc import Callable, Mapping
 from concurrent import futures
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from absl import logging
+import numpy as np
 import tensorflow as tf
 
 from common.cluster.errors import ClusterError, ServiceUnavailableError
@@ -18,13 +19,13 @@ from common.replay.store import Counters, RateLimiter, Store
 from common.types import Metrics, Nest
 
 _MOST_DAMAGED = 3
-"""Draws in a row with items that cannot be decoded before a learner gives up."""
+"""Draws in a row of which no item can be decoded before a learner gives up."""
 _UNAVAILABLE = (ServiceUnavailableError, tf.errors.FailedPreconditionError)
 """Errors of a store that is gone for a while or still empty."""
 
 
 class UndecodableReplayError(ClusterError):
-    """Error of a stored item that cannot be decoded."""
+    """Error of a replay of which nothing can be decoded."""
 
 
 class _Draw(NamedTuple):
@@ -110,8 +111,7 @@ class Trainer:
           is gone, or the actors have to add more first: wait a moment before the next call.
 
         Raises:
-          UndecodableReplayError: a drawn item cannot be decoded; where items are drawn once, in
-            each of three draws in a row.
+          UndecodableReplayError: none of the items of three draws in a row can be decoded.
           DivergedError: an update is not finite.
         """
         begin = int(self._steps)
@@ -184,37 +184,44 @@ class Trainer:
         drawn = self._updates.draw(self._store, store_lib.derive_seed(self._seed, begin))
         if drawn is None:
             return None
-        if self._decode is None:
-            return _Draw(drawn, step)
-        decoded = self._decoded(drawn.steps, self._decode)
-        return None if decoded is None else _Draw(drawn._replace(steps=decoded), step)
+        if self._decode is not None:
+            drawn = self._decoded(drawn, self._decode)
+        return None if drawn is None else _Draw(drawn, step)
 
-    def _decoded(self, steps: Nest, decode: Callable[[Nest], Nest]) -> Nest | None:
-        """Decodes drawn steps.
+    def _decoded(self, drawn: Any, decode: Callable[[Nest], Nest]) -> Any:
+        """Decodes the steps of a draw; returns None if none of its items can be decoded.
 
-        Where items are drawn once, others of the draw are repeated in the place of those that
-        cannot be decoded; returns None if none can.
+        Others of the draw stand in for the items that cannot be decoded. Where items stay in the
+        store, those get the priority 0.
         """
+        size = len(tf.nest.flatten(drawn.steps)[0])
         try:
-            decoded = decode(steps)
+            decoded = decode(drawn.steps)
         except tf.errors.InvalidArgumentError as error:
             reason = error.message.splitlines()[0]
         else:
             self._num_damaged = 0
-            return decoded
-        self._num_damaged += 1
-        if not self._store.wire.consumes or self._num_damaged == _MOST_DAMAGED:
+            return drawn._replace(steps=decoded)
+        whole = _decodable(drawn.steps, decode, 0, size)
+        self._num_damaged = 0 if whole else self._num_damaged + 1
+        if self._num_damaged == _MOST_DAMAGED:
             raise UndecodableReplayError(
-                f"the replay holds an item that cannot be decoded ({reason}): start all roles with "
+                f"the replay holds items that cannot be decoded ({reason}): start all roles with "
                 "the same version of the program; the run continues from its last checkpoint"
             )
-        logging.warning("left out of a draw: what cannot be decoded (%s)", reason)
-        size, whole = len(tf.nest.flatten(steps)[0]), []
-        for i in range(size):
-            with suppress(tf.errors.InvalidArgumentError):
-                whole.append(decode(tf.nest.map_structure(lambda c, i=i: c[i : i + 1], steps)))
-        repeated = (whole * size)[:size]
-        return tf.nest.map_structure(lambda *c: tf.concat(c, 0), *repeated) if whole else None
+        logging.log_every_n_seconds(
+            logging.WARNING, "left out of a draw: what cannot be decoded (%s)", 60, reason
+        )
+        if not self._store.wire.consumes:
+            damaged = sorted(set(range(size)) - set(whole))
+            self._store.write_back(tf.gather(drawn.token, damaged), tf.zeros([len(damaged)]))
+        if not whole:
+            return None
+        rows = (whole * size)[:size]
+        drawn = tf.nest.map_structure(
+            lambda column: tf.gather(column, rows) if np.ndim(column) else column, drawn
+        )
+        return drawn._replace(steps=decode(drawn.steps))
 
     def _write(self, drawn: Any, outputs: Nest, trims: bool) -> None:
         if self._worker is None:
@@ -240,3 +247,15 @@ class Trainer:
             return None
         self._patience.renew()
         return result
+
+
+def _decodable(steps: Nest, decode: Callable[[Nest], Nest], begin: int, end: int) -> list[int]:
+    """Returns which of the items from `begin` to `end` can be decoded, by halving."""
+    try:
+        decode(tf.nest.map_structure(lambda column: column[begin:end], steps))
+        return list(range(begin, end))
+    except tf.errors.InvalidArgumentError:
+        if end - begin == 1:
+            return []
+    middle = (begin + end) // 2
+    return _decodable(steps, decode, begin, middle) + _decodable(steps, decode, middle, end)

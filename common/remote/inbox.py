@@ -18,6 +18,8 @@ from common.replay.store import MOST_STEPS, Counters, Store
 
 PART_BYTES = 3 * 2**20
 """Bytes of a part of a delivery that exceeds a message, but for the last one."""
+_MOST_BYTES = 1 << 30
+"""Upper bound of a delivery that arrives in parts, and of all unfinished ones together."""
 _IDENTITIES = 1 << 32
 _PRESENT_SECONDS = 10.0
 """Age of a sender's last report at which it counts as gone; senders report every second."""
@@ -178,7 +180,8 @@ class Inbox:
         """Takes a part of a delivery, and the delivery once it is whole; see `put`.
 
         Returns:
-          True if the delivery was taken, now or before.
+          True if the delivery was taken, now or before; False also if there is no room for its
+          parts now, beside those of others.
         """
         with self._lock:
             if not self._is_new(incarnation, number):
@@ -186,6 +189,9 @@ class Inbox:
             parts = self._parts.get(incarnation)
             if parts is None or (parts.number, parts.size) != (number, size):
                 self._drop_abandoned()
+                others = [each for sender, each in self._parts.items() if sender != incarnation]
+                if size + sum(each.size for each in others) > _MOST_BYTES:
+                    return False
                 parts = self._parts[incarnation] = _Parts(number, size)
             whole = parts.add(offset, part)
             if whole is None:
@@ -263,10 +269,6 @@ def as_dict(table: tuple[tf.Tensor, tf.Tensor]) -> dict[int, int]:
     """Returns the steps accepted from each incarnation, of what `Inbox.table` returns."""
     incarnations, accepted = table
     return dict(zip(incarnations.numpy().tolist(), accepted.numpy().tolist(), strict=True))
-
-
-_MOST_BYTES = 1 << 30
-"""Upper bound of a delivery that arrives in parts."""
 
 
 class StoreService:

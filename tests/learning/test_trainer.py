@@ -281,6 +281,7 @@ def test_what_cannot_be_decoded_is_one_line(prefetch):
     trainer.close()
     fails.append(True)
     trainer, other = make(memory, prefetch, decode=decode)
+    assert trainer.step() is None and trainer.step() is None
     with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version") as caught:
         trainer.step()
     assert isinstance(caught.value, ClusterError) and "\n" not in str(caught.value)
@@ -565,9 +566,14 @@ def test_others_of_the_draw_stand_in_for_unrolls_that_cannot_be_decoded():
         assert queue.put(unrolls(*draw))
         assert trainer.step() is not None
         np.testing.assert_array_equal(learner.seen[-UPDATES:].numpy().ravel() - 100, learnt)
-    assert queue.put(unrolls(*[-1] * CALL))
-    assert trainer.step() is None  # nothing is left
-    assert queue.put(unrolls(*marks))  # the third draw in a row
+    for _ in range(2):
+        assert queue.put(unrolls(*[-1] * CALL))
+        assert trainer.step() is None  # nothing is left
+    assert queue.put(unrolls(*marks)) and trainer.step() is not None
+    for _ in range(2):
+        assert queue.put(unrolls(*[-1] * CALL))
+        assert trainer.step() is None
+    assert queue.put(unrolls(*[-1] * CALL))  # the third draw in a row
     with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version"):
         trainer.step()
     trainer.close()

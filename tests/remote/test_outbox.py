@@ -173,6 +173,19 @@ def test_a_delivery_for_which_there_is_no_room_is_sent_again_as_a_whole(wide):
     assert wide.drawn(1) == [5]
 
 
+def test_unfinished_deliveries_of_many_senders_are_bounded_together(wide, monkeypatch):
+    """Each sender, of any number, could reserve 1 GiB."""
+    size = len(pack(wide.columns([1])))
+    monkeypatch.setattr(inbox_lib, "_MOST_BYTES", 2 * size)
+    for sender in (7, 8):
+        assert wide.put_parts(sender, 1, [sender], 0, 1, 2) == [False] * 3
+    assert wide.put_parts(9, 1, [9], *range(4)) == [False] * 4
+    assert wide.put_parts(7, 1, [7], 0, 1, 3) == [False, False, True]
+    assert wide.put_parts(9, 1, [9], *range(4)) == [False] * 3 + [True]
+    assert wide.put_parts(8, 1, [8], 3) == [True]
+    assert wide.drawn(3) == [7, 9, 8]
+
+
 def test_what_is_no_part_is_refused_and_leaves_the_delivery_as_it_was(wide):
     assert wide.put_parts(7, 1, [1], 0, 1) == [False] * 2
     size = len(pack(wide.columns([1])))

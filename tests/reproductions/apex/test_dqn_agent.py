@@ -83,16 +83,43 @@ def test_an_image_that_is_none_is_refused_at_insert(damage):
     assert memory.statistics().items == 0
 
 
-def test_an_image_that_is_damaged_inside_ends_the_learner_in_one_line():
+def test_images_that_are_damaged_inside_are_drawn_once(tmp_path):
+    """They ended the learner, and it ended again with the replay that was saved."""
     agent = make_agent()
-    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
+    specs = agent.step_specs(SPEC)
+    memory = agent.data.make_store(specs, seed=1)
     steps = make_transitions(agent)
     file = bytearray(steps.observation_t[3])
     file[len(file) // 2] ^= 255
     steps.observation_t[3] = bytes(file)
-    memory.insert(np.arange(4), steps, np.array([1e-6, 1e-6, 1e-6, 1], np.float32))
+    memory.insert(np.arange(4), steps, np.array([1, 1, 1, 3], np.float32))
+    learner = agent.make_learner(SPEC, seed=0)
+    trainer = make_trainer(agent, memory, learner)
+    assert trainer.step() is not None
+    _, masses = memory.masses(np.arange(4))
+    assert masses[3] == 0 and np.all(masses[:3] > 0)
+    memory.save(tmp_path / "saved")
+    again = agent.data.make_store(specs, seed=1)
+    again.load(tmp_path / "saved")
+    assert 3 not in again.sample(1000).keys.numpy()
+    trainer = make_trainer(agent, again, learner)
+    assert trainer.step() is not None and trainer.step() is not None
+
+
+def test_three_draws_of_damaged_images_alone_end_the_learner_in_one_line():
+    agent = make_agent()
+    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
     trainer = make_trainer(agent, memory, agent.make_learner(SPEC, seed=0))
-    with pytest.raises(UndecodableReplayError, match="observation_t: cannot decode") as caught:
+    for draw in range(3):
+        steps = make_transitions(agent)
+        for files in (steps.observation_tm1, steps.observation_t):
+            for row, file in enumerate(map(bytearray, files)):
+                file[len(file) // 2] ^= 255
+                files[row] = bytes(file)
+        memory.insert(np.arange(4) + 4 * draw, steps, PRIORITIES)
+        if draw < 2:
+            assert trainer.step() is None
+    with pytest.raises(UndecodableReplayError, match="observation_t.*: cannot decode") as caught:
         trainer.step()
     assert "\n" not in str(caught.value)
 
