@@ -5,6 +5,7 @@ not in the paper: the policy is AQL's proposal, of the discretised actions, the 
 costs are those of IMPALA's paper and published program, and there is no replay, as there.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +101,11 @@ def targets(
     return target, advantage, 1 - tf.cast(is_last[:-1], value.dtype)
 
 
+def entropy_cost(config: AQLConfig, space: ActionSpace) -> float:
+    """Returns the cost of a nat: a uniform policy gains `impala_entropy_cost`, whatever the set."""
+    return config.impala_entropy_cost / max(math.log(space.num_actions), math.log(2))
+
+
 class ImpalaLearner(Learner):
     """Learner of a stochastic policy and a baseline, with one loss and one optimiser.
 
@@ -112,6 +118,7 @@ class ImpalaLearner(Learner):
         """Builds the networks, the optimiser and their variables."""
         super().__init__()
         self._config = config
+        self._entropy_cost = entropy_cost(config, space)
         self.network = PolicyNetwork(config, spec, space)
         sizes = (config.state_size, *config.joint_sizes)
         last = snt.Linear(1, w_init=networks.near_zero(sizes[-1]), name="value")
@@ -160,9 +167,7 @@ class ImpalaLearner(Learner):
             value_loss = 0.5 * tf.reduce_sum(weight * tf.square(target - value[:-1]))
             total_entropy = tf.reduce_sum(weight * entropy[:-1])
             loss = (
-                policy_loss
-                + config.baseline_cost * value_loss
-                - config.impala_entropy_cost * total_entropy
+                policy_loss + config.baseline_cost * value_loss - self._entropy_cost * total_entropy
             )
         gradients = tape.gradient(loss, self.variables_trained)
         num_steps = tf.reduce_sum(weight)

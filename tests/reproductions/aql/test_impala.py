@@ -145,7 +145,7 @@ def test_the_gradients_are_those_of_the_loss(shared_sizes):
 
     def loss():
         value, log_pi, entropy = (column[:-1] for column in twin.forward(unroll))
-        parts = -advantage * log_pi + 0.7 * 0.5 * np.square(v - value) - 0.3 * entropy
+        parts = -advantage * log_pi + 0.7 * 0.5 * np.square(v - value) - 0.3 / np.log(6) * entropy
         return np.sum(weight * parts)
 
     batch = Batch(tf.nest.map_structure(tf.constant, unroll), tf.ones([B]), tf.constant(1.0))
@@ -160,6 +160,25 @@ def test_the_gradients_are_those_of_the_loss(shared_sizes):
     tf.function(learner.update, jit_compile=True)(batch)
     assert {v.ref() for v in learner.variables} == before
     assert any(np.any(v.numpy() != old) for v, old in zip(learner.variables, eager))
+
+
+@pytest.mark.parametrize(
+    "choices, cost, expected",
+    [
+        ([5], 1e-3, 6.2e-4),  # cartpole, as the next two of the best reward of a step that is known
+        ([5] * 6, 1e-3, 1.0e-4),  # walker
+        ([7, 7, 3, 3, 2, 2, 2], 5e-4, 6.1e-5),  # rover
+        ([5] * 56, 1e-3, 1.1e-5),
+        ([1], 1e-3, 1.4e-3),  # of no effect
+    ],
+)
+def test_the_cost_of_a_nat_falls_with_the_number_of_actions(choices, cost, expected):
+    """With one cost for all, the gain of a uniform policy was that of the best one and more."""
+    space, config = ActionSpace(choices), config_of(impala_entropy_cost=cost)
+    assert impala.entropy_cost(config, space) == pytest.approx(expected, rel=0.02)
+    if space.num_actions > 1:
+        gain = impala.entropy_cost(config, space) * np.log(float(space.num_actions))
+        assert gain == pytest.approx(cost)
 
 
 @pytest.mark.parametrize("autoregressive", [True, False])
