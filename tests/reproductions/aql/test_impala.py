@@ -175,7 +175,7 @@ def test_the_gradients_are_those_of_the_loss(shared_sizes):
 def test_the_cost_of_a_nat_falls_with_the_number_of_actions(choices, cost, expected):
     """With one cost for all, the gain of a uniform policy was that of the best one and more."""
     space, config = ActionSpace(choices), config_of(impala_entropy_cost=cost)
-    assert impala.entropy_cost(config, space) == pytest.approx(expected, rel=0.02)
+    assert impala.entropy_cost(config, space) == pytest.approx(expected, rel=0.05)
     if space.num_actions > 1:
         gain = impala.entropy_cost(config, space) * np.log(float(space.num_actions))
         assert gain == pytest.approx(cost)
