@@ -27,6 +27,7 @@ import sys
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
+from common.reporting import records
 from common.reporting.command_line import (
     Parser,
     check_writable,
@@ -237,7 +238,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         if len(film.frames) == MAX_FRAMES:
             shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
         write = film_lib.WRITERS[arguments.video.suffix.lower()]
-        write(arguments.video, film.frames, film.frame_seconds)
+        with records.whole_file(arguments.video) as file:
+            write(file, film.frames, film.frame_seconds)
         print(
             f"video {arguments.video}: {len(film.frames)} frames, one every "
             f"{film.frame_seconds * 1000:.0f} ms, {arguments.video.stat().st_size / 1e6:.1f} MB, "

@@ -22,13 +22,13 @@ from common.evidence.plan import Plan, PlannedRun, State, last_progress
 from common.evidence.runs import KEYS, Key, Tables
 from common.reporting import csv_rows
 from common.reporting import records as records_lib
+from common.reporting.records import replace_file
 from common.reporting.run_directory import (
     RunDirectory,
     RunDirectoryError,
     differences,
     hold,
     listed,
-    replace_file,
 )
 
 STRETCHES = 50
