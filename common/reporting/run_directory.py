@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 import sys
 import time
+from types import MappingProxyType
 from typing import Any
 
 from common.reporting import records
@@ -137,13 +138,17 @@ class RunDirectory:
         self.tensorboard = self.path / "tensorboard"
         self.logs = self.path / "logs"
 
-    def open(self, config: Mapping[str, Any]) -> None:
+    def open(
+        self, config: Mapping[str, Any], earlier: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         """Makes the directory for a run with this config, or checks that its run has this config.
 
         Several processes may open the same directory at once.
 
         Args:
           config: nested mappings, sequences and scalars that JSON can hold.
+          earlier: the hyperparameters of a run whose config.json does not name them, because they
+            did not exist when it was written; see `common.config.earlier_values`.
 
         Raises:
           ConfigMismatchError: the directory holds a run with another config; it is left unchanged.
@@ -157,7 +162,7 @@ class RunDirectory:
                 self._write_config(text)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(None, "Permission denied", str(self.path))
-            self._check_config(config)
+            self._check_config(config, earlier)
             for directory in (self.checkpoints, self.tensorboard, self.logs):
                 directory.mkdir(exist_ok=True)
         except OSError as error:
@@ -291,8 +296,11 @@ class RunDirectory:
                 "give --workdir a new or empty directory"
             )
 
-    def _check_config(self, config: Any) -> None:
-        found = differences(records.read_json(self.config_json), config)
+    def _check_config(self, config: Any, earlier: Mapping[str, Any]) -> None:
+        there = records.read_json(self.config_json)
+        if isinstance(there, dict) and isinstance(there.get("config"), dict):
+            there["config"] = {**earlier, **there["config"]}
+        found = differences(there, config)
         if not found:
             return
         kind = "with another config"
