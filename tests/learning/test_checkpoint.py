@@ -497,7 +497,7 @@ HEADER = b"\x93NUMPY\x01\x00"
         {"parameters": HEADER + b"\x04\x00\xff\xff\xff\xff"},
         {"parameters": b"\x93NUMPY\x02\x00\xff\xff\xff\xff"},
         {"learner_steps": np.ones(3, int)},
-        {"learner_steps": np.str_("x" * 1000)},
+        {"learner_steps": np.str_("x" * 40)},
         {"episode_return": np.nan},
         {"episode_return": "high"},
     ],
