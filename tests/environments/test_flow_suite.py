@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.environments import UnusableEnvironmentError, flow_suite
+from common.environments import UnusableEnvironmentError
 from common.environments.flow_solver import Solver
 from common.environments.spec import EnvironmentSpec
 
