@@ -5,7 +5,7 @@ import pytest
 
 from common import environments
 from common.environments import UnusableEnvironmentError
-from common.environments.flow_solver import Solver
+from common.environments.flow_solver import COURANT, Solver
 from common.environments.spec import EnvironmentSpec
 
 # The solver, compared with closed forms and plain NumPy.
@@ -338,6 +338,15 @@ def test_a_picture_shows_vorticity_and_bodies():
         is_body = np.all(shown == 102, -1)
         assert 0 < is_body.mean() < 0.1
         np.testing.assert_allclose(shown[~is_body], np.tile(color, (np.sum(~is_body), 1)), atol=1)
+
+
+@pytest.mark.parametrize(
+    "name, cells, courant",
+    [("cylinder", 32, COURANT), ("cylinder_8", 8, COURANT), ("cylinder_16_courant_0.1", 16, 0.1)],
+)
+def test_a_name_has_the_grid_and_the_courant_number(name, cells, courant):
+    solver = environments.make_batch(f"flow:{name}", [0])._solver
+    assert solver.cells == (8 * cells, 4 * cells) and solver._courant == courant
 
 
 @pytest.mark.parametrize(
