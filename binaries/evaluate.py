@@ -4,6 +4,7 @@
     python -m binaries.evaluate --workdir=runs/quickstart --episodes=1 --video=cartpole.gif
     python -m binaries.evaluate --workdir=runs/pendulum --episodes=1 --proposals=pendulum.png
     python -m binaries.evaluate --policy=d4pg_cartpole_swingup --video=swingup.gif
+    python -m binaries.evaluate --workdir=runs/flow --environment=flow:cylinder_32
 
 Reads the newest checkpoint of the run directory, or its best evaluation's parameters, and changes
 nothing in it; the run may still be going on. --policy plays one that comes with the code. Prints
@@ -19,6 +20,7 @@ of human experts, were never published.
 """
 
 import argparse
+import dataclasses
 from importlib import util
 import json
 import os
@@ -26,6 +28,7 @@ import pathlib
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
+from common.reporting import records
 from common.reporting.command_line import (
     Parser,
     check_writable,
@@ -58,6 +61,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         choices=("newest", "best"),
         help="whose parameters play: those of the newest checkpoint, the default, or of the best "
         "evaluation, the default with --policy",
+    )
+    parser.add_argument(
+        "--environment",
+        metavar="NAME",
+        help="play there instead: an environment with observations and actions of the same sizes",
     )
     parser.add_argument(
         "--episodes", type=int, default=10, metavar="N", help="default 10; Reactor's paper uses 200"
@@ -154,18 +162,19 @@ def _policies() -> list[str]:
 
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
-    """Returns the agent that made the run, and says which code its own environment imports."""
+    """Returns the agent that made the run, and says which code of a user's is imported to play."""
     from common.environments import UnusableEnvironmentError, python_suite
 
-    environment = str(RunDirectory(arguments.workdir).read_config().get("environment"))
-    if not arguments.trust_environment:
-        try:
-            python_suite.require_trusted(environment, arguments.workdir)
-        except UnusableEnvironmentError as error:
-            fail(str(error))
-    source = python_suite.source_of(environment)
-    if source is not None:
-        say(f"importing {source} for {environment}")
+    config = RunDirectory(arguments.workdir).read_config()
+    for environment in filter(None, (str(config.get("environment")), arguments.environment)):
+        if not arguments.trust_environment:
+            try:
+                python_suite.require_trusted(environment, arguments.workdir)
+            except UnusableEnvironmentError as error:
+                fail(str(error))
+        source = python_suite.source_of(environment)
+        if source is not None:
+            say(f"importing {source} for {environment}")
     return agent_of(arguments.workdir)
 
 
@@ -179,6 +188,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common.environments import film as film_lib
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
+    from common.environments.spec import EnvironmentSpec
     from common.learning import checkpoint
     from common.roles.evaluator import environment_seeds, run_episodes
 
@@ -187,6 +197,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     run = trained.load(
         arguments.workdir, agent_class, arguments.checkpoint, arguments.trust_environment
     )
+    if arguments.environment:
+        run = dataclasses.replace(run, environment=arguments.environment)
     seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
@@ -197,6 +209,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         batch = environments.make_batch(
             run.environment, seeds, evaluation=True, frames=run.agent.declaration.num_frames
         )
+    if (spec := EnvironmentSpec.of(batch)) != run.spec:
+        fail(f"{run.environment} is another kind of task than the run's: {spec}, not {run.spec}")
     policy = run.make_policy(len(seeds))
     recorder = ObservationRecorder(policy)
     if arguments.proposals:
@@ -228,7 +242,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         if len(film.frames) == MAX_FRAMES:
             shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
         write = film_lib.WRITERS[arguments.video.suffix.lower()]
-        write(arguments.video, film.frames, film.frame_seconds)
+        with records.whole_file(arguments.video) as file:
+            write(file, film.frames, film.frame_seconds)
         print(
             f"video {arguments.video}: {len(film.frames)} frames, one every "
             f"{film.frame_seconds * 1000:.0f} ms, {arguments.video.stat().st_size / 1e6:.1f} MB, "

@@ -189,14 +189,9 @@ def load(
     learner = agent.make_learner(spec, seed=0)
     parts = environment.parts if isinstance(environment, CanonicalEnvironment) else None
     if checkpoint == "best":
-        best = checkpoint_lib.read_policy(run.best_policy)
+        best = checkpoint_lib.read_policy(run.best_policy, learner.num_parameters)
         if best is None:
             raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
-        if best.parameters.size != learner.num_parameters:
-            raise CheckpointError(
-                f"{run.best_policy} has {best.parameters.size} parameters, the agent of "
-                f"{run.config_json} {learner.num_parameters}: it belongs to another run"
-            )
         return TrainedRun(agent, name, spec, best.learner_steps, best.parameters, parts)
     if not restore_newest(run.checkpoints, {"learner": learner}):
         raise CheckpointError(
