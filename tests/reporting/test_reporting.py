@@ -19,7 +19,7 @@ from common.reporting import csv_rows, tensorboard
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.curves import learning_curve
-from common.reporting.records import disk_full
+from common.reporting.records import disk_full, usable_cores
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
 from common.reporting.user_error import UserError
@@ -142,6 +142,35 @@ def test_a_full_disk_is_one_line(error):
 )
 def test_other_errors_are_none(error):
     assert disk_full(error) == ""
+
+
+@pytest.mark.parametrize(
+    "group, files, cores",
+    [
+        ("0::/job/step", {"job/step/cpu.max": "max 100000", "job/cpu.max": "250000 100000"}, 2),
+        ("0::/../abc", {"cpu.max": "50000 100000"}, 1),
+        (
+            "4:cpu,cpuacct:/docker/abc\n0::/",
+            {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"},
+            3,
+        ),
+        ("4:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 4),
+        ("0::/", {"cpu.max": "900000 100000"}, 4),
+        ("", {}, 4),
+    ],
+    ids=["levels", "half a core", "version 1", "no quota", "more than there are", "no groups"],
+)
+def test_usable_cores_are_those_that_control_groups_leave(
+    group, files, cores, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4))
+    for name, text in {
+        "proc/self/cgroup": group,
+        **{f"sys/fs/cgroup/{n}": t for n, t in files.items()},
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n" if text else "")
+    assert usable_cores(tmp_path) == cores
 
 
 def _write_run(directory, evaluations: int) -> RunDirectory:
