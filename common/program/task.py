@@ -163,6 +163,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     if not role.uses_gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ.update(processes.thread_environment(threads))  # before NumPy
+    processes.seed_generators(flags_lib.SEED.value, role.name, topology.index)
     actors = range(0)
     if role is acting:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)

@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 from common.agents.agent import Agent
-from common.cluster import rpc
+from common.cluster import processes, rpc
 from common.cluster.credentials import Credentials
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
@@ -79,8 +79,14 @@ class RunContext:
         """Returns a client of the service at an address, with this process's credentials."""
         return rpc.Client(address, self.credentials, timeout_seconds)
 
-    def watch(self, make: Callable[[], EnvironmentBatch]) -> WatchedBatch:
-        """Returns environments that are checked, and end this process if a simulator hangs."""
+    def watch(self, make: Callable[[], EnvironmentBatch], start: int = 0) -> WatchedBatch:
+        """Returns environments that are checked, and end this process if a simulator hangs.
+
+        Args:
+          make: makes them, with global generators that this run, task and start have alone.
+          start: number of earlier starts of this task; 0 where each plays the same episodes.
+        """
+        processes.seed_generators(self.seed, self.topology.job, self.topology.index, start)
         with batch.making(self.environment, seconds=batch.MAKE_SECONDS):
             environments = make()
         return WatchedBatch(environments, self.environment)

@@ -1,7 +1,9 @@
 """The roles of the program in tally.py."""
 
 import json
+import random
 
+import numpy as np
 import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
@@ -33,6 +35,7 @@ def run_tally(context):
 
 def run_clicker(context):
     """Clicks for each of its actors, then waits for the end of the run."""
+    print(f"drew {random.random()} {np.random.random()}", flush=True)
     client = context.client(context.topology.keeper_address)
     patience = Patience("no answer from the tally")
     left = len(context.actors) * context.agent.config.clicks

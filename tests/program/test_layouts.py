@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -196,6 +197,8 @@ def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, s
     assert process.returncode == 0 and "error" not in err, err
     assert out == f"finished: no evaluation; the logs are in {run.workdir / 'logs'}\n"
     assert run.log("clicker", 1).count(clicked) == 2 and clicks(run) >= 15
+    drawn = [re.search("drew (.*) (.*)", run.log("clicker", index)).groups() for index in (0, 1)]
+    assert len({*drawn[0], *drawn[1]}) == 4  # forks of one template
     assert not run.pids()
     again, _ = start(run.workdir, "--max_actor_steps=15").communicate(timeout=SECONDS)
     assert again == out
