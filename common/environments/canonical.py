@@ -43,9 +43,9 @@ class CanonicalEnvironment(dm_env.Environment):
     environment's observation (one array, or a nest of dicts and sequences), ravelled and joined in
     the order of its spec (D4PG section 4.1, "features"; the order is ours). If the last of them is
     called "terrain", the spec says so, and networks may have layers for it.
-    Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype;
-    an action outside [-1, 1] is not clipped. Policies clip where their paper does, and MuJoCo
-    clamps the controls of limited actuators.
+    Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype,
+    never beyond them by rounding; an action outside [-1, 1] is not clipped. Policies clip where
+    their paper does, and MuJoCo clamps the controls of limited actuators.
     Where the wrapped environment's actions are integers, an action is int32 [A], and element d
     counts from 0 to K_d - 1 whatever the wrapped minimum is. A discrete action stays one.
 
@@ -101,8 +101,7 @@ class CanonicalEnvironment(dm_env.Environment):
                 low.shape, np.int32, minimum=0, maximum=choices - 1, name="action"
             )
         else:
-            low, high = low.astype(np.float64), high.astype(np.float64)
-            self.scale, self.offset = (high - low) / 2, (high + low) / 2
+            self.scale, self.offset = _affine(low, high)
             self._action_spec = specs.BoundedArray(
                 low.shape, np.float32, minimum=-1.0, maximum=1.0, name="action"
             )
@@ -246,6 +245,23 @@ def step_seconds(environment: dm_env.Environment) -> float:
     """Returns the length of a step in videos, which the environment need not say."""
     timestep = getattr(environment, "control_timestep", None)
     return timestep() if timestep else _STEP_SECONDS
+
+
+def _affine(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns scale and offset, float64 [A], that map [-1, 1] to bounds, and nowhere beyond them.
+
+    Args:
+      low: [A], finite floats.
+      high: [A], of the same dtype.
+    """
+    least, most = low.astype(np.float64), high.astype(np.float64)
+    scale, offset = (most - least) / 2, (most + least) / 2
+    # Rounding may reach beyond a bound, by less than twice the spacing of floats there.
+    beyond = ((offset + scale).astype(high.dtype) > high) | (
+        (offset - scale).astype(low.dtype) < low
+    )
+    spacing = np.spacing(np.maximum(np.abs(least), np.abs(most)))
+    return np.where(beyond, scale - 2 * spacing, scale), offset
 
 
 def as_agents_take_it(environment: dm_env.Environment) -> dm_env.Environment:
