@@ -66,7 +66,7 @@ def _describe(name: str) -> str:
     Raises:
       UnusableEnvironmentError: it cannot be made.
     """
-    environment = environments.make(name, seed=0)
+    environment = environments.make_to_inspect(name, seed=0)
     spec = EnvironmentSpec.of(environment)
     environment.close()
     seen = f"image {list(spec.image_shape)}" if spec.image_shape else f"{spec.observation_size}"

@@ -101,7 +101,7 @@ def _spec(environment: str, num_frames: int | None) -> Any:
     from common import environments
     from common.environments.spec import EnvironmentSpec
 
-    made = environments.make(environment, seed=0, frames=num_frames)
+    made = environments.make_to_inspect(environment, seed=0, frames=num_frames)
     spec = EnvironmentSpec.of(made)
     made.close()
     return spec

@@ -360,22 +360,22 @@ class WatchedBatch:
             self._busy_since = None
         self._timestep += 1
         observations = [one for one in tree.flatten(timestep.observation) if one.dtype.kind == "f"]
-        self._check("reward", timestep.reward)
+        self._check("a reward", timestep.reward)
         if timestep.discount.tobytes() != self._ones:  # this is quicker than NumPy's comparison
             self._check_discount(timestep.discount)
         for observation in observations:
-            self._check("observation", observation)
+            self._check("an observation", observation)
         return timestep
 
-    def _check(self, name: str, array: np.ndarray) -> None:
+    def _check(self, what: str, array: np.ndarray) -> None:
         if np.isfinite(array).all():
             return
         is_finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
         index = int(np.flatnonzero(~is_finite)[0])
-        raise UnusableEnvironmentError(self._complaint(f"a {name} that is not finite", index))
+        raise UnusableEnvironmentError(self._complaint(f"{what} that is not finite", index))
 
     def _check_discount(self, discount: np.ndarray) -> None:
-        self._check("discount", discount)
+        self._check("a discount", discount)
         for index in np.flatnonzero((discount < 0.0) | (discount > 1.0)):
             what = f"a discount of {discount[index]:g}, which is not in [0, 1]"
             raise BrokenSpecError(self._complaint(what, int(index)))

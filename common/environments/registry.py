@@ -21,6 +21,7 @@ from common.environments.spec import BrokenSpecError, UnknownEnvironmentError
 #   is_known(name) -> bool: whether there is an environment of a name, if not all are listed
 #   make_batch(name, seeds, evaluation, frames) -> EnvironmentBatch
 #   near(name) -> list[str]: names that may be meant, if not all are listed
+#   rehearse(name, environment): tries what may fail later, in an environment that no run uses
 #   why_unknown(name) -> str | None: a reason for the error about an unknown name.
 # Modules are imported on first use, since simulators are slow to import.
 _SUITES = {
@@ -60,6 +61,18 @@ def make(
     """
     suite, rest = _find(name)
     return suite.make(rest, seed, evaluation, frames)
+
+
+def make_to_inspect(name: str, seed: int, frames: int | None = None) -> dm_env.Environment:
+    """Makes the environment called `name` for its specs alone: mistakes show, episodes are others.
+
+    Raises:
+      As `make`.
+    """
+    suite, rest = _find(name)
+    environment = suite.make(rest, seed, False, frames)
+    getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
+    return environment
 
 
 def make_batch(

@@ -105,7 +105,7 @@ class ProgramRun:
         logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
         try:
             with batch.making(self.environment):
-                environment = environments.make(
+                environment = environments.make_to_inspect(
                     self.environment, flags_lib.SEED.value, frames=self.agent.num_frames
                 )
         except environments.UnusableEnvironmentError as error:

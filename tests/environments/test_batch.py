@@ -271,11 +271,11 @@ def test_quick_steps_idle_time_and_failures_are_no_stall():
 @pytest.mark.parametrize(
     "given, which",
     [
-        ({"reward": np.nan}, "reward"),
-        ({"reward": -np.inf}, "reward"),
-        ({"discount": np.inf}, "discount"),
-        ({"position": np.nan}, "observation"),
-        ({"position": np.inf}, "observation"),
+        ({"reward": np.nan}, "a reward"),
+        ({"reward": -np.inf}, "a reward"),
+        ({"discount": np.inf}, "a discount"),
+        ({"position": np.nan}, "an observation"),
+        ({"position": np.inf}, "an observation"),
     ],
     ids=str,
 )
@@ -289,7 +289,7 @@ def test_what_is_not_finite_names_environment_index_timestep_and_which(given, wh
     batch.close()
     message = str(caught.value)
     assert message.startswith(
-        f"{NAME} gave a {which} that is not finite, in environment 1 of this process at its "
+        f"{NAME} gave {which} that is not finite, in environment 1 of this process at its "
         "timestep 4"
     )
     assert "\n" not in message
