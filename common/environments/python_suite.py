@@ -44,7 +44,7 @@ def make(
     with _in_one_line(name):
         function = _function(name)
     with _in_one_line(name, function):
-        wrapped = _of_dm_env(function(seed), seed)
+        wrapped = _Fresh(_of_dm_env(function(seed), seed))
     with _in_one_line(name, _class_of(wrapped)):
         environment = as_agents_take_it(wrapped)
         first = environment.reset()
@@ -52,6 +52,7 @@ def make(
             raise UnusableEnvironmentError(f"its reset() must return a FIRST step, it gave {first}")
         environment.observation_spec().validate(first.observation)
         _try(environment, 0)
+    wrapped.is_fresh = True
     return environment
 
 
@@ -65,6 +66,45 @@ def rehearse(name: str, environment: dm_env.Environment) -> None:
     with _in_one_line(name, _class_of(environment)):
         for extreme in (action.minimum, action.maximum):
             _try(environment, extreme)
+
+
+class _Fresh(dm_env.Environment):
+    """A user's environment whose first step begins an episode, also after what `make` has tried.
+
+    Attributes:
+      is_fresh: whether no episode has begun.
+      unwrapped: the user's object.
+    """
+
+    def __init__(self, environment: dm_env.Environment):
+        self.is_fresh = True
+        self.unwrapped = getattr(environment, "unwrapped", environment)
+        self._environment = environment
+
+    def reset(self) -> dm_env.TimeStep:
+        self.is_fresh = False
+        return self._environment.reset()
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        return self.reset() if self.is_fresh else self._environment.step(action)
+
+    def observation_spec(self) -> Any:
+        return self._environment.observation_spec()
+
+    def action_spec(self) -> Any:
+        return self._environment.action_spec()
+
+    def reward_spec(self) -> Any:
+        return self._environment.reward_spec()
+
+    def discount_spec(self) -> Any:
+        return self._environment.discount_spec()
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def __getattr__(self, name: str) -> Any:  # render, control_timestep, engine_bytes
+        return getattr(self._environment, name)
 
 
 def _of_dm_env(made: object, seed: int) -> dm_env.Environment:
