@@ -11,6 +11,7 @@ import textwrap
 from matplotlib.image import imread
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing import plugin_event_accumulator
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
 import tensorflow as tf
@@ -230,6 +231,20 @@ def test_scalars_can_be_read_back(tmp_path):
     assert [event.step for event in events.Tensors("loss")] == [10, 1 << 33]
     values = [float(tf.make_ndarray(event.tensor_proto)) for event in events.Tensors("loss")]
     assert values == pytest.approx([2.5, 1.5])
+
+
+def test_a_process_that_goes_on_from_a_checkpoint_replaces_the_steps_after_it(tmp_path):
+    for first in (0, 30, 20):
+        writer = Events(tmp_path)
+        writer.write_hyperparameters({"n_step": 5})
+        for step in range(first, first + 30, 10):
+            writer.write({"loss": float(first)}, step)
+        writer.close()
+    events = plugin_event_accumulator.EventAccumulator(str(tmp_path))  # TensorBoard's own
+    events.Reload()
+    found = [(one.step, tf.make_ndarray(one.tensor_proto).item()) for one in events.Tensors("loss")]
+    assert found == [(0, 0), (10, 0), (20, 20), (30, 20), (40, 20)]
+    assert events.Tensors("hyperparameters")
 
 
 def test_hyperparameters_are_a_table_and_known_to_the_plug_in(tmp_path):
