@@ -8,7 +8,12 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.batch import BatchedEnvironment, require_equal
-from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
+from common.environments.spec import (
+    MAX_PNG_CHANNELS,
+    BrokenSpecError,
+    UnusableEnvironmentError,
+    kind_of,
+)
 
 _MAX_INTEGER = 2**31 - 2
 """The largest element of an action whose number of choices is an int32, too."""
@@ -268,7 +273,8 @@ def as_agents_take_it(environment: dm_env.Environment) -> dm_env.Environment:
     """Returns an environment of images and discrete actions unchanged, any other made canonical.
 
     Raises:
-      UnusableEnvironmentError: the observations or the actions are of another kind.
+      UnusableEnvironmentError: the observations or the actions are of another kind, or images have
+        their channels first.
     """
     image = environment.observation_spec()
     has_images = (
@@ -277,7 +283,17 @@ def as_agents_take_it(environment: dm_env.Environment) -> dm_env.Environment:
         and image.dtype == np.uint8
         and len(image.shape) == 3
     )
-    return environment if has_images else CanonicalEnvironment(environment)
+    if not has_images:
+        return CanonicalEnvironment(environment)
+    channels, height, width = image.shape
+    if channels <= MAX_PNG_CHANNELS and channels < min(height, width):
+        raise UnusableEnvironmentError(
+            f"its images are {list(image.shape)}, channels first, but agents take [height, width, "
+            "channels]: return gymnasium.wrappers.TransformObservation(env, lambda image: "
+            "image.transpose(1, 2, 0), gymnasium.spaces.Box(0, 255, "
+            f"({height}, {width}, {channels}), np.uint8))"
+        )
+    return environment
 
 
 def _leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:

@@ -48,8 +48,12 @@ def names() -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Returns whether Gymnasium has an environment of this id."""
-    return name in gymnasium.registry
+    """Returns whether Gymnasium has an environment of this id.
+
+    Those that the import of `ale_py` registers are in no process of a run: they are Atari's.
+    """
+    spec = gymnasium.registry.get(name)
+    return spec is not None and not str(spec.entry_point).startswith("ale_py")
 
 
 def near(name: str) -> list[str]:
@@ -63,11 +67,11 @@ def near(name: str) -> list[str]:
     versions = {
         spec.version or 0: id_
         for id_, spec in gymnasium.registry.items()
-        if not spec.namespace and spec.name.lower() == task.lower()
+        if not spec.namespace and spec.name.lower() == task.lower() and is_known(id_)
     }
     if dash and versions:
         return [versions[max(versions)]]
-    return difflib.get_close_matches(name, gymnasium.registry, cutoff=0.8)
+    return difflib.get_close_matches(name, filter(is_known, gymnasium.registry), cutoff=0.8)
 
 
 def make(

@@ -119,23 +119,16 @@ def _find(name: str) -> tuple[ModuleType, str]:
     suite, _, rest = name.partition(":")
     if suite not in _SUITES:
         known = names()
-        without_suite = {one.partition(":")[2]: one for one in known}
-        plain = _plain(name)
-        near = (
-            [without_suite[plain]]
-            if plain in without_suite
-            else [f"{one}:{meant}" for one in _SUITES for meant in _near_unlisted(one, name)]
-            or _near(name, known)
-            or [without_suite[one] for one in _near(name, without_suite)]
-        )
         first_of_each = {one.partition(":")[0]: one for one in reversed(known)}
-        raise _unknown(name, near, sorted(first_of_each.values()))
+        raise _unknown(name, _near_of_all(name, known), sorted(first_of_each.values()))
     module = _module(suite)
     known = module.names()
     is_known = getattr(module, "is_known", lambda name: not known or name in known)
     if not is_known(rest):
         # Without the suite, which would make all of its names look near.
         near = [f"{suite}:{one}" for one in _near_unlisted(suite, rest) or _near(rest, known)]
+        if not near and _plain(rest) != rest:  # in another suite's spelling
+            near = _near_of_all(rest, names())
         why = getattr(module, "why_unknown", lambda _: None)(rest)
         raise _unknown(name, near, [f"{suite}:{known[0]}"], why)
     return module, rest
@@ -154,6 +147,19 @@ def _plain(name: str) -> str:
         r"^ALE/|(NoFrameskip|Deterministic)?(-ram)?(NoFrameskip|Deterministic)?-v\d+$", "", name
     )
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _near_of_all(name: str, known: list[str]) -> list[str]:
+    """Returns names of any suite that a name without a suite, or with an unknown one, may mean."""
+    without_suite = {one.partition(":")[2]: one for one in known}
+    plain = _plain(name)
+    if plain in without_suite:
+        return [without_suite[plain]]
+    return (
+        [f"{one}:{meant}" for one in _SUITES for meant in _near_unlisted(one, name)]
+        or _near(name, known)
+        or [without_suite[one] for one in _near(name, without_suite)]
+    )
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:

@@ -33,6 +33,8 @@ EXAMPLES = (
         ("Atari:breakout", "atari:breakout"),
         ("pong", "atari:pong"),
         ("ALE/Pong-v5", "atari:pong"),
+        ("gym:ALE/Pong-v5", "atari:pong"),
+        ("gym:PongNoFrameskip-v4", "atari:pong"),
         ("PongNoFrameskip-v4", "atari:pong"),
         ("atari:PongNoFrameskip-v4", "atari:pong"),
         ("atari:MsPacman", "atari:ms_pacman"),
