@@ -19,7 +19,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from common.agents.declaration import AgentDeclaration
-from common.config import Settings, allowed_values, help_of
+from common.config import Settings, allowed_values, help_of, near_names
 from common.reporting.budget import Budget
 from common.reporting.command_line import as_it_runs, fail
 from common.reporting.user_error import UserError
@@ -248,8 +248,6 @@ _EXPLAINED = (
 )
 """(pattern of Python's message about a value, message for people)."""
 _CONFIG = "config."
-_SIMILAR = 0.65
-"""The similarity of a name that may be meant."""
 _MOST_VALUE = 60
 """Characters of a value that are shown."""
 
@@ -266,8 +264,9 @@ def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
     if isinstance(error, flags.UnrecognizedFlagError):
         name, prefix = error.flagname.removeprefix(_CONFIG), len(_CONFIG)
         hyperparameters = [one[prefix:] for one in known if one.startswith(_CONFIG)]
-        near = _near(error.flagname, known)
-        near += [_CONFIG + one for one in _near(name, hyperparameters)]
+        flags_alone = [one for one in known if not one.startswith(_CONFIG)]
+        near = near_names(error.flagname, flags_alone)
+        near += [_CONFIG + one for one in near_names(name, hyperparameters)]
         hint = f"did you mean --{near[0]}? " if near else ""
         return f"unknown flag --{error.flagname}: {hint}--help lists them all"
     text = str(error).removeprefix("flag ")
@@ -278,10 +277,6 @@ def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
         given = given if len(given) <= _MOST_VALUE else f"{given[:_MOST_VALUE]}..."
         text = f"{flag}{given}: {reason}"
     return f"{text} (--help explains each flag)"
-
-
-def _near(name: str, known: Collection[str]) -> list[str]:
-    return difflib.get_close_matches(name, known, 1, _SIMILAR)
 
 
 flags.disclaim_key_flags()  # --help lists them as the program's own
@@ -355,7 +350,7 @@ def _refuse_unknown_fields(arguments: Iterable[str], names: Collection[str]) -> 
     for argument in arguments:
         match = re.match(r"--?(?:no)?config\.([^=]*)", argument)
         if match and match[1] not in names:
-            near = difflib.get_close_matches(match[1], names, n=3)
+            near = near_names(match[1], [*names], 3)
             hint = _hint([f"--config.{name}" for name in near])
             fail(f"unknown flag --config.{match[1]}: {hint}--help lists them all")
 
