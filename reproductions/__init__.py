@@ -98,12 +98,13 @@ def make(
     return NotebookAgent(imported(AGENTS[agent]), environment, workdir, setting, **values)
 
 
-def load_policy(directory: str | os.PathLike, checkpoint: str = "newest") -> "TrainedPolicy":
+def load_policy(directory: str | os.PathLike, checkpoint: str | None = None) -> "TrainedPolicy":
     """Returns the policy that a run has learnt, without exploration.
 
     Args:
-      directory: the run's --workdir.
-      checkpoint: "newest", or "best": the parameters of the best evaluation.
+      directory: the run's --workdir, or a policy in `results/policies`.
+      checkpoint: "newest", or "best": the parameters of the best evaluation. None: the newest, or
+        the best if there is no other.
 
     Raises:
       As `agent_of` and `common.agents.trained.load`.

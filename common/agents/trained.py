@@ -140,14 +140,15 @@ class TrainedPolicy:
 
 
 def load(
-    directory: str | os.PathLike, agent_class: type[Agent], checkpoint: str = "newest"
+    directory: str | os.PathLike, agent_class: type[Agent], checkpoint: str | None = None
 ) -> TrainedRun:
     """Loads a run, which may still be in progress.
 
     Args:
       directory: the run's --workdir.
       agent_class: of the run's agent.
-      checkpoint: "newest", or "best": the parameters of the best evaluation.
+      checkpoint: "newest", or "best": the parameters of the best evaluation. None: the newest, or
+        the best if there is no other, as of a policy that is stored alone.
 
     Raises:
       RunDirectoryError: there is no run, or its configuration is not of this version.
@@ -156,7 +157,7 @@ def load(
       UnusableEnvironmentError: the environment cannot be made.
       ValueError: `checkpoint` is another text.
     """
-    if checkpoint not in CHECKPOINTS:
+    if checkpoint not in (*CHECKPOINTS, None):
         raise ValueError(f'checkpoint must be "newest" or "best", is {checkpoint!r}')
     run = RunDirectory(directory)
     config = run.read_config()
@@ -180,22 +181,21 @@ def load(
 
     learner = agent.make_learner(spec, seed=0)
     parts = environment.parts if isinstance(environment, CanonicalEnvironment) else None
-    if checkpoint == "best":
-        best = checkpoint_lib.read_policy(run.best_policy)
-        if best is None:
-            raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
+    if checkpoint != "best" and restore_newest(run.checkpoints, {"learner": learner}):
+        parameters = packing.to_numpy(learner.actor_variables)
+        return TrainedRun(agent, name, spec, int(learner.steps), parameters, parts)
+    if checkpoint != "newest" and (best := checkpoint_lib.read_policy(run.best_policy)):
         if best.parameters.size != learner.num_parameters:
             raise CheckpointError(
                 f"{run.best_policy} has {best.parameters.size} parameters, the agent of "
                 f"{run.config_json} {learner.num_parameters}: it belongs to another run"
             )
         return TrainedRun(agent, name, spec, best.learner_steps, best.parameters, parts)
-    if not restore_newest(run.checkpoints, {"learner": learner}):
-        raise CheckpointError(
-            f"{run.path} has no checkpoint yet: wait for the first one, or let the run go on longer"
-        )
-    parameters = packing.to_numpy(learner.actor_variables)
-    return TrainedRun(agent, name, spec, int(learner.steps), parameters, parts)
+    if checkpoint == "best":
+        raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
+    raise CheckpointError(
+        f"{run.path} has no checkpoint yet: wait for the first one, or let the run go on longer"
+    )
 
 
 def restore_newest(directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable]) -> bool:
