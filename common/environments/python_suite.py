@@ -65,6 +65,7 @@ def rehearse(name: str, environment: dm_env.Environment) -> None:
     action = environment.action_spec()
     with _in_one_line(name, _class_of(environment)):
         for extreme in (action.minimum, action.maximum):
+            environment.reset()
             _try(environment, extreme)
 
 

@@ -154,12 +154,18 @@ def without_a_beginning(seed):
 
 class Strict(Still):
     def step(self, action):
-        assert abs(action).max() < 1, "too far"
+        assert self.sign * action.max() < 1, "too far"
         return super().step(action)
 
 
-def strict(seed):
-    return Strict()
+def strict(seed, sign=1):
+    environment = Strict()
+    environment.sign = sign
+    return environment
+
+
+def strict_below(seed):
+    return strict(seed, -1)
 
 
 class Gym(gymnasium.Env):
@@ -311,6 +317,7 @@ def test_a_suite_that_nobody_can_list_has_no_names():
         ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
         ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
         ("h3_package.still:strict", ["AssertionError: too far (", "still.py, line"]),
+        ("h3_package.still:strict_below", ["AssertionError: too far (", "still.py, line"]),
         ("h3_package.still:without_info", ["its reset() gave float32 [2]", "(observation, info)"]),
         (
             "h3_package.still:of_old_gym",
