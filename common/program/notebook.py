@@ -63,8 +63,8 @@ class NotebookAgent:
             num_actors=4.
 
         Raises:
-          ValueError: there is no such hyperparameter, flag or setting, or it has a value that is not
-            allowed, or the environment is no name, or the agent cannot act in it.
+          ValueError: there is no such hyperparameter, flag or setting, a value is not allowed, or
+            the environment is no name, or the agent cannot act in it.
         """
         if not isinstance(environment, str):
             known = getattr(getattr(environment, "spec", None), "id", "ID")
