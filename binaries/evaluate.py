@@ -4,6 +4,7 @@
     python -m binaries.evaluate --workdir=runs/quickstart --episodes=1 --video=cartpole.gif
     python -m binaries.evaluate --workdir=runs/pendulum --episodes=1 --proposals=pendulum.png
     python -m binaries.evaluate --policy=d4pg_cartpole_swingup --video=swingup.gif
+    python -m binaries.evaluate --workdir=runs/flow --environment=flow:cylinder_32
 
 Reads the newest checkpoint of the run directory, or its best evaluation's parameters, and changes
 nothing in it; the run may still be going on. --policy plays one that comes with the code. Prints
@@ -19,6 +20,7 @@ of human experts, were never published.
 """
 
 import argparse
+import dataclasses
 from importlib import machinery, util
 import json
 import os
@@ -27,6 +29,7 @@ import sys
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
+from common.reporting import records
 from common.reporting.command_line import (
     Parser,
     check_writable,
@@ -59,6 +62,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         choices=("newest", "best"),
         help="whose parameters play: those of the newest checkpoint, the default, or of the best "
         "evaluation, the default with --policy",
+    )
+    parser.add_argument(
+        "--environment",
+        metavar="NAME",
+        help="play there instead: an environment with observations and actions of the same sizes",
     )
     parser.add_argument(
         "--episodes", type=int, default=10, metavar="N", help="default 10; Reactor's paper uses 200"
@@ -175,9 +183,10 @@ def _check_trust(environment: str, arguments: argparse.Namespace) -> None:
 
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
-    """Returns the agent that made the run, whose environment may be imported."""
+    """Returns the agent that made the run; its environment, and that to play, may be imported."""
     config = RunDirectory(arguments.workdir).read_config()
-    _check_trust(str(config.get("environment")), arguments)
+    for environment in filter(None, (str(config.get("environment")), arguments.environment)):
+        _check_trust(environment, arguments)
     return agent_of(arguments.workdir)
 
 
@@ -191,11 +200,14 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common.environments import film as film_lib
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
+    from common.environments.spec import EnvironmentSpec
     from common.learning import checkpoint
     from common.roles.evaluator import environment_seeds, run_episodes
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     run = trained.load(arguments.workdir, imported(agent.agent_class), arguments.checkpoint)
+    if arguments.environment:
+        run = dataclasses.replace(run, environment=arguments.environment)
     seeds = environment_seeds(arguments.seed, arguments.episodes)
     if arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
@@ -206,6 +218,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         batch = environments.make_batch(
             run.environment, seeds, evaluation=True, frames=run.agent.declaration.num_frames
         )
+    if (spec := EnvironmentSpec.of(batch)) != run.spec:
+        fail(f"{run.environment} is another kind of task than the run's: {spec}, not {run.spec}")
     policy = run.make_policy(len(seeds))
     recorder = ObservationRecorder(policy)
     if arguments.proposals:
@@ -237,7 +251,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         if len(film.frames) == MAX_FRAMES:
             shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
         write = film_lib.WRITERS[arguments.video.suffix.lower()]
-        write(arguments.video, film.frames, film.frame_seconds)
+        with records.whole_file(arguments.video) as file:
+            write(file, film.frames, film.frame_seconds)
         print(
             f"video {arguments.video}: {len(film.frames)} frames, one every "
             f"{film.frame_seconds * 1000:.0f} ms, {arguments.video.stat().st_size / 1e6:.1f} MB, "

@@ -15,9 +15,10 @@ everything that was run at a scale, task by task.
 --figures draws every figure and section that compares runs of one of its paper's scales, and
 --figure=runs of each scale that has curves in none of these; --tables writes every table, at each
 scale that has runs of it; --claims prints the verdicts on all claims, or writes them where --output
-is given. --all is all three; of all papers and scales it writes the verdicts, and renews the
-overview in --output's README.md where there is one. Each verdict is computed by a rule, see
-docs/verdicts.md. Runs that are still going on, or were killed, do not count.
+is given, and --claim=NAME prints everything on a claim. --all is figures, tables and claims; of all
+papers and scales it also writes a page a paper, and renews the overview in --output's README.md
+where there is one. Each verdict is computed by a rule, see docs/verdicts.md. Runs that are still
+going on, or were killed, do not count.
 """
 
 import argparse
@@ -44,7 +45,7 @@ _ONE = {
 _EVERY = {
     "figures": "every figure and section that compares runs",
     "tables": "every table",
-    "claims": "the verdicts on all claims",
+    "claims": "the verdicts on all claims, a line each",
     "all": "figures, tables and claims",
 }
 
@@ -56,6 +57,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         which.add_argument(f"--{kind}", metavar="N", help=f"{words}; with --paper")
     for kind, words in _EVERY.items():
         which.add_argument(f"--{kind}", action="store_true", help=words)
+    which.add_argument("--claim", metavar="NAME", help="everything on a claim of --claims")
     papers = ", ".join(reproductions.PAPERS)
     parser.add_argument("--paper", metavar="PAPER", help=f"one of {papers}; default all")
     parser.add_argument(
@@ -140,8 +142,12 @@ class _Results:
                 if self._scale in (None, scale):
                     yield paper, scale
 
+    def claim(self, name: str) -> None:
+        """Prints everything on the claims of a name."""
+        verdicts.show_claim(self._papers, self._findings, name)
+
     def claims(self) -> None:
-        """Prints the verdicts, or writes them and renews the overview."""
+        """Prints the verdicts, or writes them and the pages."""
         arguments = self._arguments
         is_whole = arguments.all and not (arguments.paper or arguments.scale)
         if arguments.output is None and not is_whole:
@@ -152,6 +158,10 @@ class _Results:
             text = verdicts.overview(self._papers, self._kept, self._findings, self._numbers)
             verdicts.renew(file, text)
             _say(file)
+            for paper in self._papers:
+                page = self._output / f"{paper.name}.md"
+                page.write_text(verdicts.page(paper, self._kept, self._findings[paper.name]))
+                _say(page)
 
     @functools.cached_property
     def _findings(self) -> verdicts.Findings:
@@ -227,6 +237,8 @@ def main(argv: list[str] | None = None) -> None:
     results = _Results(arguments)
     if arguments.asked:
         results.one(arguments.asked)
+    if arguments.claim:
+        results.claim(arguments.claim)
     if arguments.figures or arguments.all:
         results.figures()
     if arguments.tables or arguments.all:

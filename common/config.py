@@ -38,6 +38,7 @@ def field(
     below: float | None = None,
     choices: Sequence[str] = (),
     suffix: str | None = None,
+    earlier: Any = None,
 ) -> Any:
     """Returns a field of a `Config`. The string below it is its help, see `help_of`.
 
@@ -50,6 +51,7 @@ def field(
       choices: the allowed texts.
       suffix: format of a value that differs from its setting, for the setting's name: "lr{:g}".
         None where another value is no other algorithm (sizes of memory, speeds).
+      earlier: what runs did that were started before the field existed; None: the default.
     """
     given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     bounds = {name: bound for name, bound in given.items() if bound is not None}
@@ -58,6 +60,7 @@ def field(
         "bounds": bounds,
         "choices": tuple(choices),
         "suffix": suffix,
+        "earlier": default if earlier is None else earlier,
         "place": (class_body.f_code.co_filename, class_body.f_code.co_name, class_body.f_lineno),
     }
     return dataclasses.field(default=default, metadata=metadata)
@@ -186,7 +189,7 @@ def near_names(name: str, known: Sequence[str], count: int = 1) -> list[str]:
 def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     """Returns a configuration from its fields in JSON.
 
-    Lists become tuples, absent fields have their defaults.
+    Lists become tuples. Absent fields have the values of `earlier_values`.
 
     Raises:
       ValueError: a field is unknown, or its value is not allowed.
@@ -195,7 +198,13 @@ def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     unknown = set(values) - {each.name for each in dataclasses.fields(cls)}
     if unknown:
         raise ValueError(f"there is no hyperparameter {', '.join(sorted(unknown))}")
+    values = earlier_values(cls) | dict(values)
     return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
+
+
+def earlier_values(cls: type[Config]) -> dict[str, Any]:
+    """Returns the value of each field in a run that was started before the field existed."""
+    return {each.name: each.metadata["earlier"] for each in dataclasses.fields(cls)}
 
 
 def help_of(config_class: type[Config]) -> dict[str, str]:

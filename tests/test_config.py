@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from common.config import Config, Settings, field, from_values, help_of
+from common.config import Config, Settings, earlier_values, field, from_values, help_of
 
 
 @dataclasses.dataclass
@@ -161,6 +161,16 @@ def test_a_configuration_comes_back_from_json():
     config = Example(sizes=(5, 6, 7), part=1.0)
     assert from_values(Example, json.loads(json.dumps(dataclasses.asdict(config)))) == config
     assert from_values(Example, {}) == Example()
+
+
+def test_a_field_may_say_what_runs_did_before_it_existed():
+    @dataclasses.dataclass
+    class Later(Config):
+        new: float = field(0.5, earlier=0.0)
+        plain: float = field(1.0)
+
+    assert earlier_values(Later) == {"new": 0.0, "plain": 1.0}
+    assert from_values(Later, {}) == Later(new=0.0) and Later().new == 0.5
 
 
 def test_json_that_is_no_configuration_is_refused():

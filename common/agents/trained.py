@@ -184,12 +184,10 @@ def load(
     if checkpoint != "best" and restore_newest(run.checkpoints, {"learner": learner}):
         parameters = packing.to_numpy(learner.actor_variables)
         return TrainedRun(agent, name, spec, int(learner.steps), parameters, parts)
-    if checkpoint != "newest" and (best := checkpoint_lib.read_policy(run.best_policy)):
-        if best.parameters.size != learner.num_parameters:
-            raise CheckpointError(
-                f"{run.best_policy} has {best.parameters.size} parameters, the agent of "
-                f"{run.config_json} {learner.num_parameters}: it belongs to another run"
-            )
+    best = None
+    if checkpoint != "newest":
+        best = checkpoint_lib.read_policy(run.best_policy, learner.num_parameters)
+    if best is not None:
         return TrainedRun(agent, name, spec, best.learner_steps, best.parameters, parts)
     if checkpoint == "best":
         raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")

@@ -18,7 +18,7 @@ from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
 from common.reporting import records
 from common.reporting.command_line import say
-from common.reporting.run_directory import replace_file
+from common.reporting.records import replace_file
 
 REVERB = pathlib.Path(__file__).parents[2] / ".venv-peers"
 """The environment of Reverb, which needs another TensorFlow than ours."""

@@ -248,6 +248,7 @@ class Cluster:
             one.started.clear()
         name, index = one.process.name, one.process.index
         try:
+            self._log_directory.mkdir(exist_ok=True)  # somebody may have removed it
             started = self._launch(one.process, self.log_path(name, index))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             one.restart_at = None

@@ -184,6 +184,11 @@ if __name__ == "__main__":
 _POLL_SECONDS = 0.05
 
 
+def _open_no_link(path: str, flags: int) -> int:
+    """Opens a file but no link: a run directory of somebody else cannot choose what grows."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 @dataclasses.dataclass(frozen=True)
 class Process:
     """A process to start.
@@ -238,7 +243,7 @@ class LocalProcess:
         os.set_blocking(self._reader, False)
         self._is_ready = False
         try:
-            with open(log, "ab") as file:
+            with open(log, "ab", opener=_open_no_link) as file:
                 if template is not None:
                     self._popen = template.fork(
                         process.command[2:], variables, file.fileno(), writer

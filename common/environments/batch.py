@@ -255,6 +255,8 @@ def require_equal(environment_specs: Sequence[Any], kind: str) -> None:
 
 STALL_SECONDS = 60.0
 """An environment that has not returned from a call for so long hangs."""
+_LARGEST_REWARD = 1e30
+"""Beyond it, a sum of rewards may be beyond float32."""
 MAKE_SECONDS = 10 * STALL_SECONDS
 """Environments of a role that are not made after so long hang."""
 
@@ -337,7 +339,8 @@ class WatchedBatch:
         """Takes one row of `actions`, [K, ...], in each environment.
 
         Raises:
-          UnusableEnvironmentError: a reward, a discount or an observation is not finite.
+          UnusableEnvironmentError: a reward, a discount or an observation is not finite, or a
+            reward is beyond 1e30.
           BrokenSpecError: one of them is not what it has to be; a discount is in [0, 1].
         """
         return self._checked(self._environments.step, actions)
@@ -361,6 +364,10 @@ class WatchedBatch:
         self._timestep += 1
         observations = [one for one in tree.flatten(timestep.observation) if one.dtype.kind == "f"]
         self._check("a reward", timestep.reward)
+        if (largest := np.abs(timestep.reward).max()) > _LARGEST_REWARD:
+            index = int(np.argmax(np.abs(timestep.reward)))
+            what = f"a reward of size {largest:g}, beyond {_LARGEST_REWARD:g}"
+            raise UnusableEnvironmentError(self._complaint(what, index))
         if timestep.discount.tobytes() != self._ones:  # this is quicker than NumPy's comparison
             self._check_discount(timestep.discount)
         for observation in observations:

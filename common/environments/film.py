@@ -5,15 +5,12 @@ second crashes (tensorflow 2.21, Mesa 22.3), so this module must not import Tens
 shows GIF files; MP4 files are smaller and need PyAV.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-import contextlib
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 import multiprocessing
 from multiprocessing.connection import Connection
-import os
-import pathlib
 import signal
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from absl import logging
 import dm_env
@@ -182,11 +179,11 @@ def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
 _COLOURS = 48  # 500 frames of a humanoid, 320 x 240, then take 6 MB
 
 
-def write_gif(path: pathlib.Path, frames: Sequence[np.ndarray], frame_seconds: float) -> None:
-    """Writes a video that repeats; the file appears whole.
+def write_gif(file: BinaryIO, frames: Sequence[np.ndarray], frame_seconds: float) -> None:
+    """Writes a video that repeats.
 
     Args:
-      path: ends in .gif.
+      file: the opened file.
       frames: uint8 [H, W, 3] each, one or more.
       frame_seconds: how long each is shown. GIF counts in hundredths of a second; the rounding
         is spread, so that the length of the whole is right.
@@ -200,22 +197,16 @@ def write_gif(path: pathlib.Path, frames: Sequence[np.ndarray], frame_seconds: f
     ]
     ends = np.round(np.arange(1, len(frames) + 1) * frame_seconds * 100).astype(int)
     milliseconds = (10 * np.diff(ends, prepend=0)).tolist()
-    with _whole(path) as temporary:
-        first.save(
-            temporary,
-            format="GIF",
-            save_all=True,
-            append_images=others,
-            duration=milliseconds,
-            loop=0,
-        )
+    first.save(
+        file, format="GIF", save_all=True, append_images=others, duration=milliseconds, loop=0
+    )
 
 
-def write_mp4(path: pathlib.Path, frames: Sequence[np.ndarray], frame_seconds: float) -> None:
-    """Writes a video in H.264; the file appears whole.
+def write_mp4(file: BinaryIO, frames: Sequence[np.ndarray], frame_seconds: float) -> None:
+    """Writes a video in H.264.
 
     Args:
-      path: ends in .mp4.
+      file: the opened file.
       frames: uint8 [H, W, 3] each, one or more. An odd last row or column is left out, since the
         colours are those of 2 x 2 pixels.
       frame_seconds: how long each is shown.
@@ -226,28 +217,17 @@ def write_mp4(path: pathlib.Path, frames: Sequence[np.ndarray], frame_seconds: f
     import av
 
     height, width = (2 * (size // 2) for size in frames[0].shape[:2])
-    with _whole(path) as temporary, av.open(str(temporary), "w", format="mp4") as file:
+    with av.open(file, "w", format="mp4") as video:
         rate = Fraction(1 / frame_seconds).limit_denominator(1000)
-        stream = file.add_stream("h264", rate=rate, width=width, height=height, pix_fmt="yuv420p")
+        stream = video.add_stream("h264", rate=rate, width=width, height=height, pix_fmt="yuv420p")
         for frame in frames:
             picture = np.ascontiguousarray(frame[:height, :width])
-            file.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
-        file.mux(stream.encode())
+            video.mux(stream.encode(av.VideoFrame.from_ndarray(picture)))
+        video.mux(stream.encode())
 
 
-WRITERS: dict[str, Callable[[pathlib.Path, Sequence[np.ndarray], float], None]] = {
+WRITERS: dict[str, Callable[[BinaryIO, Sequence[np.ndarray], float], None]] = {
     ".gif": write_gif,
     ".mp4": write_mp4,
 }
 """{end of a file's name: its writer}."""
-
-
-@contextlib.contextmanager
-def _whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields the path of a file that takes the name of `path` if nothing is raised."""
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

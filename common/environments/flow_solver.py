@@ -56,6 +56,7 @@ class Solver:
         distance: Distance | None = None,
         ellipse: tuple[float, float] | None = None,
         courant: float = COURANT,
+        box: np.ndarray | None = None,
     ):
         """Makes a grid; `set_velocity` says how many flows there are.
 
@@ -68,11 +69,14 @@ class Solver:
             surface of the fixed body, positive inside; None: there is no body.
           ellipse: half axes of a free ellipse as dense as the fluid; None: there is none.
           courant: max|u| dt / h.
+          box: [2, 2], least and greatest x, and those of y, of the ellipse's centre: a flow whose
+            ellipse is outside stops. None: none stops.
         """
         nx, ny = self.cells = cells
         self.spacing = h = spacing
         self._viscosity, self._inflow, self._courant = viscosity, inflow, courant
         self._ellipse = ellipse
+        self._low, self._high = np.float32([[-np.inf] * 2, [np.inf] * 2] if box is None else box.T)
         x_face, x_cell = _points(nx, h)
         y_face, y_cell = _points(ny, h)
         self._points_u = tf.constant(x_face[1:-1, None]), tf.constant(y_cell[None])
@@ -122,11 +126,11 @@ class Solver:
         """Returns u [K, nx + 1, ny] and v [K, nx, ny + 1], float32."""
         return self._state.u.numpy(), self._state.v.numpy()
 
-    def place(self, poses: np.ndarray, rows: np.ndarray) -> None:
-        """Places ellipses at rest, and the fluid in their places with them.
+    def start(self, poses: np.ndarray, rows: np.ndarray) -> None:
+        """Starts flows: all of the fluid has the inflow's velocity, but for that in the ellipses.
 
-        The fluid around them follows with the first step, whose pressure also gives the ellipses a
-        part of its motion.
+        Ellipses are at rest, and the fluid in their places with them. The first step's pressure
+        also gives them a part of the motion of the fluid around.
 
         Args:
           poses: [R, 3], x, y and angle in radians.
@@ -134,17 +138,22 @@ class Solver:
         """
         u, v, bodies = (np.array(one) for one in self._state)
         bodies[rows] = np.pad(poses, ((0, 0), (0, 3)))
-        (in_u, *_), (in_v, *_) = self._inside(tf.constant(bodies[rows]), tf.ones(len(rows)))
+        (in_u, *_), _ = self._inside(tf.constant(bodies[rows]), tf.ones(len(rows)))
+        u[rows], v[rows] = self._inflow, 0.0
         u[rows, 1:-1] *= 1 - in_u.numpy()
-        v[rows, :, 1:-1] *= 1 - in_v.numpy()
         self._state = _State(*map(tf.constant, (u, v, bodies)))
 
     def bodies(self) -> np.ndarray:
         """Returns x, y, angle and their velocities of each ellipse, float32 [K, 6]."""
         return self._state.bodies.numpy()
 
+    def is_outside(self) -> np.ndarray:
+        """Returns whether each ellipse's centre is outside of the box, [K]."""
+        place = self.bodies()[:, :2]
+        return ((place < self._low) | (place > self._high)).any(1)
+
     def advance(self, time: float | np.ndarray, wrench: np.ndarray | None = None) -> np.ndarray:
-        """Advances the flows.
+        """Advances the flows, each until its ellipse has left the box.
 
         A flow that grows beyond all numbers gives a force that is not finite.
 
@@ -196,7 +205,10 @@ class Solver:
                 tf.where(is_moving[:, None, None], new.v, state.v),
                 tf.where(is_moving[:, None], new.bodies, state.bodies),
             )
-            return remaining - dt, state, impulse + tf.where(is_moving[:, None], gained, 0.0)
+            place = state.bodies[:, :2]
+            is_outside = tf.reduce_any((place < self._low) | (place > self._high), 1)
+            remaining = tf.where(is_outside, 0.0, remaining - dt)
+            return remaining, state, impulse + tf.where(is_moving[:, None], gained, 0.0)
 
         def goes_on(remaining, state, impulse):
             del state

@@ -2,26 +2,27 @@
 
 A D-section cylinder of diameter D moves to the left at U; Re = U D / nu = 400. An agent is a free
 ellipse, as dense as the fluid, of major axis D and aspect 0.2. "flow:cylinder_N" has N cells a D,
-"flow:cylinder" 32. The paper prints h = 2^-10 D; the authors' files have 2^-10 of the domain's
-length, N = 128. All is in the cylinder's frame, and units are D, U and D / U.
+"flow:cylinder" 32, and "flow:cylinder_N_courant_C" time steps of C h / max|u|. The paper prints
+h = 2^-10 D; the authors' files have 2^-10 of the domain's length, N = 128. All is in the cylinder's
+frame, and units are D, U and D / U.
 
 Observation: float32 [14]: position behind the centre of the cylinder's flat side, angle in
 [-pi, pi), velocity, spin, and the velocity of the flow relative to the body's surface at the
 ellipse's four vertices.
-Action: float32 [3]: force in x and y and torque for a unit of time, in U^2 D and U^2 D^2 / 2; it is
-not clipped. Reward: -|action|^2. An ellipse whose centre has left the box gets -100 instead, and
-the episode ends; after 400 actions it ends by its time, with discount 1.
+Action: float32 [3]: force in x and y and torque for a unit of time, in U^2 D and U^2 D^2; it is not
+clipped. Reward: -|action|^2. Once the ellipse's centre leaves the box, also amid an action, it gets
+-100 instead, and the episode ends; after 400 actions it ends by its time, with discount 1.
 
-Not in the paper: the half disc 1.8 D from the inlet with its round side ahead, the box, the starts
-and the units of actions, which are those of the authors' files. There the ellipse starts with the
-half disc's velocity, and so does the fluid in its place, so that it is at rest here. An episode
-begins from a saved wake at a random phase; there it begins in fluid at rest.
+Not in the paper: the half disc 1.8 D from the inlet with its round side ahead, and what is taken
+from the authors' program, `main_RL_smartCyl.cpp` of CubismUP_2D at 8765bbc, the only version with
+all that section 5.4 names: the box, the starts, the units of actions, and that an episode starts in
+fluid at rest, with both bodies at speed. The fluid in the ellipse's place moves with it. That
+version divides forces by lambda, which ea0a299 mends four days later; here they are whole.
 
 This module imports TensorFlow only to make flows.
 """
 
 from collections.abc import Sequence
-import functools
 import os
 import re
 
@@ -39,41 +40,40 @@ MAX_ACTIONS = 400
 OUTSIDE_REWARD = -100.0
 
 _CENTRE = (1.8, 2.0)  # of the half disc
-_BOX = ((1.0, 3.0), (-1.0, 1.0))  # in x and y from the half disc
-_START = ((1.5, 2.5), (-0.5, 0.5), (-np.pi / 4, np.pi / 4))  # x, y and angle
+_BOX = ((0.5, 3.5), (-1.5, 1.5))  # in x and y from the half disc
+_START = ((0.75, 3.25), (-1.25, 1.25), (-np.pi / 4, np.pi / 4))  # x, y and angle
 _HALF_AXES = (0.5, 0.1)
-_TORQUE_UNIT = 0.5
 _DEFAULT_CELLS = 32
-_DEVELOPED = 20.0  # time units until vortices are shed regularly
-_PHASES, _PHASE = 16, 0.25  # saved wakes, and the time between them: more than a period
 _ARRAYS = 40  # of a grid's size, at once, in a step
 _STEP_SECONDS = 0.1  # of a time unit in films
-_NAME = re.compile(r"cylinder(?:_(\d+))?")
+_NAME = re.compile(r"cylinder(?:_(\d+))?(?:_courant_(\d+(?:\.\d+)?))?")
 
 _FIRST, _MID, _LAST = (int(one) for one in dm_env.StepType)
 
 
 def names() -> list[str]:
     """Returns the names of usual sizes."""
-    return ["cylinder", "cylinder_16", "cylinder_32", "cylinder_64", "cylinder_128"]
+    return ["cylinder", *(f"cylinder_{cells}" for cells in (8, 16, 32, 64, 128))]
 
 
 def is_known(name: str) -> bool:
     """Returns whether `name` is that of a grid."""
-    return _cells(name) is not None
+    return _grid(name) is not None
 
 
 def why_unknown(name: str) -> str | None:
     """Returns why there is no such grid; None for other names."""
     if not _NAME.fullmatch(name):
         return None
-    return "the cells a diameter must be a multiple of 16, at least 16"
+    return (
+        "the cells a diameter must be a multiple of 8, at least 8, and the Courant number in (0, 1]"
+    )
 
 
 def make(
     name: str, seed: int, evaluation: bool = False, frames: int | None = None
 ) -> "FlowEnvironment":
-    """Makes a flow, whose wakes are computed at the first reset."""
+    """Makes a flow, whose solver is made at the first reset."""
     del evaluation, frames  # evaluations follow the rules of training; there are no images
     return FlowEnvironment(FlowBatch(name, [seed]))
 
@@ -81,7 +81,7 @@ def make(
 def make_batch(
     name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
 ) -> "FlowBatch":
-    """Makes a flow for each of the seeds, and the wakes from which they start.
+    """Makes a flow for each of the seeds, and their solver.
 
     Raises:
       UnusableEnvironmentError: they do not fit into the machine's memory.
@@ -114,8 +114,9 @@ class FlowBatch:
         """
         if not len(seeds):
             raise ValueError("FlowBatch needs at least one seed")
-        cells = _cells(name)
-        assert cells is not None
+        grid = _grid(name)
+        assert grid is not None
+        cells, self._courant = grid
         self._name, self._cells = f"flow:{name}", cells
         _require_memory(self._name, cells, len(seeds))
         self._random = [np.random.default_rng(seed) for seed in seeds]
@@ -136,12 +137,22 @@ class FlowBatch:
         return specs.BoundedArray((3,), np.float32, minimum=-1.0, maximum=1.0, name="action")
 
     def prepare(self) -> None:
-        """Computes the wakes, once a process, and the solver."""
+        """Makes the solver, once a process."""
         if self._solver is None:
-            wakes = _wakes(self._cells)
-            self._solver = _make_solver(self._cells, _HALF_AXES)
-            k = self.num_environments
-            self._solver.set_velocity(*(np.repeat(one[:1], k, 0) for one in wakes))
+            from common.environments.flow_solver import COURANT, Solver
+
+            k, (nx, ny) = self.num_environments, (side * self._cells for side in SIZE)
+            self._solver = Solver(
+                (nx, ny),
+                1 / self._cells,
+                1 / REYNOLDS,
+                1.0,
+                half_disc,
+                _HALF_AXES,
+                self._courant or COURANT,
+                np.float32(_BOX) + np.float32(_CENTRE)[:, None],
+            )
+            self._solver.set_velocity(np.ones((k, nx + 1, ny)), np.zeros((k, nx, ny + 1)))
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in each flow."""
@@ -162,8 +173,7 @@ class FlowBatch:
         self.prepare()
         starts = self._actions < 0
         self._start(np.flatnonzero(starts))
-        wrench = actions * np.float32([1, 1, _TORQUE_UNIT])
-        force = self._solver.advance(np.where(starts, 0.0, 1.0), wrench)
+        force = self._solver.advance(np.where(starts, 0.0, 1.0), actions)
         bodies = self._solver.bodies()
         is_finite = np.isfinite(np.concatenate([force, bodies], 1)).all(1)
         if not is_finite.all():
@@ -175,8 +185,7 @@ class FlowBatch:
             )
         self._actions += 1
         place = bodies[:, :2] - np.float32(_CENTRE)
-        low, high = np.float32(_BOX).T
-        is_outside = ~starts & ((place < low) | (place > high)).any(1)
+        is_outside = ~starts & self._solver.is_outside()
         ends = is_outside | (self._actions == MAX_ACTIONS)
         reward = np.where(is_outside, OUTSIDE_REWARD, -np.sum(actions**2, 1))
         timestep = dm_env.TimeStep(
@@ -205,16 +214,8 @@ class FlowBatch:
         """Starts episodes in the flows `rows`."""
         if not len(rows):
             return
-        u, v = self._solver.velocity()
-        wakes_u, wakes_v = _wakes(self._cells)
-        poses = np.empty((len(rows), 3), np.float32)
-        for pose, row in zip(poses, rows):
-            phase = self._random[row].integers(_PHASES)
-            u[row], v[row] = wakes_u[phase], wakes_v[phase]
-            pose[:] = [self._random[row].uniform(*bounds) for bounds in _START]
-        poses[:, :2] += _CENTRE
-        self._solver.set_velocity(u, v)
-        self._solver.place(poses, rows)
+        starts = [[self._random[row].uniform(*bounds) for bounds in _START] for row in rows]
+        self._solver.start(np.float32(starts) + np.float32([*_CENTRE, 0]), rows)
 
     def _observation(self, bodies: np.ndarray, place: np.ndarray) -> np.ndarray:
         angle = (bodies[:, 2] + np.pi) % (2 * np.pi) - np.pi
@@ -267,45 +268,22 @@ class FlowEnvironment(SingleEnvironment):
         return np.round(255 * picture).astype(np.uint8)
 
 
-def _cells(name: str) -> int | None:
-    """Returns the cells a diameter of a name, or None if there is no such grid."""
+def _grid(name: str) -> tuple[int, float | None] | None:
+    """Returns the cells a diameter of a name, and its Courant number; None if there is no grid."""
     match = _NAME.fullmatch(name)
     if not match:
         return None
-    cells = int(match[1] or _DEFAULT_CELLS)
-    return cells if cells > 0 and cells % 16 == 0 else None
+    cells, courant = int(match[1] or _DEFAULT_CELLS), float(match[2]) if match[2] else None
+    is_possible = cells > 0 and cells % 8 == 0 and (courant is None or 0 < courant <= 1)
+    return (cells, courant) if is_possible else None
 
 
 def _require_memory(name: str, cells: int, flows: int) -> None:
     nx, ny = (side * cells for side in SIZE)
-    needed = 4 * ((flows * _ARRAYS + 2 * _PHASES) * nx * ny + nx**2 + ny**2)
+    needed = 4 * (flows * _ARRAYS * nx * ny + nx**2 + ny**2)
     has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > has:
         raise UnusableEnvironmentError(
             f"{name}: {flows} flows on {nx} x {ny} cells take {needed / 1e9:.0f} GB of memory, and "
             f"this machine has {has / 1e9:.0f} GB: choose fewer cells a diameter, or fewer actors"
         )
-
-
-def _make_solver(cells: int, ellipse: tuple[float, float] | None):
-    from common.environments.flow_solver import Solver
-
-    grid = tuple(side * cells for side in SIZE)
-    return Solver(grid, 1 / cells, 1 / REYNOLDS, 1.0, half_disc, ellipse)
-
-
-@functools.cache
-def _wakes(cells: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns u [P, nx + 1, ny] and v [P, nx, ny + 1] of P phases of a developed wake."""
-    solver = _make_solver(cells, None)
-    nx, ny = (side * cells for side in SIZE)
-    x, y = (np.arange(nx) + 0.5)[:, None] / cells, np.arange(ny + 1) / cells
-    bump = 0.1 * np.sin(np.pi * y / SIZE[1]) * np.exp(-((x - 3) ** 2))  # without it, no shedding
-    solver.set_velocity(np.ones((1, nx + 1, ny)), bump[None])
-    solver.advance(_DEVELOPED)
-    saved = []
-    for _ in range(_PHASES):
-        solver.advance(_PHASE)
-        saved.append(solver.velocity())
-    u, v = (np.concatenate(one) for one in zip(*saved))
-    return u, v

@@ -25,7 +25,7 @@ from common.evidence.effects import (
     Effect,
     EffectPart,
     Measure,
-    Over,
+    Opposed,
     Verdict,
 )
 from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper, Returns
@@ -52,12 +52,18 @@ class NamedEffect:
       name: "" for the only one.
       effect: the effect.
       part: what the claim says of it.
+      by_task: the effect on each task.
+      opposed: the tasks on which the part surely holds and surely fails.
+      verdict: on the part.
       is_logarithm: whether it is in powers of ten, else in parts of the scale of a task.
     """
 
     name: str
     effect: Effect
     part: EffectPart
+    by_task: Mapping[str, Effect]
+    opposed: Opposed
+    verdict: Verdict
     is_logarithm: bool = False
 
 
@@ -96,7 +102,7 @@ class Finding:
       verdict: the verdict.
       scale: of the runs; "" if no runs decide.
       coverage: of the runs; None without effects.
-      effects: those that the verdict hangs on.
+      effects: those that the verdict hangs on, the deciding ones first.
       numbers: other numbers that it hangs on, by name.
       missing: of an open verdict, if some scale has runs that would decide.
       lacks: of an open verdict, what else there is not: a sentence, or the name of a record.
@@ -118,7 +124,7 @@ class Finding:
 
     @property
     def is_exploratory(self) -> bool:
-        """True if some of its runs were made before the rule by which they are judged."""
+        """True if some of its runs were made before the rule or the test that judges them."""
         return any(not named.effect.is_confirmed for named in self.effects)
 
     @property
@@ -194,6 +200,7 @@ class Claim:
       source: "section 4.1, figure 2".
       experiment: name of the experiment that shows it; "" if none does.
       test: decides it.
+      is_headline: whether it is one of the paper's main statements.
       rule: that of a test whose numbers do not say it, a sentence; else "".
     """
 
@@ -202,6 +209,7 @@ class Claim:
     source: str
     experiment: str
     test: Test
+    is_headline: bool = False
     rule: str = ""
 
     def judge(self, paper: Paper, evidence: Evidence) -> Finding:
@@ -333,19 +341,19 @@ class MainEffects:
       parts: the effects.
       environments: the tasks; the experiment's if empty.
       measure: of a run.
-      unit: what counts as 1 on each task; None: as docs/verdicts.md says.
       quantity: a column of learner.csv in place of the experiment's; "": the experiment's.
       clock: column along which runs are compared up to where the shortest ends; "": that of their
         limit, which is the same for all.
+      since: the day from which on the test is as it is, "2026-11-27"; "": from before all runs.
       at: the test at a scale where it is another, by its name; None: its runs cannot decide.
     """
 
     parts: tuple[EffectPart, ...]
     environments: tuple[str, ...] = ()
     measure: Measure = effects.late_mean
-    unit: float | None = None
     quantity: str = ""
     clock: str = ""
+    since: str = ""
     at: Mapping[str, "MainEffects | None"] = dataclasses.field(default_factory=dict)
     basis = Basis.RUNS
 
@@ -393,29 +401,28 @@ class MainEffects:
         tasks, y = self.tasks(experiment, scale), self.quantity or experiment.y
         frame = evidence.frame(paper, scale, y, self.clock)
         frame = frame[frame["budget"] == str(planned_budget(paper, experiment, scale))]
+        frame = frame.assign(by_rule=frame["by_rule"] & (frame["started"] >= self.since))
         frame = effects.deciding(frame, self.settings, tasks)
         cells = frame.groupby(["setting", "task"]).ngroups
         if not tasks or cells < len(self.settings) * len(tasks):
             return Finding(Verdict.OPEN)
         if self.clock:
             frame = effects.up_to_common_end(frame)
-        measured = effects.by_run(frame, self.measure)
-        scales = {task: self.unit or _largest(measured, task, y) for task in tasks}
-
-        def effect(part: EffectPart, of: Sequence[str]) -> Effect:
-            return effects.main_effect(measured, part.weights, {task: scales[task] for task in of})
-
-        named, verdicts = [], []
+        if y == EPISODE_RETURN and self.measure not in effects.MAGNITUDES:
+            frame = effects.normalised(frame, evidence.reported.scales(tasks))
+        measured = effects.by_run(frame, self.measure, y == EPISODE_RETURN)
+        named = []
         for part in self.parts:
-            together = effect(part, tasks)
-            by_task = {task: effect(part, [task]) for task in tasks if part.over is not Over.MEAN}
-            verdicts.append(part.verdict(together, list(by_task.values()), len(self.parts)))
-            for task, shown in (by_task if part.over is Over.SOME else {"": together}).items():
-                name = " ".join(filter(None, (part.name, task.rpartition(":")[2])))
-                is_logarithm = self.measure in effects.MAGNITUDES
-                named.append(NamedEffect(name, shown, part, is_logarithm))
-        order = (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS)
-        verdict = next(verdict for verdict in order if verdict in verdicts)
+            together = effects.main_effect(measured, part.weights, tasks)
+            by_task = {task: effects.main_effect(measured, part.weights, [task]) for task in tasks}
+            verdict, opposed = part.verdict(together, by_task, len(self.parts))
+            is_logarithm = self.measure in effects.MAGNITUDES
+            named.append(
+                NamedEffect(part.name, together, part, by_task, opposed, verdict, is_logarithm)
+            )
+        order = (Verdict.FAILS, Verdict.MIXED, Verdict.OPEN, Verdict.HOLDS)
+        named.sort(key=lambda effect: order.index(effect.verdict))  # the deciding ones first
+        verdict = named[0].verdict
         of_paper = len(listed & set(tasks))
         others, seeds = len(tasks) - of_paper, named[0].effect.seeds
         coverage = Coverage(of_paper, len(listed), others, seeds)
@@ -430,14 +437,6 @@ class MainEffects:
         is_of_kind = scale == PAPER_SCALE.name or budget.minutes is None
         is_tested = self.at.get(scale, self) is not None
         return is_of_kind and is_tested and experiment.substitute(scale).is_evidence
-
-
-def _largest(measured: pandas.DataFrame, task: str, y: str) -> float:
-    """Returns what counts as 1 on a task: 1000 points, else the settings' largest mean."""
-    if task.startswith("control:") and y == EPISODE_RETURN:
-        return 1000.0
-    late = measured["late"][measured.index.get_level_values("task") == task]
-    return float(late.groupby("setting").mean().abs().max()) or 1.0 if len(late) else 1.0
 
 
 def seeds_of(experiment: Experiment, scale: str) -> int:

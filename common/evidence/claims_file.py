@@ -1,7 +1,8 @@
 """Claims from a paper's claims.toml.
 
 Each table of the file is a claim: what it `says`, its `source`, and the `experiment` that shows it,
-by default the last one that the source names ("": none). One of these keys says what decides it:
+by default the last one that the source names ("": none). `headline = true` marks the paper's main
+statements, which results/README.md shows. One of these keys says what decides it:
 
     effect     a comparison of settings in the kept runs, see below
     median     our median human-normalised score over all games of a `setting`, and the paper's:
@@ -25,14 +26,15 @@ patterns, an effect with "{each}" in its name is repeated for each word, which r
     each = ["d3pg", "impala"]
     effect = { mean = "aql > {all}", "{each}" = "aql >= {each}" }
 
-Further keys of effects: `over` ("mean", "uniform" or "some" tasks), `tasks` (names, patterns, and
+Further keys of effects: `over` ("mean", "uniform", "every" or "some" tasks), `tasks` (names, patterns, and
 experiments, which stand for their tasks), `except` (tasks to leave out), `measure` (of `effects`),
-and `unit`, `quantity` and `clock` (of `MainEffects`). `at.SCALE` replaces any of these at a scale.
+and `quantity`, `clock` and `since` (of `MainEffects`). `at.SCALE` replaces any of these at a scale.
 Runs of the scales in `not_at` cannot decide the claim.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
+import datetime
 import fnmatch
 import itertools
 import math
@@ -162,6 +164,7 @@ class _Entry:
 
 def _claim(name: str, entry: _Entry, paper: Paper, checks: ModuleType | None) -> Claim:
     says, source = entry.take("says"), entry.take("source")
+    is_headline = entry.take("headline", bool, False)
     shown_by = entry.take("experiment", default=re.split(", | and ", source)[-1])
     kinds = [kind for kind in _KINDS if kind in entry]
     if len(kinds) != 1:
@@ -188,7 +191,7 @@ def _claim(name: str, entry: _Entry, paper: Paper, checks: ModuleType | None) ->
             test = Measured(numbers.take("record"), numbers.take("number"), numbers.bounds())
         numbers.end()
     entry.end()
-    return Claim(name, says, source, shown_by, test, rule)
+    return Claim(name, says, source, shown_by, test, is_headline, rule)
 
 
 def _main_effects(entry: _Entry, paper: Paper, experiment: Experiment) -> MainEffects:
@@ -211,9 +214,9 @@ def _at_scale(entry: _Entry, paper: Paper, experiment: Experiment) -> MainEffect
         _parts(entry, _Settings(paper, experiment)),
         _tasks(entry, paper, experiment),
         effects.MEASURES[entry.choose("measure", effects.MEASURES, "late_mean")],
-        entry.take("unit", (int, float), None),
         entry.take("quantity", default=""),
         entry.take("clock", default=""),
+        str(entry.take("since", datetime.date, "")),
     )
 
 

@@ -245,11 +245,19 @@ _OUTCOME_COLOURS = {
 _EFFECT_HEIGHT = 0.2
 
 
-def forest(effects: Mapping[str, Effect], margin: float) -> Page:
+class ForestRow(NamedTuple):
+    """A row of `forest`: an effect, and whether it is a mean, whose label is bold."""
+
+    label: str
+    effect: Effect
+    is_mean: bool
+
+
+def forest(effects: Sequence[ForestRow], margin: float) -> Page:
     """Returns a page with effects in percent and their intervals, the first on top.
 
     Args:
-      effects: one or more, by their labels. Their outcomes give the colours.
+      effects: one or more. Their outcomes give the colours.
       margin: effects within plus and minus this are level; a grey band.
     """
     page = Page(wide=True, panel_height=_EFFECT_HEIGHT * (len(effects) + 2))
@@ -257,18 +265,24 @@ def forest(effects: Mapping[str, Effect], margin: float) -> Page:
     place.grid(False, axis="y")
     place.axvspan(-100 * margin, 100 * margin, color="0.9", linewidth=0)
     place.axvline(0, **_REFERENCE)
-    for number, effect in enumerate(effects.values()):
+    for number, (_, effect, is_mean) in enumerate(effects):
         middle, low, high = (100 * end for end in (effect.estimate, effect.low, effect.high))
-        look = {"color": _OUTCOME_COLOURS[effect.outcome], "fmt": "o", "markersize": 4}
+        look = {
+            "color": _OUTCOME_COLOURS[effect.outcome],
+            "fmt": "o",
+            "markersize": 3 + 2 * is_mean,
+        }
         page.legend[str(effect.outcome)] = place.errorbar(
             middle,
             -number,
             xerr=[[middle - low], [high - middle]],
-            linewidth=1.4,
+            linewidth=0.8 + 0.8 * is_mean,
             capsize=2,
             **look,
         )
-    place.set_yticks([-number for number in range(len(effects))], list(effects))
+    place.set_yticks([-number for number in range(len(effects))], [row.label for row in effects])
+    for label, row in zip(place.get_yticklabels(), effects):
+        label.set_fontweight("bold" if row.is_mean else "normal")
     place.set_ylim(-len(effects) + 0.4, 0.6)
     place.set_xlabel("effect, percent of the scale", fontsize=NORMAL)
     return page

@@ -1,12 +1,14 @@
 """Main effects of settings over tasks, with an interval and one of four outcomes.
 
-All functions take a frame of `common.evidence.runs.frame`, or a part of it.
+All functions take a frame of `common.evidence.runs.frame`, or a part of it. Returns are in parts of
+the scale of their task: 0 is an untrained agent, and 1 a constant of the task (`normalised`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import enum
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -14,9 +16,9 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 """Confidence of the two-sided intervals that are shown."""
-FIRST_LOOK, SECOND_LOOK = 5, 10
-"""Seeds of each setting on each task at which runs are looked at, and again with twenty. From the
-first look on, runs evaluated by the rule decide alone."""
+FIRST_LOOK, SECOND_LOOK, LAST_LOOK = 5, 10, 20
+"""Seeds of each setting on each task at which runs are looked at. From the first look on, runs made
+by the rule decide alone."""
 POWER = 0.8
 """The chance to find an effect, by which open claims say how many seeds they need."""
 SOUGHT = 0.1
@@ -30,8 +32,11 @@ EVALUATIONS = 10
 _LEVELLED = 0.2
 """Runs that gain at most this part of their rise in the last third have levelled off. A straight
 line gains 0.4 of it, an exponential approach of time constant 1/5 of the run 0.03."""
-_FALL_STRETCHES = 8
-"""A fall is between the ends of these parts of a run: the fewest evaluations that a run has."""
+_STRETCHES = 8
+"""Falls are between the ends of these parts of a run: the fewest evaluations that a run has."""
+_LEARNT = 0.5
+"""A run can fall once it has risen by this part of the scale. It has collapsed if it ends with less
+than half of its best stretch."""
 _RUN = ["setting", "task", "seed"]
 
 
@@ -55,7 +60,8 @@ class Effect:
       seeds: the fewest of a setting on a task.
       tasks: their number.
       has_levelled: whether the methods learnt and levelled off, without which none are level.
-      is_confirmed: whether all runs were evaluated by the rule for the primary measure.
+      is_confirmed: whether all runs were made by the rule by which they are judged.
+      collapses: the number of runs that learnt the task and lost it again.
     """
 
     estimate: float
@@ -65,6 +71,7 @@ class Effect:
     tasks: int
     has_levelled: bool
     is_confirmed: bool
+    collapses: int
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Returns the ends of a two-sided interval, infinite with one seed."""
@@ -107,7 +114,16 @@ class Effect:
         if not math.isfinite(self.error):
             return None
         reach = stats.norm.ppf((1 + self.confidence) / 2) + stats.norm.ppf(POWER)
-        return max(2, math.ceil(self.seeds * (reach * self.error / SOUGHT) ** 2))
+        fewest = LAST_LOOK if self.collapses else 2
+        return max(fewest, math.ceil(self.seeds * (reach * self.error / SOUGHT) ** 2))
+
+    @property
+    def is_too_early(self) -> bool:
+        """True if runs collapsed and there are fewer than `LAST_LOOK` seeds.
+
+        The interval of few seeds is then too narrow: it rests on how many of them collapsed.
+        """
+        return bool(self.collapses) and self.seeds < LAST_LOOK
 
 
 Bounds = tuple[float, float]
@@ -123,6 +139,8 @@ class Verdict(enum.StrEnum):
 
     HOLDS = "holds"
     FAILS = "does not hold"
+    MIXED = "mixed"
+    """It holds on some tasks and surely not on others, so that a mean over tasks says nothing."""
     OPEN = "not yet decided"
 
 
@@ -130,11 +148,20 @@ class Over(enum.StrEnum):
     """The tasks on which a part of a claim must hold."""
 
     MEAN = "mean"
-    """In the mean over tasks."""
+    """In the mean over tasks, unless tasks are surely opposed."""
     UNIFORM = "uniform"
     """In the mean over tasks, and on no task surely not."""
+    EVERY = "every"
+    """On every task."""
     SOME = "some"
     """On one task or more."""
+
+
+class Opposed(NamedTuple):
+    """The tasks on which an effect surely lies within a claim's bounds, and outside of them."""
+
+    within: tuple[str, ...]
+    outside: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +180,10 @@ class EffectPart:
     bounds: Bounds = AHEAD
     over: Over = Over.MEAN
 
-    def verdict(self, effect: Effect, by_task: Sequence[Effect], num_parts: int = 1) -> Verdict:
-        """Returns the verdict on the part.
+    def verdict(
+        self, effect: Effect, by_task: Mapping[str, Effect], num_parts: int = 1
+    ) -> tuple[Verdict, Opposed]:
+        """Returns the verdict on the part, and the tasks on which it surely holds and surely fails.
 
         All parts of a claim must hold, for which the confidence of each is enough. A single part
         that does not is enough to fail, and a single task may be enough to hold or to fail, so
@@ -162,23 +191,31 @@ class EffectPart:
 
         Args:
           effect: over all tasks.
-          by_task: on each task; none if `over` is the mean.
+          by_task: on each task.
           num_parts: of the claim.
         """
-        risk, num_tasks = 1 - effect.confidence, max(1, len(by_task))
+        risk = 1 - effect.confidence
+        of_task, of_part = 1 - risk / len(by_task), 1 - risk / num_parts
+        of_both = 1 - risk / num_parts / len(by_task)
+        opposed = Opposed(
+            tuple(task for task, on in by_task.items() if self._holds(on, of_task)),
+            tuple(task for task, on in by_task.items() if self._is_outside(on, of_both)),
+        )
+        holds, fails = self._holds(effect, effect.confidence), self._fails(effect, of_part)
         if self.over is Over.SOME:
-            if any(self._holds(on_task, 1 - risk / num_tasks) for on_task in by_task):
-                return Verdict.HOLDS
-            fails = all(self._fails(on_task, 1 - risk / num_parts) for on_task in by_task)
-            return Verdict.FAILS if fails else Verdict.OPEN
-        of_task_and_part = 1 - risk / num_parts / num_tasks
-        if self.over is Over.UNIFORM and any(
-            on_task.interval(of_task_and_part)[1] < self.bounds[0] for on_task in by_task
-        ):
-            return Verdict.FAILS
-        if self._holds(effect, effect.confidence):
-            return Verdict.HOLDS
-        return Verdict.FAILS if self._fails(effect, 1 - risk / num_parts) else Verdict.OPEN
+            holds = bool(opposed.within)
+            fails = all(self._fails(on, of_part) for on in by_task.values())
+        elif self.over is Over.UNIFORM:
+            fails = fails or bool(opposed.outside)
+            holds = holds and not fails
+        elif self.over is Over.EVERY:
+            holds = all(self._holds(on, effect.confidence) for on in by_task.values())
+            fails = bool(opposed.outside)
+        elif (holds or opposed.within) and (fails or opposed.outside):
+            return Verdict.MIXED, opposed
+        if effect.is_too_early or not (holds or fails):
+            return Verdict.OPEN, opposed
+        return Verdict.HOLDS if holds else Verdict.FAILS, opposed
 
     def _holds(self, effect: Effect, confidence: float) -> bool:
         low, high = effect.interval(confidence)
@@ -187,10 +224,13 @@ class EffectPart:
         is_level_enough = self.bounds[0] >= 0 or low > 0 or effect.has_levelled
         return is_within and is_level_enough
 
-    def _fails(self, effect: Effect, confidence: float) -> bool:
+    def _is_outside(self, effect: Effect, confidence: float) -> bool:
         low, high = effect.interval(confidence)
+        return high < self.bounds[0] or low > self.bounds[1]
+
+    def _fails(self, effect: Effect, confidence: float) -> bool:
         is_level = effect.outcome is Outcome.LEVEL and self.bounds[0] >= 0
-        return high < self.bounds[0] or low > self.bounds[1] or is_level
+        return is_level or self._is_outside(effect, confidence)
 
 
 def late_mean(run: pandas.DataFrame) -> float:
@@ -217,15 +257,17 @@ def whole_mean(run: pandas.DataFrame) -> float:
 
 
 def largest_fall(run: pandas.DataFrame) -> float:
-    """Returns how far a run falls at most below its best value before: its instability.
+    """Returns the largest part of its rise that a run loses again: its instability.
 
-    It looks at the end of each eighth of the run, because a run that is evaluated more often falls
-    further by chance.
+    A run that never rises by `_LEARNT` has nothing to lose. Values are those at the end of each
+    eighth of the run, because a run that is evaluated more often falls further by chance.
     """
-    run = run[run["x"] > 0].sort_values("x")
-    stretch = np.ceil(_FALL_STRETCHES * run["x"] / run["x"].max() - 1e-9)
+    first, run = run["value"].iloc[0], run[run["x"] > 0].sort_values("x")
+    stretch = np.ceil(_STRETCHES * run["x"] / run["x"].max() - 1e-9)
     values = run["value"].groupby(stretch).last()
-    return float((values.cummax() - values).max())
+    rise = values.cummax() - first
+    falls = ((values.cummax() - values) / rise)[rise >= _LEARNT]
+    return float(falls.max()) if len(falls) else 0.0
 
 
 def late_magnitude(run: pandas.DataFrame) -> float:
@@ -268,19 +310,40 @@ def deciding(
     return frame[frame["by_rule"]] if is_confirmed else frame
 
 
+def normalised(
+    frame: pandas.DataFrame, scales: Mapping[str, tuple[float, float]]
+) -> pandas.DataFrame:
+    """Returns the runs with returns in parts of the scale of their task.
+
+    Args:
+      frame: of returns.
+      scales: {task: the return of an untrained agent, and the return that counts as 1}.
+    """
+    untrained = frame["task"].map({task: ends[0] for task, ends in scales.items()})
+    span = frame["task"].map({task: ends[1] - ends[0] for task, ends in scales.items()})
+    return frame.assign(value=(frame["value"] - untrained) / span)
+
+
 def up_to_common_end(frame: pandas.DataFrame) -> pandas.DataFrame:
     """Returns the runs of each task up to where the shortest of them ends."""
     ends = frame.groupby(_RUN)["x"].max().groupby("task").min()
     return frame[frame["x"] <= frame["task"].map(ends)]
 
 
-def by_run(frame: pandas.DataFrame, measure: Measure = late_mean) -> pandas.DataFrame:
+def by_run(
+    frame: pandas.DataFrame, measure: Measure = late_mean, is_return: bool = True
+) -> pandas.DataFrame:
     """Returns a row a run, by setting, task and seed.
 
+    Args:
+      frame: the runs.
+      measure: of a run.
+      is_return: whether values are returns, of which runs can collapse.
+
     Returns:
-      columns value, the measure; late, the primary measure; rise, by which this is above the first
-      value; gain, the slope of the last third times its length, from the means of its halves; and
-      by_rule.
+      columns value, the measure; rise, by which the primary measure is above the first value; peak,
+      by which the best eighth of a return is; gain, the slope of the last third times its length,
+      from the means of its halves; and by_rule.
     """
     grouped = frame.groupby(_RUN, sort=False)
     keys = [frame[name] for name in _RUN]
@@ -290,12 +353,15 @@ def by_run(frame: pandas.DataFrame, measure: Measure = late_mean) -> pandas.Data
         value[late & (is_second == (part > (1 + LATE) / 2))].groupby(keys).mean()
         for is_second in (False, True)
     ]
-    means = value[late].groupby(keys).mean()
+    means, first, peak = value[late].groupby(keys).mean(), grouped["value"].first(), math.nan
+    if is_return:
+        stretches = np.ceil(_STRETCHES * part - 1e-9).clip(lower=1)
+        peak = value.groupby([*keys, stretches]).mean().groupby(_RUN).max()
     return pandas.DataFrame(
         {
             "value": means if measure is late_mean else grouped[["x", "value"]].apply(measure),
-            "late": means,
-            "rise": means - grouped["value"].first(),
+            "rise": means - first,
+            "peak": peak - first,
             "gain": 2 * (halves[1] - halves[0]),
             "by_rule": grouped["by_rule"].all(),
         }
@@ -303,7 +369,7 @@ def by_run(frame: pandas.DataFrame, measure: Measure = late_mean) -> pandas.Data
 
 
 def main_effect(
-    runs: pandas.DataFrame, weights: Mapping[str, float], scales: Mapping[str, float]
+    runs: pandas.DataFrame, weights: Mapping[str, float], tasks: Sequence[str]
 ) -> Effect:
     """Returns the weighted sum over settings, as a mean over all tasks.
 
@@ -313,18 +379,20 @@ def main_effect(
     Args:
       runs: of any settings and tasks, see `by_run`. They have each setting on each task.
       weights: {setting: weight}; they sum to 0.
-      scales: {task: the return that counts as 1}.
+      tasks: the tasks.
     """
     setting, task = (runs.index.get_level_values(name) for name in ("setting", "task"))
-    runs = runs[setting.isin(list(weights)) & task.isin(list(scales))]
+    runs = runs[setting.isin(list(weights)) & task.isin(list(tasks))]
     cells = _cells(runs["value"])
-    wanted = pandas.MultiIndex.from_product([list(weights), list(scales)])
-    factor = [weights[setting] / scales[task] / len(scales) for setting, task in wanted]
+    wanted = pandas.MultiIndex.from_product([list(weights), list(tasks)])
+    factor = [weights[setting] / len(tasks) for setting, _ in wanted]
     estimate, error, freedom = _welch(cells.loc[wanted], np.array(factor))
+    collapsed = (runs["peak"] >= _LEARNT) & (runs["rise"] < runs["peak"] / 2)
     return Effect(
-        *(estimate, error, freedom, int(cells["count"].min()), len(scales)),
-        _has_levelled(runs, scales),
+        *(estimate, error, freedom, int(cells["count"].min()), len(tasks)),
+        _has_levelled(runs),
         bool(runs["by_rule"].all()),
+        int(collapsed.sum()),
     )
 
 
@@ -343,16 +411,15 @@ def _welch(cells: pandas.DataFrame, factor: np.ndarray) -> tuple[float, float, f
     return float(factor @ cells["mean"]), error, freedom
 
 
-def _has_levelled(runs: pandas.DataFrame, scales: Mapping[str, float]) -> bool:
+def _has_levelled(runs: pandas.DataFrame) -> bool:
     """Returns whether the settings learnt, and surely gained little more in their last third.
 
     What a run gains beyond the part that it may, in a mean over all settings and tasks, must surely
     lie below 0: this keeps the noise of checkpoints from looking as if a rise had ended. Of tasks,
     more than half need a setting that learnt.
     """
-    scale = runs.index.get_level_values("task").map(scales)
-    learnt = _cells(runs["rise"] / scale)["mean"].groupby("task").max() > MARGIN
-    cells = _cells((runs["gain"] - _LEVELLED * runs["rise"]) / scale)
+    learnt = _cells(runs["rise"])["mean"].groupby("task").max() > MARGIN
+    cells = _cells(runs["gain"] - _LEVELLED * runs["rise"])
     if learnt.mean() <= 1 / 2 or cells.isna().to_numpy().any():
         return False
     excess, error, freedom = _welch(cells, np.full(len(cells), 1 / len(cells)))

@@ -1,8 +1,9 @@
 """The papers' figures, drawn from the kept runs, and the effects of a paper's claims."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import pathlib
+import textwrap
 
 import numpy as np
 import pandas
@@ -58,6 +59,8 @@ _Y_LABELS = {
     "wall_seconds": "training time (s)",
 }
 _LOGARITHMIC = ("kl_divergence",)
+_EFFECT_WORDS = 70
+"""Characters of a claim's sentence in the figure of effects."""
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -192,21 +195,34 @@ def draw_effects(
     suffixes: Sequence[str] = PNG,
 ) -> tuple[pathlib.Path, ...]:
     """Draws the effects of a paper's claims, and returns the files; none without effects."""
-    shown = {
-        " ".join(filter(None, (claim.name, named.name))): named.effect
+    shown = [
+        row
         for claim, finding in findings
-        for named in finding.effects
-        if not named.is_logarithm  # which has no place on this axis
-    }
+        if finding.effects
+        and not finding.effects[0].is_logarithm  # which has no place on this axis
+        and finding.effects[0].effect.seeds > 1
+        for row in _effect_rows(claim, finding)
+    ]
     if not shown:
         return ()
     words = (
-        f"Main effects over the tasks of each claim with {CONFIDENCE:.0%} intervals. Grey: within "
-        f"{MARGIN:.0%} of the scale. Verdicts, the colours, ask for 99% or 98% (docs/verdicts.md)."
+        f"Effects that decide each claim, in the mean and on each task, with {CONFIDENCE:.0%} "
+        f"intervals. Grey: within {MARGIN:.0%} of the scale. The colours ask for 99% or 98% "
+        "(docs/verdicts.md)."
     )
     head = f"{paper.title}: effects of its claims"
     files = _files(directory, f"{paper.name}_{EFFECTS}", suffixes)
     return drawing.forest(shown, MARGIN).save(head, words, *files)
+
+
+def _effect_rows(claim: Claim, finding: Finding) -> Iterator[drawing.ForestRow]:
+    """Yields the effect that decides a claim, then that on each task."""
+    named = finding.effects[0]
+    says = textwrap.shorten(claim.says, _EFFECT_WORDS, placeholder=" ...")
+    yield drawing.ForestRow(f"{says} {str(finding.verdict).upper()}", named.effect, True)
+    if len(named.by_task) > 1:
+        for task, effect in named.by_task.items():
+            yield drawing.ForestRow(task_title(task), effect, False)
 
 
 def _files(directory: pathlib.Path, name: str, suffixes: Sequence[str]) -> list[pathlib.Path]:

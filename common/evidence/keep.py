@@ -17,18 +17,19 @@ from typing import Any
 
 import numpy as np
 
+from common.config import earlier_values
 from common.evidence.paper import EARLIER, Returns
 from common.evidence.plan import Plan, PlannedRun, State, last_progress
 from common.evidence.runs import KEYS, Key, Tables
 from common.reporting import csv_rows
 from common.reporting import records as records_lib
+from common.reporting.records import replace_file
 from common.reporting.run_directory import (
     RunDirectory,
     RunDirectoryError,
     differences,
     hold,
     listed,
-    replace_file,
 )
 
 STRETCHES = 50
@@ -135,8 +136,8 @@ class TableWriter:
         if run.read_evaluation() is not None:
             record["evaluation"] = records_lib.read_json(run.evaluation_json)
         training = _training(run, config.get("num_actors") or 1)
-        defaults = vars(planned.run.agent.settings.config_class())
-        return self.put(planned.key, config, record, evaluations, training, defaults)
+        earlier = earlier_values(planned.run.agent.settings.config_class)
+        return self.put(planned.key, config, record, evaluations, training, earlier)
 
     def put(
         self,
@@ -145,7 +146,7 @@ class TableWriter:
         record: Mapping[str, Any],
         evaluations: Rows,
         training: Rows,
-        defaults: Mapping[str, Any] = types.MappingProxyType({}),
+        earlier: Mapping[str, Any] = types.MappingProxyType({}),
     ) -> bool:
         """Adds a run; returns whether anything is new.
 
@@ -155,7 +156,7 @@ class TableWriter:
           record: progress, starts and perhaps an evaluation.
           evaluations: its rows.
           training: its rows.
-          defaults: the hyperparameters that runs had which were kept before there were these.
+          earlier: the hyperparameters that runs had which were kept before there were these.
 
         Raises:
           RunDirectoryError: another run of the seed is kept, or seeds of another config.
@@ -170,7 +171,7 @@ class TableWriter:
         config = {name: value for name, value in config.items() if name not in KEYS[1:]}
         evaluations, training = _in_order(evaluations), _in_order(training)
         rows = _digest(evaluations, training)
-        used = self._used_config(key, config, defaults)
+        used = self._used_config(key, config, earlier)
         new = dict(zip(KEYS, key)) | {"config": used, **record, "rows": rows}
         if new == old:
             return False
@@ -214,14 +215,15 @@ class TableWriter:
         text = "".join(f"{json.dumps(record)}\n" for record in records.values())
         replace_file(self._tables.runs, text)
 
-    def _used_config(self, key: Key, config: dict[str, Any], defaults: Mapping[str, Any]) -> str:
-        """Returns the id of the run's config: that of the other seeds, which may lack defaults."""
+    def _used_config(self, key: Key, config: dict[str, Any], earlier: Mapping[str, Any]) -> str:
+        """Returns the id of the run's config: that of the other seeds, which may lack fields."""
         for (setting, environment, _), record in self._records.items():
             if (setting, environment) == key[:2]:
                 kept = self._configs[record["config"]]
-                newer = config["config"].keys() - kept["config"].keys() & defaults.keys()
-                shared = kept["config"] | {name: defaults[name] for name in newer}
-                if found := differences(kept | {"config": shared}, config):
+                there, here = (
+                    one | {"config": {**earlier, **one["config"]}} for one in (kept, config)
+                )
+                if found := differences(there, here):
                     raise RunDirectoryError(
                         f"{self._tables.runs} has runs of another config than this one of "
                         f"{_words(key)} ({listed(found)}): first set them aside"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 import difflib
+import fnmatch
 import math
 import operator
 from pathlib import Path
@@ -19,6 +20,7 @@ DIRECTORY = RESULTS / "reported"
 COLUMNS = ("paper", "source", "row", "column", "value", "unit")
 
 _ATARI_COLUMNS = ("game", "random", "human", "source")
+_SCALE_COLUMNS = ("task", "untrained", "reference", "source")
 _FACTORS = {"K": 1e3, "M": 1e6}
 
 
@@ -108,16 +110,45 @@ class Reported:
         Raises:
           ReportedError, CsvError: the file does not exist or is malformed.
         """
-        scores = {}
-        for where, _, row in self._lines("atari_scores", _ATARI_COLUMNS):
-            pair = [_number(row["random"]), _number(row["human"])]
-            if row["game"] in scores:
-                raise ReportedError(f"{where}: {row['game']} stands above already")
-            if not all(map(math.isfinite, pair)):
-                shown = " or ".join(reprlib.repr(row[name]) for name in ("random", "human"))
-                raise ReportedError(f"{where}: {shown} is no number")
-            scores[row["game"]] = pair
+        scores = self._pairs("atari_scores", _ATARI_COLUMNS)
         return pandas.DataFrame.from_dict(scores, orient="index", columns=["random", "human"])
+
+    def scales(self, tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
+        """Returns of each task the return of an untrained agent, and the one that counts as 1.
+
+        These are Atari's reference scores, and the rows of task_scales.csv, whose tasks may be
+        patterns: the first that fits counts.
+
+        Raises:
+          ReportedError, CsvError: a file is malformed, or a task has no row.
+        """
+        scales = self._pairs("task_scales", _SCALE_COLUMNS)
+        for game, pair in self._pairs("atari_scores", _ATARI_COLUMNS).items():
+            scales[f"atari:{game}"] = pair
+        found = {}
+        for task in tasks:
+            fitting = (pair for name, pair in scales.items() if fnmatch.fnmatchcase(task, name))
+            if (pair := next(fitting, None)) is None:
+                path = Path(self.directory) / "task_scales.csv"
+                raise ReportedError(
+                    f"{path} has no row for {task}: add the returns that are 0 and 1"
+                )
+            found[task] = pair
+        return found
+
+    def _pairs(self, name: str, columns: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """Returns the two numbers in each row of a file, by the row's first column."""
+        pairs: dict[str, tuple[float, float]] = {}
+        key, *numbers = columns[:3]
+        for where, _, row in self._lines(name, columns):
+            low, high = (_number(row[number]) for number in numbers)
+            if row[key] in pairs:
+                raise ReportedError(f"{where}: {row[key]} stands above already")
+            if not (math.isfinite(low) and math.isfinite(high)):
+                shown = " or ".join(reprlib.repr(row[number]) for number in numbers)
+                raise ReportedError(f"{where}: {shown} is no number")
+            pairs[row[key]] = (low, high)
+        return pairs
 
     def _lines(
         self, name: str, columns: Sequence[str]

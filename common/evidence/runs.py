@@ -174,6 +174,11 @@ class KeptRun:
         return str(self._last_start.get("git", {}).get("commit", ""))
 
     @property
+    def started(self) -> str:
+        """The date and time of its first start; "" if its line does not say."""
+        return str(self.starts[0].get("start_time", ""))
+
+    @property
     def cores(self) -> int:
         """The number that its machine let it use; 1 if its line does not say."""
         return self._last_start.get("machine", {}).get("usable_cores") or 1
@@ -224,8 +229,9 @@ def frame(
         actor steps, else seconds.
 
     Returns:
-      columns setting, task, seed, x, value, budget, commit and by_rule, a row a value. by_rule says
-      of a run whether it was evaluated as often as claims ask. Runs without the column have no row.
+      columns setting, task, seed, x, value, budget, commit, started and by_rule, a row a value.
+      started is the date and time of the first start. by_rule says of a run whether it was
+      evaluated as often as claims ask. Runs without the column have no row.
     """
     rows, numbers = [], []
     for run in KeptRuns(root).of(paper, scale):
@@ -237,12 +243,12 @@ def frame(
             if y != EPISODE_RETURN or clock:
                 points = run.points(clock or limit, y, Returns.EVALUATOR)
             by_rule = is_by_rule(evaluated[limit])
-            rows += [(*run.key, str(budget), run.commit, by_rule)] * len(points)
+            rows += [(*run.key, str(budget), run.commit, run.started, by_rule)] * len(points)
             numbers.append(points.to_numpy())
-    names = ["setting", "task", "seed", "budget", "commit", "by_rule"]
+    names = ["setting", "task", "seed", "budget", "commit", "started", "by_rule"]
     table = pandas.DataFrame(rows, columns=names).astype({"by_rule": bool})
     table[["x", "value"]] = np.concatenate(numbers) if numbers else np.empty((0, 2))
-    return table[["setting", "task", "seed", "x", "value", "budget", "commit", "by_rule"]]
+    return table[[*names[:3], "x", "value", *names[3:]]]
 
 
 class KeptRuns:

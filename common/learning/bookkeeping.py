@@ -263,7 +263,7 @@ class Bookkeeping:
       counters: of the run.
       steps: learner steps done, as of the last call.
       version: version of the newest snapshot, 0 before the first.
-      store_file: of the store in this process, if there is one; saved with each checkpoint.
+      store_file: of the store in this process, if there is one; saved with a checkpoint.
     """
 
     def __init__(

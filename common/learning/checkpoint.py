@@ -6,6 +6,7 @@ program.
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
+import math
 import os
 import pathlib
 import re
@@ -17,7 +18,7 @@ from absl import logging
 import numpy as np
 import tensorflow as tf
 
-from common.reporting.records import disk_full
+from common.reporting.records import disk_full, replace_file, whole_file
 
 _PREFIX = "ckpt"
 _SAVE = re.compile(rf"{_PREFIX}-[1-9][0-9]{{0,17}}")
@@ -25,6 +26,9 @@ _PARTIAL = re.compile(rf"{_SAVE.pattern}_temp(_[0-9a-f]+)?")
 _FILE = re.compile(rf"({_SAVE.pattern})\.(data-\d+-of-\d+|index\.tempstate\d+)")
 _NAMES_FILE = "checkpoint"
 _VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_UNREADABLE = "cannot be read ({}): remove nothing, mend that and start again"
+_OF_DAMAGE = (tf.errors.OpError, tf.errors.DataLossError, tf.errors.OutOfRangeError, IndexError)
+"""TensorFlow's errors for wrong content: the first is one without a code, of a malformed index."""
 
 
 class CheckpointError(ValueError):
@@ -65,14 +69,14 @@ class Checkpoints:
         path = newest(self._directory)
         if path is None:
             return False
-        with _readable_errors(path):
-            reader = tf.train.load_checkpoint(str(path))
+        with _readable(path) as plain:
+            reader = tf.train.load_checkpoint(plain)
             there = {
                 name.removesuffix(_VALUE_SUFFIX): shape
                 for name, shape in reader.get_variable_to_shape_map().items()
             }
             _refuse_foreign(path, there, self._checkpoint)
-            read = self._checkpoint.read(str(path))
+            read = self._checkpoint.read(plain)
             read.assert_existing_objects_matched().expect_partial()
         return True
 
@@ -86,6 +90,7 @@ class Checkpoints:
           tf.errors.OpError: TensorFlow cannot write the files; the previous checkpoint stays.
           OSError: the disk is full, for example; the previous checkpoint stays.
         """
+        self._directory.mkdir(exist_ok=True)  # not the run directory: it was moved or removed
         self._remove_partial_files()
         saves = _saves(self._directory)
         number = 1 + (_number(saves[-1]) if saves else 0)
@@ -107,22 +112,16 @@ class Checkpoints:
         """Names the last of `saves` as the newest checkpoint, in TensorFlow's own file format."""
         lines = [f'model_checkpoint_path: "{saves[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in saves]
-        temporary = self._directory / f".{_NAMES_FILE}"
-        temporary.write_text("\n".join(lines) + "\n")
-        _sync(temporary)
-        os.replace(temporary, self._directory / _NAMES_FILE)
+        replace_file(self._directory / _NAMES_FILE, "\n".join(lines) + "\n")
 
     def _remove_partial_files(self) -> None:
-        """Removes what killed or failed saves and removals have left: files without an index.
-
-        Raises:
-          OSError: the directory was moved or removed; TensorFlow would make another.
-        """
+        """Removes what killed or failed saves and removals have left: files without an index."""
         whole = {save.name for save in _saves(self._directory)}
         for entry in list(self._directory.iterdir()):
-            if _PARTIAL.fullmatch(entry.name):
+            is_partial = _PARTIAL.fullmatch(entry.name)
+            if is_partial and entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
-            elif (torn := _FILE.fullmatch(entry.name)) and torn[1] not in whole:
+            elif is_partial or ((torn := _FILE.fullmatch(entry.name)) and torn[1] not in whole):
                 entry.unlink(missing_ok=True)
 
 
@@ -137,9 +136,13 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
       CheckpointError: the file `checkpoint` is malformed, or names a checkpoint without files.
     """
     names = pathlib.Path(directory, _NAMES_FILE)
-    if not names.exists():
+    try:
+        names.read_bytes()  # TensorFlow's reader does not tell what is wrong from what is damaged
+    except (FileNotFoundError, NotADirectoryError):
         saves = _saves(names.parent)
         return saves[-1] if saves else None
+    except OSError as error:
+        raise CheckpointError(f"{names} {_UNREADABLE.format(error.strerror)}") from None
     path: pathlib.Path | None = None
     try:
         if state := tf.train.get_checkpoint_state(str(directory)):
@@ -163,20 +166,44 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
 
 
 @contextlib.contextmanager
-def _readable_errors(path: pathlib.Path) -> Iterator[None]:
+def _readable(path: pathlib.Path) -> Iterator[str]:
+    """Yields a prefix of a checkpoint's files without characters that have a meaning.
+
+    TensorFlow takes the prefix of a restore for a pattern, in which brackets, a backslash and
+    others stand for other files. A path through a descriptor has none of them.
+
+    Raises:
+      CheckpointError: TensorFlow cannot read the files. Only what is proved to be damaged, because
+        Python can read the file and TensorFlow finds its content wrong, is named for removal.
+    """
+    descriptor = os.open(path.parent, os.O_PATH)
+    directory = pathlib.Path(f"/proc/self/fd/{descriptor}")
     try:
-        yield
+        yield str(directory / path.name)
     except CheckpointError:
         raise
     # TensorFlow's readers raise any of these for a truncated file.
     except (tf.errors.OpError, IndexError, ValueError, AssertionError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".: ")
+        reason = reason.rpartition("}} ")[2].replace(str(directory), str(path.parent))
+        files = sorted(directory.glob(f"{path.name}.*"))
+        try:
+            for file in files:
+                file.read_bytes()
+        except OSError as refusal:
+            name = pathlib.Path(refusal.filename or path).name
+            files, reason = [], f"{name}: {refusal.strerror}"
+        is_proved = type(error) in _OF_DAMAGE or not any(".data-" in file.name for file in files)
+        if not (files and is_proved):
+            raise CheckpointError(f"the checkpoint {path} {_UNREADABLE.format(reason)}") from None
         others = [save for save in _saves(path.parent) if save != path]
-        files = ", ".join(sorted(file.name for file in path.parent.glob(f"{path.name}.*")))
+        names = ", ".join(file.name for file in files)
         raise CheckpointError(
             f"the checkpoint {path} cannot be read because a file is damaged or missing "
-            f"({reason}): " + _way_out(path.parent, others, f"remove {files} and {_NAMES_FILE}")
+            f"({reason}): " + _way_out(path.parent, others, f"remove {names} and {_NAMES_FILE}")
         ) from None
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_foreign(
@@ -260,34 +287,62 @@ class StoredPolicy(NamedTuple):
     episode_return: float
 
 
-def read_policy(path: pathlib.Path) -> StoredPolicy | None:
+def read_policy(path: pathlib.Path, num_parameters: int | None) -> StoredPolicy | None:
     """Returns the contents of a file, None if there is none.
 
+    Args:
+      path: of the file.
+      num_parameters: P, of the agent; None: the parameters are not read, they come back empty.
+
     Raises:
-      CheckpointError: it is damaged.
+      CheckpointError: it is damaged, or has parameters of another number.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            parameters, steps, mean = (file[name] for name in StoredPolicy._fields)
-            if parameters.dtype != np.float32 or parameters.ndim != 1:
-                raise ValueError(f"parameters are {parameters.dtype} {list(parameters.shape)}")
-            return StoredPolicy(parameters, int(steps), float(mean))
+        with zipfile.ZipFile(path) as file:
+            steps = int(_array(file, "learner_steps", np.int64, ()))
+            mean = float(_array(file, "episode_return", np.float64, ()))
+            flat = np.empty(0, np.float32)
+            if num_parameters is not None:
+                flat = _array(file, "parameters", np.float32, (num_parameters,))
+            if not math.isfinite(mean):
+                raise ValueError(f"its return is {mean}")
+            return StoredPolicy(flat, steps, mean)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        reason = " ".join(str(error).split())
+    except CheckpointError as error:
+        raise CheckpointError(f"{path} {error}: it belongs to another run, or is damaged") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} {_UNREADABLE.format(error.strerror)}") from None
+    except Exception as error:  # the readers of the archive and of its parts raise any for damage
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path} cannot be read ({reason}): remove it") from None
+
+
+def _array(file: zipfile.ZipFile, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns an array of an .npz file; no more of it is unpacked than these arguments allow.
+
+    Raises:
+      CheckpointError: it has another type or shape.
+    """
+    with file.open(f"{name}.npy") as member:
+        if np.lib.format.read_magic(member) != (1, 0):
+            raise ValueError("it is of another version of the format")
+        there, _, kind = np.lib.format.read_array_header_1_0(member)
+        if (there, kind) != (shape, dtype):
+            wanted = f"{np.dtype(dtype)} {list(shape)}"
+            raise CheckpointError(f"has {name} of {kind} {list(there)}, not {wanted}")
+        # One byte more: the archive's checksum is compared at the end.
+        content = member.read(math.prod(shape) * kind.itemsize + 1)
+        return np.frombuffer(content, dtype).reshape(shape).copy()
 
 
 def write_policy(path: pathlib.Path, policy: StoredPolicy) -> None:
     """Writes a whole file, or leaves the old one and logs a warning while the disk is full."""
-    temporary = path.with_name(f".{path.name}")
     try:
-        with open(temporary, "wb") as file:
+        path.parent.mkdir(exist_ok=True)
+        with whole_file(path) as file:
             np.savez_compressed(file, **policy._asdict())
-        temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         reason = disk_full(error)
         if not reason:
             raise

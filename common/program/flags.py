@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import json
 import math
+import os
 import pathlib
 import re
 import sys
@@ -146,7 +147,7 @@ class UsageError(UserError):
 
 
 def check() -> None:
-    """Raises UsageError if a flag that the run needs is missing, or is no finite number."""
+    """Raises UsageError if a flag that the run needs is missing, or its value cannot be."""
     for name in (*_REQUIRED, RAY_ADDRESS.name) if ROLE.value == "ray" else _REQUIRED:
         if not flags.FLAGS[name].value:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
@@ -155,6 +156,13 @@ def check() -> None:
     for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
         if number.value is not None and not math.isfinite(number.value):
             raise UsageError(f"--{number.name} must be a finite number, is {number.value}")
+    try:
+        os.stat(os.path.join(WORKDIR.value or "", "config.json"))
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # a new one, or `RunDirectory.open` says more
+    except OSError as error:
+        shown = f"--{WORKDIR.name}={WORKDIR.value}"[: _MOST_VALUE * 2]
+        raise UsageError(f"{shown}: {error.strerror}: give another directory") from None
 
 
 def limits() -> Budget:

@@ -119,7 +119,7 @@ def _run_local(run: ProgramRun) -> None:
     _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True)
     stop = StopRequest().install()  # until here signals end this process, which has nothing to save
     values, counts = _with_defaults(run, processes.usable_cores())
-    directory.open(run.record)
+    run.open_directory()
     with directory.hold():
         line, saves_replay = local.check_resources(
             need,
@@ -157,7 +157,7 @@ def _run_ray(run: ProgramRun) -> None:
     values, counts = _with_defaults(run, max(nodes))
     cores = ray_cluster.cores_of(run.layout, values, counts, max(nodes))
     ray_cluster.check_cores(cores, nodes, run.layout.flags)
-    directory.open(run.record)
+    run.open_directory()
     with directory.hold():
         variables = {credentials.TOKEN_VARIABLE: credentials.load_or_create_token()}
         cluster = ray_cluster.RayCluster(
@@ -203,7 +203,7 @@ def _is_finished(run: ProgramRun) -> bool:
     """Prints the result of a run that has reached its limits; returns whether it has."""
     from common.reporting import progress
 
-    run.directory.open(run.record)
+    run.open_directory()
     with run.directory.hold():
         if not progress.is_over(run.directory, flags_lib.limits()):
             return False

@@ -23,7 +23,7 @@ from common.cluster.launcher import FINAL_CODE
 from common.cluster.layout import FlagValues, Layout, imported
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.config import Config
+from common.config import Config, earlier_values
 from common.program import flags as flags_lib
 from common.program import local
 from common.program.flags import UsageError
@@ -67,6 +67,10 @@ class ProgramRun:
             "num_actors": self.num_actors,
             "config": dict(vars(self.config)),
         }
+
+    def open_directory(self) -> None:
+        """Makes the run's directory, or checks that it has this run; see `RunDirectory.open`."""
+        self.directory.open(self.record, earlier_values(type(self.config)))
 
     @property
     def title(self) -> str:
@@ -185,7 +189,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     processes.Patience.default_seconds = patience_seconds
     for address in partners:
         topology_lib.check_service(address, patience_seconds=min(10.0, patience_seconds))
-    run.directory.open(run.record)
+    run.open_directory()
     try:
         processes.limit_threads(threads)
     except RuntimeError:

@@ -1,6 +1,7 @@
 """Replays of unrolls in the process of the actors, one for each actor."""
 
 from collections.abc import Sequence
+import glob
 import pathlib
 import re
 
@@ -13,6 +14,7 @@ from common.replay.footprint import MAX_ACTORS
 from common.replay.memory import Fifo, Memory, Uniform
 from common.replay.saving import ReplayFileError
 from common.replay.store import Counters
+from common.reporting.records import replace_file
 from common.types import Nest
 
 _ACTOR = re.compile(rf"[0-9]{{1,{len(str(MAX_ACTORS))}}}")
@@ -83,11 +85,11 @@ class LocalReplay:
         """Writes a file for each actor beside `path`; see `Memory.save`."""
         for actor, memory in list(self._memories.items()):
             memory.save(path.with_name(f"{path.name}_{actor}"))
-        path.touch()
+        replace_file(path, "")
 
     def load(self, path: pathlib.Path) -> None:
         """Loads the files that were saved under `path`; says of which actors it cannot."""
-        for file in sorted(path.parent.glob(f"{path.name}_*")):
+        for file in sorted(path.parent.glob(f"{glob.escape(path.name)}_*")):
             actor = file.name.removeprefix(f"{path.name}_")
             if not _ACTOR.fullmatch(actor):
                 continue  # what a killed save has left, or somebody else's

@@ -1,6 +1,9 @@
 """The file of a store, so that a process that starts again goes on with the store's contents."""
 
+from collections.abc import Iterator
 from concurrent import futures
+import glob
+import os
 import pathlib
 import time
 from typing import Any
@@ -10,6 +13,9 @@ import tensorflow as tf
 
 from common.replay.store import Counters
 from common.reporting.user_error import UserError
+
+BYTES_PER_SECOND = 1e6
+"""Most that the saves of a run's replays write on average: 86 GB a day, which any disk bears."""
 
 
 class ReplayFileError(UserError):
@@ -32,20 +38,32 @@ def check_saved(wrong: tf.Tensor) -> None:
 class StoreFile:
     """A store's file, which is written now and then while the store serves."""
 
-    def __init__(self, store: Any, path: pathlib.Path, period_seconds: float, is_on: bool = True):
+    def __init__(
+        self,
+        store: Any,
+        path: pathlib.Path,
+        period_seconds: float,
+        is_on: bool = True,
+        bytes_per_second: float = BYTES_PER_SECOND,
+    ):
         """Begins the time until the first save.
 
         Args:
           store: has `save(path)`, `load(path)`, which raise ReplayFileError, and `counters()`.
           path: of the file; others whose names begin with its name belong to it.
-          period_seconds: time between the beginnings of two saves.
+          period_seconds: shortest time between the beginnings of two saves.
           is_on: whether anything is saved and loaded; if not, a file that is there is removed,
             since a later start would take it for the latest.
+          bytes_per_second: most that is written on average: after a save of N bytes, the next one
+            begins N / bytes_per_second later at the earliest. The last one, of `close`, does not
+            wait.
         """
         self._store = store
         self._path = path
         self._period_seconds = period_seconds
         self._is_on = is_on
+        self._bytes_per_second = bytes_per_second
+        self._bytes = self._size()
         self._thread = futures.ThreadPoolExecutor(1, "save")
         self._saving: futures.Future | None = None
         self._began = time.monotonic()
@@ -72,7 +90,12 @@ class StoreFile:
             self.begin_to_save()
 
     def begin_to_save(self) -> None:
-        """Begins to save the present contents in a thread, unless the last save still runs."""
+        """Begins to save, unless the last time was too recent for the size of the file."""
+        if time.monotonic() - self._began >= self._bytes / self._bytes_per_second:
+            self._start()
+
+    def _start(self) -> None:
+        """Saves the present contents in a thread, unless the last save still runs."""
         if self._is_on and (self._saving is None or self._saving.done()):
             self._began, self._saved = time.monotonic(), self._store.counters()
             self._saving = self._thread.submit(self._save)
@@ -84,18 +107,25 @@ class StoreFile:
         if is_over:
             self._remove()
         elif self._saved != self._store.counters():
-            self.begin_to_save()
+            self._start()
         self._thread.shutdown(wait=True)
 
     def _save(self) -> None:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(exist_ok=True)  # not the run directory, if it was moved
             self._store.save(self._path)
+            self._bytes = self._size()
         except (ReplayFileError, OSError) as error:
             logging.warning("cannot save the replay, the file before stays: %s", error)
 
+    def _files(self) -> Iterator[pathlib.Path]:
+        return self._path.parent.glob(f"{glob.escape(self._path.name)}*")
+
+    def _size(self) -> int:
+        return sum(os.path.getsize(file) for file in self._files())
+
     def _remove(self) -> None:
-        for file in self._path.parent.glob(f"{self._path.name}*"):
+        for file in self._files():
             try:
                 file.unlink(missing_ok=True)
             except OSError as error:  # the run ends as well without it

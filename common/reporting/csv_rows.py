@@ -8,6 +8,7 @@ results/README.md explains each column, with its unit.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 import csv
+import errno
 import fcntl
 import io
 import math
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from common.reporting.records import LARGEST, LARGEST_COUNT, disk_full
+from common.reporting.records import LARGEST, LARGEST_COUNT, disk_full, whole_file
 from common.reporting.user_error import UserError
 
 EVALUATOR = (
@@ -84,6 +85,12 @@ NUMBERS = COUNTS | {*EVALUATOR, *ACTING, *LEARNER} - {"paper", "setting", "envir
 if TYPE_CHECKING:
     import pandas
 
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_LASTING = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+)
+"""Errors of opening a file that a restart would meet again."""
 _TAIL_BYTES = 1 << 16
 _HEADER_BYTES = 1000
 
@@ -107,11 +114,8 @@ class CsvRows:
         self._path = Path(path)
         self._columns = tuple(columns)
         self._header = _line(self._columns)
-        try:
-            with self._locked():
-                pass
-        except (IsADirectoryError, PermissionError) as error:
-            raise _unusable(path, error) from None
+        with self._locked():
+            pass
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Appends one row; skips it, with a warning, while the disk is full.
@@ -122,7 +126,7 @@ class CsvRows:
 
         Raises:
           ValueError: a column is missing or unknown, or a value is no scalar or has a line break.
-          CsvError: the file's directory was moved or removed.
+          CsvError: the file's directory was moved or removed, or the file cannot be used any more.
           OSError: another error than a full disk. The file is as it was before.
         """
         if row.keys() != set(self._columns):
@@ -140,12 +144,16 @@ class CsvRows:
     def _locked(self) -> Iterator[int]:
         """Yields the file's descriptor, locked, with the right header and no torn last line."""
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(self._path, _FLAGS, 0o644)
         except (FileNotFoundError, NotADirectoryError):
             raise CsvError(
                 f"{self._path} cannot be written, there is no such directory: if it was moved, go "
                 "on with --workdir where it is now"
             ) from None
+        except OSError as error:
+            if error.errno not in _LASTING:
+                raise
+            raise _unusable(self._path, error) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)  # closing the descriptor, or dying, unlocks
             self._repair(file)
@@ -206,12 +214,8 @@ class GrowingRows(CsvRows):
             (_, header), *rows = read_lines(self._path)
         columns = (*header, *names)
         lines = [columns, *([*cells, *[""] * len(names)] for _, cells in rows)]
-        temporary = self._path.with_name(f".{self._path.name}")
-        try:
-            temporary.write_bytes(b"".join(map(_line, lines)))
-            temporary.replace(self._path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with whole_file(self._path) as file:
+            file.write(b"".join(map(_line, lines)))
         self._columns, self._header = columns, _line(columns)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from common.reporting.csv_rows import RESULT, read_numbers
+from common.reporting.records import whole_file
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 
@@ -31,6 +32,7 @@ def learning_curve(run: RunDirectory, output_png: Path, title: str) -> None:
 
     Raises:
       UserError: there is no evaluation to draw, or evaluator.csv is malformed.
+      OSError: the picture cannot be written.
     """
     # Imported here because most processes that import this package do not draw.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -63,7 +65,8 @@ def learning_curve(run: RunDirectory, output_png: Path, title: str) -> None:
     by_steps.xaxis.set_major_formatter(lambda value, _: count_text(value))
     figure.suptitle(title, fontsize=11)
     # The same rows give the same bytes, because the file does not name matplotlib's version.
-    figure.savefig(output_png, metadata={"Software": None})
+    with whole_file(output_png) as file:
+        figure.savefig(file, format="png", metadata={"Software": None})
 
 
 def count_text(value: float) -> str:

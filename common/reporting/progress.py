@@ -269,12 +269,16 @@ def _words(run: RunDirectory, title: str) -> str:
     from common.reporting import curves
 
     picture = run.path / "learning_curve.png"
-    curves.learning_curve(run, picture, title)
+    try:
+        curves.learning_curve(run, picture, title)
+        drawn = f"learning curve {picture}"
+    except OSError as error:  # a full disk, or somebody's directory of this name
+        drawn = f"no learning curve: {picture} cannot be written ({error.strerror})"
     return (
         f"evaluator return {evaluation['episode_return_mean']:.1f} +- "
         f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
         f"{evaluation['wall_seconds']:.0f} s, {evaluation['actor_steps']:,} actor steps, "
-        f"{evaluation['learner_steps']:,} learner steps\nlearning curve {picture}"
+        f"{evaluation['learner_steps']:,} learner steps\n{drawn}"
     )
 
 

@@ -1,8 +1,8 @@
 """JSON files, read strictly: whatever is wrong with one is an error of one line that names it.
 
 Among them is the provenance of a result: code, versions of packages, machine. What the control
-groups of a container leave of that machine is read here. Errors of a full disk are told apart from
-others.
+groups of a container leave of that machine is read here. Files of any kind are replaced as a whole.
+Errors of a full disk are told apart from others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ import reprlib
 import shlex
 import shutil
 import subprocess
-from typing import Any
+from typing import Any, BinaryIO
 
 from common.reporting.user_error import UserError
 
@@ -266,6 +266,36 @@ def _output(*command: str, cwd: Path | None = None) -> bytes:
     except (OSError, subprocess.TimeoutExpired):
         return b""
     return done.stdout if done.returncode == 0 else b""
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Yields a new file that takes the name `path` once all of it is on the disk.
+
+    Whatever stops the writer, the file is the old one or the new one. A link with the name `path`,
+    or with the name under which the new file is written, is replaced and not followed: whoever made
+    the directory cannot choose what is overwritten. Only one process at a time may write a file.
+
+    Raises:
+      OSError: it cannot be written; the old one stays.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)  # of a killed writer
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes a text file as of `whole_file`."""
+    with whole_file(path) as file:
+        file.write(text.encode())
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -11,8 +11,8 @@ import json
 import os
 from pathlib import Path
 import sys
-import tempfile
 import time
+from types import MappingProxyType
 from typing import Any
 
 from common.reporting import records
@@ -69,6 +69,8 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, str]:
 _MOMENT_SECONDS = 5.0
 """Duration of a wait for a lock after which a line says so."""
 _POLL_SECONDS = 0.05
+_PATIENCE_SECONDS = 60.0
+"""Longest wait for another process that makes config.json, which takes it milliseconds."""
 _CONFIG = {
     **dict.fromkeys(("paper", "agent", "setting", "environment"), str),
     **dict.fromkeys(("seed", "num_actors"), int),
@@ -136,13 +138,17 @@ class RunDirectory:
         self.tensorboard = self.path / "tensorboard"
         self.logs = self.path / "logs"
 
-    def open(self, config: Mapping[str, Any]) -> None:
+    def open(
+        self, config: Mapping[str, Any], earlier: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         """Makes the directory for a run with this config, or checks that its run has this config.
 
         Several processes may open the same directory at once.
 
         Args:
           config: nested mappings, sequences and scalars that JSON can hold.
+          earlier: the hyperparameters of a run whose config.json does not name them, because they
+            did not exist when it was written; see `common.config.earlier_values`.
 
         Raises:
           ConfigMismatchError: the directory holds a run with another config; it is left unchanged.
@@ -153,10 +159,10 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             if not self.config_json.exists():
                 self._refuse_foreign_files()
-                write_new_file(self.config_json, text)
+                self._write_config(text)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(None, "Permission denied", str(self.path))
-            self._check_config(config)
+            self._check_config(config, earlier)
             for directory in (self.checkpoints, self.tensorboard, self.logs):
                 directory.mkdir(exist_ok=True)
         except OSError as error:
@@ -272,6 +278,14 @@ class RunDirectory:
         starts[-1].update(end_time=_now(), outcome=outcome)
         self._write_starts(starts)
 
+    def _write_config(self, text: str) -> None:
+        """Writes config.json, unless another process has made it; needs no hard links."""
+        lock = self.path / ".config.json.lock"
+        with hold(lock, "process", self.path, "--workdir", _PATIENCE_SECONDS):
+            if not self.config_json.exists():
+                records.replace_file(self.config_json, text)
+        lock.unlink(missing_ok=True)
+
     def _refuse_foreign_files(self) -> None:
         names = [entry.name for entry in self.path.iterdir()]
         # Another process may be opening the same directory at this moment.
@@ -282,8 +296,11 @@ class RunDirectory:
                 "give --workdir a new or empty directory"
             )
 
-    def _check_config(self, config: Any) -> None:
-        found = differences(records.read_json(self.config_json), config)
+    def _check_config(self, config: Any, earlier: Mapping[str, Any]) -> None:
+        there = records.read_json(self.config_json)
+        if isinstance(there, dict) and isinstance(there.get("config"), dict):
+            there["config"] = {**earlier, **there["config"]}
+        found = differences(there, config)
         if not found:
             return
         kind = "with another config"
@@ -297,7 +314,7 @@ class RunDirectory:
         )
 
     def _write_starts(self, starts: list[dict[str, Any]]) -> None:
-        replace_file(self.run_json, json.dumps({"starts": starts}, indent=2) + "\n")
+        records.replace_file(self.run_json, json.dumps({"starts": starts}, indent=2) + "\n")
 
 
 def require_config(where: str | Path, found: Any) -> dict[str, Any]:
@@ -330,27 +347,6 @@ def require_starts(where: str | Path, found: Any) -> list[dict[str, Any]]:
     return found
 
 
-def write_new_file(path: Path, text: str) -> None:
-    """Makes the whole file at once, unless another process has made it."""
-    temporary = _write_temporary(path, text)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    finally:
-        os.unlink(temporary)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Writes a whole file; whatever kills the writer, the file is the old one or the new one."""
-    temporary = _write_temporary(path, text)
-    try:
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
-
-
 @contextlib.contextmanager
 def hold(
     file: Path, holder: str, place: Path, flag: str, patience_seconds: float = 0.0
@@ -369,7 +365,8 @@ def hold(
       RunDirectoryError: it cannot be locked.
     """
     try:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)  # NFS locks no other way
+        # NFS locks nothing that is opened for reading alone.
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise RunDirectoryError(f"cannot open {file} ({error.strerror})") from None
     try:
@@ -412,18 +409,3 @@ def _lock(descriptor: int, reason: str, patience_seconds: float) -> None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _write_temporary(path: Path, text: str) -> str:
-    """Writes a whole file beside `path` and returns its name; the caller moves it there."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 hides a run from one's colleagues
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:  # a full disk
-        os.unlink(temporary)
-        raise
-    return temporary

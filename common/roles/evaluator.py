@@ -119,7 +119,7 @@ class Evaluation:
         )
         self._rows = CsvRows(context.directory.evaluator_csv, csv_rows.EVALUATOR)
         self._events = Events(context.directory.tensorboard / "evaluator")
-        best = checkpoint.read_policy(context.directory.best_policy)
+        best = checkpoint.read_policy(context.directory.best_policy, None)
         self._best = best.episode_return if best else -math.inf
 
     def run(

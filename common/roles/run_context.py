@@ -15,7 +15,7 @@ from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.environments.spec import EnvironmentSpec
 from common.remote.inbox import StoreService
 from common.remote.parameters import ParameterService
-from common.replay.saving import StoreFile
+from common.replay.saving import BYTES_PER_SECOND, StoreFile
 from common.replay.store import Store
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
@@ -92,10 +92,11 @@ class RunContext:
         return WatchedBatch(environments, self.environment)
 
     def store_file(self, store: Any) -> StoreFile:
-        """Returns the file of what is stored in this process, see `StoreFile`."""
-        name = f"{self.topology.job}_{self.topology.index}.replay"
-        path = self.directory.replay / name
-        return StoreFile(store, path, self.checkpoint_seconds, self.saves_replay)
+        """Returns the file of what is stored in this process; the files of a run share a rate."""
+        job = self.topology.job
+        path = self.directory.replay / f"{job}_{self.topology.index}.replay"
+        rate = BYTES_PER_SECOND / max(1, len(self.topology.cluster.get(job, ())))
+        return StoreFile(store, path, self.checkpoint_seconds, self.saves_replay, rate)
 
     def server(self) -> rpc.Server:
         """Returns a server at this task's address that has not started yet."""

@@ -103,6 +103,12 @@ def test_a_missing_workdir(tmp_path):
     assert_refused(run(D4PG, [CARTPOLE], tmp_path), ["--workdir is missing"])
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "y" * 300], ids=len)
+def test_a_workdir_that_is_too_long(name, tmp_path):
+    words = [f"--workdir={name[:50]}", "File name too long", "give another"]
+    assert_refused(run(D4PG, [CARTPOLE, f"--workdir={name}"], tmp_path), words)
+
+
 def test_a_run_of_another_config_stays_as_it_was(tmp_path):
     directory = RunDirectory(tmp_path / "run")
     directory.open({"paper": "d4pg", "config": {"n_step": 1}})

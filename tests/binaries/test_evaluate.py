@@ -139,6 +139,17 @@ def test_result_video_and_json(workdirs, tmp_path):
     assert contents(workdir) == before
 
 
+def test_another_environment_of_the_same_sizes_is_played(workdirs, capsys):
+    run = f"--workdir={workdirs['control:cartpole:swingup']}"
+    arguments = evaluate._arguments([run, "--environment=control:cartpole:balance", "--episodes=1"])
+    evaluate._evaluate(arguments, evaluate._trusted_agent(arguments))
+    assert " on control:cartpole:balance after 0 learner steps" in capsys.readouterr().out
+    arguments = evaluate._arguments([run, "--environment=control:walker:walk", "--episodes=1"])
+    line = refusal(capsys, lambda _: evaluate._evaluate(arguments, D4PG.declaration), "")
+    assert line.startswith("error: control:walker:walk is another kind of task than the run's: ")
+    assert "observation_size=24" in line and "observation_size=5" in line
+
+
 def test_without_egl_a_video_is_one_line(workdirs, tmp_path):
     video = tmp_path / "cartpole.gif"
     with forked() as start:
@@ -214,13 +225,17 @@ def test_code_inside_the_run_directory_is_refused_before_its_import(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/task.py").symlink_to(source)
     environment = f"python:{name}:make"
-    (tmp_path / "sent/config.json").write_text(
-        json.dumps({"paper": "d4pg", "environment": environment})
-    )
+    sent = json.dumps({"paper": "d4pg", "environment": environment})
+    (tmp_path / "sent/config.json").write_text(sent)
     before = contents(tmp_path)
     monkeypatch.chdir(tmp_path)
     line = refusal(capsys, evaluate.main, f"--workdir={tmp_path}/sent")
     assert all(word in line for word in (str(source), environment, "--trust_environment"))
+    known = json.dumps({"paper": "d4pg", "environment": "control:cartpole:swingup"})
+    (tmp_path / "sent/config.json").write_text(known)
+    flags = [f"--workdir={tmp_path}/sent", f"--environment={environment}"]
+    assert "--trust_environment" in refusal(capsys, evaluate.main, *flags)
+    (tmp_path / "sent/config.json").write_text(sent)
     assert contents(tmp_path) == before
     arguments = evaluate._arguments([f"--workdir={tmp_path}/sent", "--trust_environment"])
     assert evaluate._trusted_agent(arguments).name == "d4pg"

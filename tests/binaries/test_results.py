@@ -22,6 +22,7 @@ import reproductions
 ROOT = RESULTS.parent
 RUNS = f"--runs={RESULTS / 'runs'}"
 BENCHMARKS = f"--benchmarks={RESULTS / 'benchmarks'}"
+NAMES = {paper.title: paper.name for paper in reproductions.papers()}
 
 
 @pytest.fixture(name="made", scope="module")
@@ -49,8 +50,9 @@ def test_it_is_made_byte_for_byte_and_nothing_else_is_there(made, name):
     assert not differing, "run `make results` and commit what it changes"
 
 
-def test_the_overview_is_that_of_the_readme(made):
-    assert (made / "README.md").read_text() == (RESULTS / "README.md").read_text(), (
+@pytest.mark.parametrize("name", ["README", *NAMES.values()])
+def test_the_pages_are_those_of_the_runs(made, name):
+    assert (made / f"{name}.md").read_text() == (RESULTS / f"{name}.md").read_text(), (
         "run `make results` and commit what it changes"
     )
 
@@ -159,30 +161,21 @@ def test_all_claims_with_verdict_numbers_and_what_lacks(made):
     for column in ("value", "low", "high", "from", "to", "over", "measure", "outcome", "seeds"):
         assert (effects[column] != "").all(), column
     assert (effects["low"].astype(float) <= effects["high"].astype(float)).all()
-    text = (made / "tables/claims.md").read_text()
-    assert all(f"| {claim} |" in text for claim in rows["claim"])
-    titles = [line for line in text.splitlines() if line.startswith("## ")]
-    assert titles == [
-        "## Decided by runs",
-        "## Not decided by all of their runs",
-        "## Decided by benchmarks",
-        "## Not yet decided",
-    ]
-    unsure = text.partition(titles[1])[2].partition(titles[2])[0]
-    assert all(
-        (f"| {row.claim} |" in unsure) == (row.complete == "yes") for row in rows.itertuples()
-    )
-    assert text.count("<details>") == text.count("</details>") == 5
-    text = (made / "README.md").read_text()
-    cells = row_of(text.partition("## Figures and runs")[2], "Ape-X")
-    for basis in Basis:
+    # The overview shows the main statements with their verdicts, and a page a paper all of them.
+    overview = (made / "README.md").read_text()
+    for paper, of_paper in rows.groupby("paper"):
+        page = (made / f"{NAMES[paper]}.md").read_text()
+        assert 3 <= (of_paper["headline"] == "yes").sum() <= 6
+        for row in of_paper.itertuples():
+            assert f"| {row.says} |" in page
+            assert (f"| {row.says} | {row.verdict}" in overview) == (row.headline == "yes")
+        for picture in re.findall(r"\]\((figures/[^)]+)\)", page):
+            assert (made / picture).exists(), picture
+        counts = row_of(overview.partition("## What there is")[2], f"[{paper}]({NAMES[paper]}.md)")
         for verdict in Verdict:
-            of = (rows["basis"] == basis) & (rows["paper"] == "Ape-X")
-            number = (of & (rows["verdict"] == verdict)).sum()
-            assert cells[f"{basis}: {verdict}"] == str(number)
-    assert float(cells["core hours"]) >= float(cells["hours"]) > 0
-    holding = rows["claim"][(rows["paper"] == "D4PG") & (rows["verdict"] == Verdict.HOLDS)]
-    assert row_of(text, "D4PG")["holds"] == ", ".join(f"`{name}`" for name in holding)
+            assert counts[verdict] == str((of_paper["verdict"] == verdict).sum())
+        assert float(counts["core hours"]) >= float(counts["hours"]) > 0
+    assert not re.findall(r"\binf\b", overview)
 
 
 def row_of(text, first):
@@ -193,40 +186,47 @@ def row_of(text, first):
     return dict(zip(lines[begin], lines[number]))
 
 
-def test_claims_of_a_paper_are_printed(capsys):
-    results.main([RUNS, BENCHMARKS, "--claims", "--paper=reactor", "--scale=paper"])
-    out, _ = capsys.readouterr()
-    head, _, rest = out.partition("Reactor tree: NOT YET DECIDED\n")
-    assert head.startswith("Reactor median_reached: NOT YET DECIDED\n") and "Ape-X DQN" not in out
-    assert "    source: section 6.5\n" in rest and "    missing: 228\n" in rest
-    assert "    commands: .venv/bin/python -m binaries.experiment --paper=reactor" in rest
-    assert out.endswith(
-        "runs: 0 holds, 0 does not hold, 11 not yet decided\n"
-        "benchmark: 0 holds, 0 does not hold, 0 not yet decided\n"
-    )
+def test_claims_are_printed_in_a_line_each_and_one_as_a_whole(capsys):
+    flags = [RUNS, BENCHMARKS, "--paper=reactor", "--scale=paper"]
+    results.main([*flags, "--claims"])
+    title, *lines, counts = capsys.readouterr().out.splitlines()
+    assert title == "Reactor" and len(lines) == 11 and max(map(len, lines)) < 100
+    assert lines[0] == "  median_reached           not yet decided"
+    assert "  tree                     not yet decided  228 runs missing" in lines
+    assert counts == "  0 holds, 0 does not hold, 0 mixed, 11 not yet decided"
+    results.main([*flags, "--claim=tree"])
+    out = capsys.readouterr().out
+    assert "\nsource: section 6.5\n" in out and "\nmissing: 228\n" in out
+    assert "\ncommands: .venv/bin/python -m binaries.experiment --paper=reactor" in out
+    words = refusal(capsys, results.main, *flags, "--claim=trees")
+    assert "there is no claim trees: there are median_reached, " in words
 
 
 def test_a_verdict_has_its_scale_and_its_numbers_everywhere(tmp_path, capsys):
     paper = reproductions.paper("d4pg")
     budget = planned_budget(paper, paper.experiment("section 4"), "small")
+    tasks = paper.experiment("section 4").at("small").environments
     for setting, level in (("d4pg_prioritized_n5", 800), ("d4pg_prioritized_n5_ou", 600)):
-        for task in paper.experiment("section 4").at("small").environments:
+        for task in tasks:
             for seed in range(3):
                 returns = [0] + [level + seed] * 9
                 plant_run(
                     tmp_path / "runs", setting, task, seed, returns, budget=budget, scale="small"
                 )
-    where = [f"--runs={tmp_path / 'runs'}", BENCHMARKS, "--claims", "--paper=d4pg"]
-    results.main(where)
+    where = [f"--runs={tmp_path / 'runs'}", BENCHMARKS, "--paper=d4pg"]
+    results.main([*where, "--claims"])
     out = capsys.readouterr().out
-    of_claim = out.partition("D4PG noise: HOLDS\n")[2].partition("\nD4PG ")[0]
-    assert "    scale: small\n" in of_claim and "    exploratory: yes\n" in of_claim
-    assert "    effect: +20.0 % [+19" in of_claim and of_claim.endswith("] ahead")
-    assert "runs: 1 holds, 0 does not hold, " in out
-    results.main([*where, f"--output={tmp_path}"])
-    text = (tmp_path / "tables/claims.md").read_text()
-    (row,) = [line for line in text.splitlines() if line.startswith("| D4PG | noise | Ornst")]
-    assert "| holds |  | +20.0 % [" in row and "] | ahead | yes | small | 4 | 16 | 0 | 3 |" in row
+    assert "\n  noise                    holds            +20.0 % (+19" in out
+    assert out.endswith("\n  1 holds, 0 does not hold, 0 mixed, 26 not yet decided\n")
+    results.main([*where, "--claim=noise"])
+    out = capsys.readouterr().out
+    assert "\nscale: small\n" in out and "\nexploratory: yes\n" in out
+    assert re.search(r"\n    effect: \+20.0 % \[\+19.*\] ahead\n", out)
+    assert all(re.search(rf"\n    {task}: \+20.0 % \[.*\] ahead\n", out) for task in tasks)
+    results.main([*where, "--claims", f"--output={tmp_path}"])
+    numbers = pandas.read_csv(tmp_path / "tables/claims_numbers.csv", keep_default_na=False)
+    numbers = numbers[numbers["claim"] == "noise"]
+    assert list(numbers["task"]) == ["", *tasks] and set(numbers["value"]) == {20.0}
 
 
 @pytest.mark.parametrize(

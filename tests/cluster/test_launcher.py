@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,6 +103,35 @@ def test_a_restart_says_why_the_process_ended(tmp_path, end, reason):
         events = []
         wait_for(lambda: events.extend(cluster.take_events()) or events)
         assert events[0].partition(" with exit code ")[2][1:].startswith(f"{reason}: restart in ")
+
+
+def test_logs_that_somebody_removes_are_made_anew(tmp_path):
+    folder = tmp_path / "run" / "logs"
+    with cluster_of(folder, ("actor", SLEEP)) as cluster:
+        log = cluster.log_path("actor", 0)
+        wait_for(lambda: log.read_text() == "up\n")
+        shutil.rmtree(folder)
+        os.kill(cluster.states()["actor", 0].pid, signal.SIGKILL)
+        wait_for(lambda: log.exists() and log.read_text() == "up\n")
+        assert cluster.failure() is None
+
+
+def test_logs_are_not_made_anew_where_the_run_was_moved(tmp_path):
+    folder = tmp_path / "run" / "logs"
+    with cluster_of(folder, ("actor", SLEEP)) as cluster:
+        wait_for(lambda: cluster.log_path("actor", 0).read_text() == "up\n")
+        (tmp_path / "run").rename(tmp_path / "moved")
+        os.kill(cluster.states()["actor", 0].pid, signal.SIGKILL)
+        wait_for(cluster.failure)
+    assert [path.name for path in tmp_path.iterdir()] == ["moved"]
+
+
+def test_a_log_that_is_a_link_is_not_followed(tmp_path):
+    (tmp_path / "mine").touch()
+    (tmp_path / "actor-0.log").symlink_to(tmp_path / "mine")
+    with pytest.raises(ClusterError, match="actor 0 cannot be started: .*Too many levels of symb"):
+        cluster_of(tmp_path, ("actor", SLEEP)).start()
+    assert not (tmp_path / "mine").read_text()
 
 
 def test_exit_code_zero_is_the_end_once_the_run_is_over(tmp_path, monkeypatch):

@@ -295,6 +295,15 @@ def test_what_is_not_finite_names_environment_index_timestep_and_which(given, wh
     assert "\n" not in message
 
 
+def test_a_reward_whose_sums_would_not_be_finite_is_named():
+    batch = watched(Simulator(), Simulator(step_at=2, reward=-3e38))
+    batch.reset()
+    batch.step(ACTIONS)
+    with pytest.raises(UnusableEnvironmentError, match="gave a reward of size 3e.38, beyond 1e.30"):
+        batch.step(ACTIONS)
+    batch.close()
+
+
 @pytest.mark.parametrize(
     "given, words",
     [

@@ -10,6 +10,7 @@ import pytest
 from common import environments
 from common.environments import UnusableEnvironmentError, film
 from common.environments.film import WRITERS, FilmedEnvironment, write_gif, write_mp4
+from common.reporting.records import whole_file
 
 OWN = "python:reproductions.d4pg.own_environment:make"
 NO_DRIVER = {"__EGL_VENDOR_LIBRARY_FILENAMES": "/nonexistent"}
@@ -175,7 +176,8 @@ def frames(count):
 
 def test_frames_and_time_survive(tmp_path):
     path = tmp_path / "video.gif"
-    write_gif(path, frames(8), frame_seconds=0.0333)
+    with open(path, "wb") as file:
+        write_gif(file, frames(8), frame_seconds=0.0333)
     with Image.open(path) as gif:
         assert gif.n_frames == 8 and gif.size == (40, 20) and gif.info["loop"] == 0
         durations = []
@@ -193,7 +195,8 @@ def test_frames_and_time_of_an_mp4_survive(tmp_path):
     av = pytest.importorskip("av")
     path = tmp_path / "video.mp4"
     odd = [np.pad(frame, [(0, 1), (0, 1), (0, 0)]) for frame in frames(8)]
-    write_mp4(path, odd, frame_seconds=0.05)
+    with open(path, "wb") as file:
+        write_mp4(file, odd, frame_seconds=0.05)
     with av.open(str(path)) as file:
         (stream,) = file.streams
         assert (stream.codec.name, stream.width, stream.height) == ("h264", 40, 20)
@@ -210,6 +213,6 @@ def test_a_failed_write_leaves_nothing(suffix, tmp_path):
     if suffix == ".mp4":
         pytest.importorskip("av")
     broken = [*frames(2), np.zeros((20, 40), np.float32)]
-    with pytest.raises((TypeError, ValueError)):
-        WRITERS[suffix](tmp_path / f"video{suffix}", broken, 0.04)
+    with pytest.raises((TypeError, ValueError)), whole_file(tmp_path / f"video{suffix}") as file:
+        WRITERS[suffix](file, broken, 0.04)
     assert list(tmp_path.iterdir()) == []

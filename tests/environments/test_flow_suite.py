@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.environments import UnusableEnvironmentError, flow_suite
-from common.environments.flow_solver import Solver
+from common.environments import UnusableEnvironmentError
+from common.environments.flow_solver import COURANT, Solver
 from common.environments.spec import EnvironmentSpec
 
 # The solver, compared with closed forms and plain NumPy.
@@ -114,8 +114,8 @@ def test_an_ellipse_at_rest_is_taken_along_by_the_flow():
     """Potential flow: at once by its added mass's share, pi b^2 along its major axis or pi a^2."""
     a, b = 0.5, 0.1
     solver = Solver((128, 128), 1 / 32, 1e-4, 1.0, ellipse=(a, b))
-    solver.set_velocity(np.ones((2, 129, 128)), np.zeros((2, 128, 129)))
-    solver.place(np.array([[2.0, 2.0, 0.0], [2.0, 2.0, np.pi / 2]]), np.arange(2))
+    solver.set_velocity(*random_flows(2, solver.cells))  # of which a start leaves nothing
+    solver.start(np.array([[2.0, 2.0, 0.0], [2.0, 2.0, np.pi / 2]]), np.arange(2))
     assert not solver.bodies()[:, 3:].any()
     assert np.all(np.abs(solver.velocity()[0][:, 64, 63:65]) < 1e-3)  # the fluid in their places
     solver.advance(0.01)
@@ -130,7 +130,7 @@ def test_a_push_gives_an_ellipse_and_its_added_mass_their_momentum():
     a, b, time = 0.5, 0.1, 0.1
     solver = Solver((128, 128), 1 / 32, 1e-4, 0.0, ellipse=(a, b))
     solver.set_velocity(np.zeros((2, 129, 128)), np.zeros((2, 128, 129)))
-    solver.place(np.array([[2.0, 2.0, 0.0]] * 2), np.arange(2))
+    solver.start(np.array([[2.0, 2.0, 0.0]] * 2), np.arange(2))
     solver.advance(time, np.array([[0.1, 0, 0], [0, 0.1, 0]]))
     along, across = solver.bodies()[0, 3], solver.bodies()[1, 4]
     mass = np.pi * a * b
@@ -141,12 +141,27 @@ def test_a_push_gives_an_ellipse_and_its_added_mass_their_momentum():
 def test_a_torque_turns_an_ellipse_to_the_left():
     solver = Solver((32, 32), 1 / 16, 0.01, 0.0, ellipse=(0.5, 0.1))
     solver.set_velocity(np.zeros((1, 33, 32)), np.zeros((1, 32, 33)))
-    solver.place(np.array([[1.0, 1.0, 0.0]]), np.array([0]))
+    solver.start(np.array([[1.0, 1.0, 0.0]]), np.array([0]))
     solver.advance(0.5, np.array([[0, 0, 0.05]]))
     x, y, angle, _, _, spin = solver.bodies()[0]
     assert angle > 0.01 and spin > 0 and abs(x - 1) < 0.01 and abs(y - 1) < 0.01
     _, v = solver.velocity()
     assert v[0, 22, 16] > 0 > v[0, 9, 16]  # the fluid at its right end rises
+
+
+def test_a_flow_stops_when_its_ellipse_leaves_the_box_even_if_it_would_come_back():
+    """The first pressure takes it along, and the force brings it back."""
+    push, ends = np.array([[-3.0, 0, 0]] * 2), []
+    for box in (None, np.array([[0, 2.5], [0, 4]])):
+        solver = Solver((32, 32), 1 / 8, 0.01, 1.0, ellipse=(0.5, 0.1), box=box)
+        solver.set_velocity(np.zeros((2, 33, 32)), np.zeros((2, 32, 33)))
+        solver.start(np.array([[2.4, 2.0, np.pi / 2], [1.0, 2.0, np.pi / 2]]), np.arange(2))
+        solver.advance(1.0, push)
+        ends.append(solver.bodies()[:, 0])
+        assert solver.is_outside().tolist() == [box is not None, False]
+    (free, _), (stopped, _) = ends
+    assert free < 2.5 < stopped < 2.6
+    assert ends[0][1] == pytest.approx(ends[1][1], abs=1e-3)  # its neighbour goes on
 
 
 def test_velocities_are_sampled_bilinearly():
@@ -174,31 +189,20 @@ def test_velocities_of_other_shapes_are_refused():
         wind_tunnel().set_velocity(np.zeros((1, 32, 24)), np.zeros((1, 32, 25)))
 
 
-# The suite, on its coarsest grid with short wakes.
+# The suite, on its coarsest grid.
 
-NAME = "flow:cylinder_16"
+NAME = "flow:cylinder_8"
 NOTHING = np.zeros((2, 3), np.float32)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def short_wakes():
-    """Wakes that have not developed, which take seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flow_suite, "_DEVELOPED", 1.0)
-        patch.setattr(flow_suite, "_PHASES", 3)
-        flow_suite._wakes.cache_clear()
-        yield
-        flow_suite._wakes.cache_clear()
-
-
 @pytest.fixture(scope="module")
-def batch(short_wakes):
+def batch():
     return environments.make_batch(NAME, [0, 1])
 
 
 def put(batch, *poses):
-    """Places the ellipses at x, y and angle behind the half disc."""
-    batch._solver.place(np.float32(poses) + np.float32([1.8, 2.0, 0.0]), np.arange(len(poses)))
+    """Starts the flows with ellipses at x, y and angle behind the half disc."""
+    batch._solver.start(np.float32(poses) + np.float32([1.8, 2.0, 0.0]), np.arange(len(poses)))
 
 
 def test_specs_and_starts(batch):
@@ -212,21 +216,22 @@ def test_specs_and_starts(batch):
         starts.extend(timestep.observation)
     x, y, angle = np.transpose(starts)[:3]
     assert not np.array(starts)[:, 3:6].any()  # at rest in the half disc's frame
-    assert np.all(np.abs(x - 2) <= 0.5) and np.all(np.abs(y) <= 0.5)
+    assert np.all(np.abs(x - 2) <= 1.25) and np.all(np.abs(y) <= 1.25)
+    assert np.ptp(x) > 1.5 and np.ptp(y) > 1.5
     assert np.all(np.abs(angle) <= np.pi / 4) and np.ptp(angle) > 0.7
 
 
 def test_rewards_are_minus_the_square_of_the_action_and_minus_100_outside(batch):
     batch.reset()
-    put(batch, (1.5, 0.0, 0.0), (2.95, 0.0, 0.0))
+    put(batch, (1.5, 0.0, 0.0), (3.45, 0.0, 0.0))
     action = np.float32([[0.1, -0.2, 0.3], [0.5, 0.0, 0.0]])
     timestep = batch.step(action)
     assert timestep.step_type.tolist() == [1, 2] and timestep.discount.tolist() == [1, 0]
     np.testing.assert_allclose(timestep.reward, [-0.14, -100], rtol=1e-6)
-    assert timestep.observation[1, 0] > 3  # the last state is the one outside
+    assert timestep.observation[1, 0] > 3.5  # the last state is the one outside
     timestep = batch.step(action)
     assert timestep.step_type[1] == 0 and timestep.reward[1] == 0
-    assert abs(timestep.observation[1, 0] - 2) <= 0.5
+    assert abs(timestep.observation[1, 0] - 2) <= 1.25
 
 
 def test_an_episode_of_400_actions_ends_by_its_time(batch):
@@ -263,7 +268,7 @@ def test_sensors_are_the_flow_at_the_vertices_less_the_bodys_velocity(batch):
         for vertex, (along, across) in enumerate([(0.5, 0), (-0.5, 0), (0, 0.1), (0, -0.1)]):
             dx = along * np.cos(angle) - across * np.sin(angle)
             dy = along * np.sin(angle) + across * np.cos(angle)
-            column, line = 16 * (x + dx + 1.8), 16 * (y + dy + 2.0)
+            column, line = 8 * (x + dx + 1.8), 8 * (y + dy + 2.0)
             flow = linear(u[row], column, line - 0.5), linear(v[row], column - 0.5, line)
             own = speed_x - spin * dy, speed_y + spin * dx
             sensed = observation[6 + 2 * vertex : 8 + 2 * vertex]
@@ -276,11 +281,34 @@ def linear(grid, column, line):
     return np.interp(column, np.arange(grid.shape[0]), rows)
 
 
+def test_an_episode_starts_in_fluid_at_rest_which_the_half_disc_leaves_behind(batch):
+    batch.step(NOTHING + 0.3)
+    batch.reset()
+    u, v = batch._solver.velocity()
+    is_fluid = (np.abs(u - 1) < 1e-6) | (np.abs(u) < 1e-3)  # the fluid, or that in the ellipse
+    assert is_fluid.mean() > 0.98 and (np.abs(u - 1) < 1e-6).mean() > 0.9 and not v.any()
+
+
+def test_a_few_lines_of_feedback_stay_to_the_end_at_a_small_cost():
+    """The task can be solved: leaving at once costs 100, and holding on costs some 20."""
+    flow = environments.make_batch(NAME, [0])
+    observation = flow.reset().observation
+    returns = 0.0
+    for step in range(400):
+        place, speed = observation[:, :2] - np.float32([1.2, 0]), observation[:, 3:5]
+        action = np.pad(-0.5 * place - 0.3 * speed, ((0, 0), (0, 1)))
+        timestep = flow.step(action)
+        observation = timestep.observation
+        returns += 0.995**step * timestep.reward[0]
+    assert timestep.step_type == 2 and timestep.discount == 1
+    assert returns > -60
+
+
 def test_an_ellipse_left_alone_drifts_downstream_out_of_the_box(batch):
     batch.reset()
-    put(batch, (2.0, 0.8, 0.0), (2.0, -0.8, 0.0))
+    put(batch, (2.0, 1.2, 0.0), (2.0, -1.2, 0.0))
     ended = np.zeros(2, bool)
-    for _ in range(6):
+    for _ in range(12):
         timestep = batch.step(NOTHING)
         ended |= timestep.step_type == 2
     assert ended.all()
@@ -302,17 +330,28 @@ def test_a_picture_shows_vorticity_and_bodies():
     assert picture.shape == (100, 160, 3) and picture.dtype == np.uint8
     assert np.all(picture[50, 32] == 102)  # the half disc
     assert np.all(picture[:9] == 255) and np.all(picture[-9:] == 255)  # beside the domain
-    y = (np.arange(64) + 0.5) / 16
+    y = (np.arange(32) + 0.5) / 8
     for shear, color in ((-2.5, [255, 128, 128]), (2.5, [128, 128, 255])):
-        u = np.tile(shear * y, (1, 129, 1))  # turns everywhere, to the left if u falls with y
-        environment._batch._solver.set_velocity(u, np.zeros((1, 128, 65)))
+        u = np.tile(shear * y, (1, 65, 1))  # turns everywhere, to the left if u falls with y
+        environment._batch._solver.set_velocity(u, np.zeros((1, 64, 33)))
         shown = environment.render(100, 160)[12:-12]
         is_body = np.all(shown == 102, -1)
         assert 0 < is_body.mean() < 0.1
         np.testing.assert_allclose(shown[~is_body], np.tile(color, (np.sum(~is_body), 1)), atol=1)
 
 
-@pytest.mark.parametrize("name", ["cylinder_20", "cylinder_0", "cylinder_8"])
+@pytest.mark.parametrize(
+    "name, cells, courant",
+    [("cylinder", 32, COURANT), ("cylinder_8", 8, COURANT), ("cylinder_16_courant_0.1", 16, 0.1)],
+)
+def test_a_name_has_the_grid_and_the_courant_number(name, cells, courant):
+    solver = environments.make_batch(f"flow:{name}", [0])._solver
+    assert solver.cells == (8 * cells, 4 * cells) and solver._courant == courant
+
+
+@pytest.mark.parametrize(
+    "name", ["cylinder_20", "cylinder_0", "cylinder_8_courant_0", "cylinder_courant_1.5"]
+)
 def test_a_grid_of_other_sizes_is_refused_in_one_line(name):
     with pytest.raises(environments.UnknownEnvironmentError) as raised:
         environments.make(f"flow:{name}", 0)

@@ -22,7 +22,7 @@ from common.evidence.keep import TableWriter
 from common.evidence.paper import RESULTS, Returns, run_path
 from common.evidence.runs import KeptRuns
 from common.reporting.csv_rows import PROGRESS
-from common.reporting.run_directory import replace_file
+from common.reporting.records import replace_file
 from common.reporting.user_error import UserError
 import reproductions
 

@@ -128,8 +128,11 @@ def test_all_parts_must_hold_and_one_that_does_not_is_enough(tmp_path, evidence)
     # Ahead of the mean of both, and behind one of them.
     mean = EffectPart("mean", {FULL: 1.0, "ddpg": -0.5, "d4pg_uniform_n5": -0.5})
     finding = compare(evidence, mean, dataclasses.replace(bad, bounds=NOT_BEHIND))
-    assert finding.effects[0].effect.outcome is Outcome.AHEAD
+    of_parts = {named.name: named for named in finding.effects}
+    assert of_parts["mean"].effect.outcome is Outcome.AHEAD
     assert finding.verdict is Verdict.FAILS
+    # The deciding part stands first.
+    assert next(iter(of_parts)) == "" and of_parts[""].verdict is Verdict.FAILS
 
 
 def test_one_of_several_parts_needs_more_to_fail(tmp_path, evidence):
@@ -144,22 +147,25 @@ def test_one_of_several_parts_needs_more_to_fail(tmp_path, evidence):
 
 
 @pytest.mark.parametrize(
-    "leads, some, uniform",
+    "leads, some, uniform, mean",
     [
-        ((100, 100, 100, 100), Verdict.HOLDS, Verdict.HOLDS),
-        ((400, 0, 0, 0), Verdict.HOLDS, Verdict.HOLDS),
-        ((400, 400, 0, -300), Verdict.HOLDS, Verdict.FAILS),
-        ((-300, -300, -300, -300), Verdict.FAILS, Verdict.FAILS),
+        ((100, 100, 100, 100), Verdict.HOLDS, Verdict.HOLDS, Verdict.HOLDS),
+        ((400, 0, 0, 0), Verdict.HOLDS, Verdict.HOLDS, Verdict.HOLDS),
+        ((400, 400, 0, -300), Verdict.HOLDS, Verdict.FAILS, Verdict.MIXED),
+        ((-300, -300, -300, -300), Verdict.FAILS, Verdict.FAILS, Verdict.FAILS),
     ],
 )
-def test_uniform_and_on_some_task(tmp_path, evidence, leads, some, uniform):
+def test_over_tasks(tmp_path, evidence, leads, some, uniform, mean):
     for task, lead in zip(TASKS, leads):
         plant(tmp_path, FIRST, task, 500 + lead)
         plant(tmp_path, SECOND, task, 500)
-    finding = compare(evidence, EffectPart("", PAIR, over=Over.SOME))
-    assert finding.verdict is some
-    assert [one.name for one in finding.effects] == [task.split(":")[2] for task in TASKS]
-    assert compare(evidence, EffectPart("", PAIR, over=Over.UNIFORM)).verdict is uniform
+    for over, verdict in ((Over.SOME, some), (Over.UNIFORM, uniform), (Over.MEAN, mean)):
+        finding = compare(evidence, EffectPart("", PAIR, over=over))
+        assert finding.verdict is verdict
+        by_task = finding.effects[0].by_task
+        assert {task: round(1000 * of.estimate) for task, of in by_task.items()} == dict(
+            zip(TASKS, leads)
+        )
 
 
 def test_on_one_of_many_tasks_chance_is_corrected_for(tmp_path, evidence):
@@ -215,6 +221,7 @@ def test_n_step_is_not_uniform_if_it_is_surely_behind_on_a_task(tmp_path, eviden
     finding = judge("d4pg", "n_step", evidence)
     assert finding.effects[0].effect.outcome is Outcome.AHEAD
     assert finding.verdict is Verdict.FAILS
+    assert finding.effects[0].opposed.outside == (first,)
 
 
 def test_an_ahead_claim_fails_by_level_and_says_the_seeds_it_needs_if_open(tmp_path, evidence):
@@ -354,15 +361,38 @@ def test_weakest_of_two_needs_both(tmp_path, evidence, d3pg, verdict):
     assert [one.name for one in finding.effects] == ["d3pg", "impala"]
 
 
-@pytest.mark.parametrize("task", ["gym:Ant-v4", "minatar:breakout"])
-def test_elsewhere_in_parts_of_the_largest_mean(tmp_path, evidence, task):
+@pytest.mark.parametrize("task, scale", [("gym:Ant-v4", 5116.4), ("atari:pong", 14.6 + 20.7)])
+def test_elsewhere_in_parts_of_a_published_score(tmp_path, evidence, task, scale):
     for setting, level in ((FIRST, -200), (SECOND, -400)):
         plant(tmp_path, setting, task, level, start=level - 10)
     runs = tuple(dataclasses.replace(run, environment=task) for run in FIGURE_2.runs)
     small = dataclasses.replace(FIGURE_2.substitute("small"), runs=runs)
     experiment = dataclasses.replace(FIGURE_2, substitutes={"small": small})
     finding = MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, experiment, evidence)
-    assert finding.effects[0].effect.estimate == pytest.approx(0.5)
+    assert finding.effects[0].effect.estimate == pytest.approx(200 / scale)
+
+
+def test_a_task_without_a_scale_is_an_error_that_says_where_to_put_it(tmp_path, evidence):
+    plant(tmp_path, FIRST, "gym:New-v0", 1)
+    plant(tmp_path, SECOND, "gym:New-v0", 2)
+    runs = tuple(dataclasses.replace(run, environment="gym:New-v0") for run in FIGURE_2.runs)
+    small = dataclasses.replace(FIGURE_2.substitute("small"), runs=runs)
+    experiment = dataclasses.replace(FIGURE_2, substitutes={"small": small})
+    with pytest.raises(UserError, match="task_scales.csv has no row for gym:New-v0: add"):
+        MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, experiment, evidence)
+
+
+@pytest.mark.parametrize("since, is_confirmed", [("", True), ("2026-11-27", False)])
+def test_runs_of_before_a_test_was_changed_confirm_nothing(
+    tmp_path, evidence, since, is_confirmed
+):
+    for task, (setting, level), seed in itertools.product(
+        TASKS, ((FIRST, 700), (SECOND, 500)), range(5)
+    ):
+        plant_run(tmp_path, setting, task, seed, [level + seed] * 30, **AT_SMALL)
+    finding = compare(evidence, EffectPart("", PAIR), since=since)
+    assert finding.verdict is Verdict.HOLDS
+    assert finding.effects[0].effect.is_confirmed is is_confirmed
 
 
 def test_runs_by_the_rule_alone_decide_and_confirm(tmp_path, evidence):
@@ -515,33 +545,23 @@ def test_a_replay_that_dies(tmp_path, evidence, name, recovered, note, least, ve
 
 
 @pytest.mark.parametrize(
-    "paper, name, value, verdict",
-    [
-        ("aql", "exact_cost", 9.0, Verdict.HOLDS),
-        ("aql", "exact_cost", 2.0, Verdict.FAILS),
-        ("refer", "vracer_cost", 100.0, Verdict.HOLDS),
-        ("refer", "vracer_cost", 3.0, Verdict.FAILS),
-        ("refer", "vracer_cost", None, Verdict.OPEN),
-    ],
+    "value, verdict", [(100.0, Verdict.HOLDS), (3.0, Verdict.FAILS), (None, Verdict.OPEN)]
 )
-def test_costs_are_decided_by_a_record(tmp_path, evidence, paper, name, value, verdict):
-    number = {
-        "exact_cost": "search/exact_q_3528_time_over_aql",
-        "vracer_cost": "learner/acer_cost_over_vracer",
-    }
-    record = [{"name": number[name], "value": value}] if value else []
-    (tmp_path / f"{paper}.json").write_text(json.dumps(record))
-    finding = judge(paper, name, dataclasses.replace(evidence, benchmarks=tmp_path))
+def test_costs_are_decided_by_a_record(tmp_path, evidence, value, verdict):
+    number = "learner/acer_cost_over_vracer"
+    record = [{"name": number, "value": value}] if value else []
+    (tmp_path / "refer.json").write_text(json.dumps(record))
+    finding = judge("refer", "vracer_cost", dataclasses.replace(evidence, benchmarks=tmp_path))
     assert finding.verdict is verdict
-    assert finding.lacks == ("" if value else f"{paper}.json: {number[name]}")
-    assert finding.numbers == ({number[name]: value} if value else {})
+    assert finding.lacks == ("" if value else f"refer.json: {number}")
+    assert finding.numbers == ({number: value} if value else {})
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}', '[{"name": "x"}]', "[1]", "{"])
 def test_a_damaged_record_of_costs_is_an_error(tmp_path, evidence, text):
-    (tmp_path / "aql.json").write_text(text.replace("x", "search/exact_q_3528_time_over_aql"))
-    with pytest.raises(UserError, match="aql.json.* is no"):
-        judge("aql", "exact_cost", dataclasses.replace(evidence, benchmarks=tmp_path))
+    (tmp_path / "refer.json").write_text(text.replace("x", "learner/acer_cost_over_vracer"))
+    with pytest.raises(UserError, match="refer.json.* is no"):
+        judge("refer", "vracer_cost", dataclasses.replace(evidence, benchmarks=tmp_path))
 
 
 def test_a_damaged_record_is_an_error(tmp_path, evidence):

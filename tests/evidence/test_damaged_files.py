@@ -210,7 +210,7 @@ def test_the_result_of_a_run_whose_evaluations_are_damaged(planted):
             *("benchmarks/soak_apex_dqn.json", "apex"),
             ("actors_fail", "replay_fails", "learner_waits", "learner_fails"),
         ),
-        ("benchmarks/aql.json", "aql", ("exact_cost",)),
+        ("benchmarks/refer.json", "refer", ("vracer_cost",)),
         ("reported/atari_scores.csv", "apex", ("median_reached",)),
         ("reported/apex.csv", "apex", ("median_reached",)),
     ],

@@ -6,25 +6,37 @@ import pytest
 from scipy import stats
 
 from common.evidence import effects
-from common.evidence.effects import Outcome, by_run, main_effect
+from common.evidence.effects import (
+    AHEAD,
+    EffectPart,
+    Outcome,
+    Over,
+    Verdict,
+    by_run,
+    main_effect,
+)
 
 TASKS = ("a", "b", "c", "d")
-SCALES = dict.fromkeys(TASKS, 1000.0)
 WEIGHTS = {"first": 1.0, "second": -1.0}
 LEVELLED = 1 - np.exp(-6 * np.linspace(0, 1, 31))
 RISING = np.linspace(0, 1, 31)
-BETWEEN_RUNS, BETWEEN_CHECKPOINTS = 60.0, 120.0
-"""Standard deviations like those of D4PG's kept runs."""
+BETWEEN_RUNS, BETWEEN_CHECKPOINTS = 0.06, 0.12
+"""Standard deviations like those of D4PG's kept runs, in parts of the scale."""
 WORLDS = 60
 
 
-def planted(random, seeds, final, shares, curve=LEVELLED):
-    """A frame in which `first` is ahead by shares[task] of `final`."""
+def planted(random, seeds, final, shares, curve=LEVELLED, collapsing=(0.0, 0.0)):
+    """A frame in which `first` is ahead by shares[task] of `final`, in thousandths of the scale.
+
+    A run of each setting loses all with a probability, after a third of its length.
+    """
     shape = (len(WEIGHTS), len(TASKS), seeds, len(curve))
-    level = np.full(shape, float(final))
+    level = np.full(shape, final / 1000)
     level[0] *= 1 + np.array(shares)[:, np.newaxis, np.newaxis]
     level += random.normal(0, BETWEEN_RUNS, (*shape[:3], 1))
     value = curve * (level + random.normal(0, BETWEEN_CHECKPOINTS, shape))
+    collapses = random.random(shape[:3]) < np.reshape(collapsing, (-1, 1, 1))
+    value[collapses, len(curve) // 3 :] = 0.0
     names = {"setting": list(WEIGHTS), "task": TASKS, "seed": range(seeds)}
     x = np.linspace(0, 3000, len(curve))
     index = pandas.MultiIndex.from_product([*names.values(), x], names=[*names, "x"])
@@ -33,7 +45,15 @@ def planted(random, seeds, final, shares, curve=LEVELLED):
 
 def effect_in(frame, tasks=TASKS, measure=effects.late_mean):
     """The effect of `WEIGHTS` on some of the tasks."""
-    return main_effect(by_run(frame, measure), WEIGHTS, {task: SCALES[task] for task in tasks})
+    return main_effect(by_run(frame, measure), WEIGHTS, tasks)
+
+
+def verdict_in(frame, over=Over.MEAN, bounds=AHEAD):
+    """The verdict on `first` being ahead, and the tasks that agree and disagree."""
+    runs = by_run(frame)
+    by_task = {task: main_effect(runs, WEIGHTS, [task]) for task in TASKS}
+    part = EffectPart("", WEIGHTS, bounds, over)
+    return part.verdict(main_effect(runs, WEIGHTS, TASKS), by_task)
 
 
 def outcomes(seeds, final, shares, **kwargs):
@@ -84,12 +104,61 @@ def test_three_looks_together_are_rarely_wrong():
     assert wrong <= stats.binom.ppf(0.99, 2 * WORLDS, 0.05)
 
 
+@pytest.mark.parametrize(
+    "shares, verdict, within, outside",
+    [
+        ([0.3, 0.3, 0.3, 0.3], Verdict.HOLDS, "abcd", ""),
+        ([0.5, 0.5, 0.5, -0.4], Verdict.MIXED, "abc", "d"),
+        ([-0.5, -0.5, -0.5, 0.4], Verdict.MIXED, "d", "abc"),
+        ([0.4, -0.4, 0.4, -0.4], Verdict.MIXED, "ac", "bd"),
+        ([0, 0, 0, -0.4], Verdict.FAILS, "", "d"),
+    ],
+)
+def test_a_mean_over_opposed_tasks_is_mixed(shares, verdict, within, outside):
+    frame = planted(np.random.default_rng(0), 10, 600, shares)
+    assert verdict_in(frame) == (verdict, (tuple(within), tuple(outside)))
+
+
+def test_on_every_task():
+    frame = planted(np.random.default_rng(0), 10, 600, [0.4, 0.4, 0.4, 0.0])
+    assert verdict_in(frame)[0] is Verdict.HOLDS
+    assert verdict_in(frame, Over.EVERY)[0] is Verdict.OPEN
+    frame = planted(np.random.default_rng(0), 10, 600, [0.4] * 4)
+    assert verdict_in(frame, Over.EVERY)[0] is Verdict.HOLDS
+    frame = planted(np.random.default_rng(0), 10, 600, [0.4, 0.4, 0.4, -0.4])
+    assert verdict_in(frame, Over.EVERY)[0] is Verdict.FAILS
+
+
+@pytest.mark.parametrize("seeds", [5, 10, 20])
+@pytest.mark.parametrize("collapsing", [(0.1, 0.1), (0.1, 0.0)])
+def test_wrong_verdicts_are_rare_where_runs_collapse(seeds, collapsing):
+    """The means of both settings are equal: one that collapses more is better where it does not."""
+    shares = [(1 - collapsing[1]) / (1 - collapsing[0]) - 1] * len(TASKS)
+    wrong = 0
+    for world in range(WORLDS):
+        random = np.random.default_rng([seeds, world])
+        frame = planted(random, seeds, 800, shares, collapsing=collapsing)
+        wrong += verdict_in(frame)[0] is not Verdict.OPEN
+    assert wrong / WORLDS <= ALLOWED
+
+
+def test_a_claim_with_a_collapse_wants_twenty_seeds():
+    frame = planted(np.random.default_rng(1), 10, 800, [0.3] * 4, collapsing=(0.1, 0.1))
+    found = effect_in(frame)
+    assert found.collapses and found.is_too_early and found.seeds_needed >= 20
+    assert verdict_in(frame)[0] is Verdict.OPEN
+    frame = planted(np.random.default_rng(1), 20, 800, [0.3] * 4, collapsing=(0.1, 0.1))
+    assert effect_in(frame).collapses and verdict_in(frame)[0] is Verdict.HOLDS
+    # A quantity that is no return does not collapse.
+    assert np.isnan(by_run(frame, is_return=False)["peak"]).all()
+
+
 def test_the_interval_is_welchs():
     random = np.random.default_rng(0)
     frame = planted(random, 7, 600, [0.1, 0, 0, 0])
     one = frame[frame["task"] == "a"]
     found = effect_in(one, ["a"])
-    late = one[one["x"] > 2000].groupby(["setting", "seed"])["value"].mean() / 1000
+    late = one[one["x"] > 2000].groupby(["setting", "seed"])["value"].mean()
     test = stats.ttest_ind(late["first"], late["second"], equal_var=False)
     interval = test.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx(tuple(interval))
@@ -155,8 +224,11 @@ def test_measures_of_a_run():
     assert effects.late_magnitude(run.assign(value=100.0)) == 2
     assert effects.whole_magnitude(run.assign(value=0.01)) == pytest.approx(-2)
     assert effects.largest_fall(run) == 0
-    falls = run.assign(value=run["value"].where(run["x"] < 300, -4.0))
-    assert effects.largest_fall(falls) == 26 + 4
+    falls = run.assign(value=run["value"].where(run["x"] < 300, 13.0))
+    assert effects.largest_fall(falls) == 0.5
+    assert effects.largest_fall(falls.assign(value=falls["value"] / 26)) == 0.5
+    # A run that does not rise by half of the scale has nothing to lose.
+    assert effects.largest_fall(falls.assign(value=falls["value"] / 60)) == 0
 
 
 def test_up_to_the_end_of_the_shortest_run_of_a_task():

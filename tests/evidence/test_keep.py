@@ -5,12 +5,12 @@ import dataclasses
 import hashlib
 import json
 import subprocess
-from types import SimpleNamespace
 
 from campaign_driver import PAPER, SMALL
 from planted import AGENT, TASKS, contents, path, plant
 import pytest
 
+from common.config import Config, Settings, field
 from common.evidence import keep as keep_lib
 from common.evidence.keep import TableWriter, keep
 from common.evidence.paper import EPISODE_RETURN, RESULTS, Returns
@@ -174,12 +174,15 @@ def test_seeds_of_another_config_are_refused(roots):
 
 @pytest.mark.parametrize("value, is_kept", [(1, True), (2, False)])
 def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots, monkeypatch):
-    """They had its default."""
-    config = SimpleNamespace(sizes=(4, 4), newer=1, single_process=False)
-    settings = SimpleNamespace(
-        default="good", config_class=lambda: config, configuration=lambda setting: config
-    )
-    monkeypatch.setitem(vars(AGENT), "settings", settings)
+    """They had the value that its field says, whatever the default is."""
+
+    @dataclasses.dataclass
+    class Later(Config):
+        sizes: tuple[int, ...] = field((4, 4))
+        newer: int = field(5, earlier=1)
+        single_process: bool = field(False)
+
+    monkeypatch.setitem(vars(AGENT), "settings", Settings(Later, {"good": {}}, "good"))
     plant_evaluated(roots, 0)
     keep(plan_of(roots), roots[1])
     plant_evaluated(roots, 1, config={"sizes": [4, 4], "newer": value})

@@ -17,7 +17,7 @@ from common.evidence.paper import (
     flag_name,
     run_path,
 )
-from common.evidence.plan import make_plan
+from common.evidence.plan import DEFAULT_SCALE, make_plan
 from common.evidence.reported import Reported
 from common.program.flags import define_config
 from common.reporting.budget import Budget
@@ -224,8 +224,27 @@ def test_what_cannot_be_run_says_why():
         assert "deepmind_lab is not installed" in figure.at("paper").unavailable
     assert figure.at("workstation").unavailable == figure.at("small").unavailable == ""
     assert aql.experiment("figure 1").unavailable == ""
-    flow = reproductions.paper("refer").experiment("figure 6")
-    assert "use the scale small" in flow.at("two_cores").unavailable
+
+
+def test_what_can_be_run_can_be_run_without_a_scale():
+    for paper, experiment in EXPERIMENTS:
+        if not experiment.unavailable:
+            assert not experiment.at(DEFAULT_SCALE).unavailable, (paper.name, experiment.name)
+
+
+def test_refers_flow_control_has_runs_at_every_scale():
+    """At the scale small of 500,000 steps, with MLPs next to the paper's recurrent networks."""
+    refer = reproductions.paper("refer")
+    flow = refer.experiment("figure 6")
+    assert all(flow.at(scale.name).runs for scale in refer.scales)
+    small = {run.setting: run for run in flow.at("small").runs}
+    assert flow.scaled(refer.scale("small")).budget == Budget(actor_steps=500_000)
+    for curve, of in (("vracer_refer_variance0.05", "vracer_refer"), ("ddpg_er", "ddpg_er")):
+        for name, is_recurrent in ((curve, True), (f"{curve}_mlp", False)):
+            run = small[name]
+            assert (run.agent_setting, run.environment) == (of, "flow:cylinder_8")
+            assert ("--config.recurrent=true" in run.flags) == is_recurrent
+            assert "--num_actors=24" in run.flags
 
 
 def test_impala_replays_nothing_at_any_scale():

@@ -1,11 +1,15 @@
 """Tests of common.learning.checkpoint, with a learner that has all kinds of state: D4PG's."""
 
+import contextlib
+import io
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 
 from launched import ROOT
 import numpy as np
@@ -17,7 +21,7 @@ from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint as checkpoint_lib
 from common.learning import learner as learner_lib
-from common.learning.checkpoint import CheckpointError, Checkpoints, newest
+from common.learning.checkpoint import CheckpointError, Checkpoints, StoredPolicy, newest
 from common.learning.updates import UpdateLoop
 from common.replay.memory import Sample
 from common.types import Batch
@@ -179,17 +183,14 @@ def test_a_save_that_fails_leaves_the_former_one(tmp_path, monkeypatch, when):
     checkpoints.save()
     before = contents(tmp_path)
 
-    def fail(path):
-        if (path.name == ".checkpoint") == (when == "names"):
-            raise OSError("no space left on device")
+    def fail(*_):
+        raise OSError("no space left on device")
 
-    monkeypatch.setattr(checkpoint_lib, "_sync", fail)
+    monkeypatch.setattr(checkpoint_lib, {"data": "_sync", "names": "replace_file"}[when], fail)
     counter.assign(8)
     with pytest.raises(OSError, match="no space"):
         checkpoints.save()
-    after = contents(tmp_path)
-    after.pop(".checkpoint", None)
-    assert after == before and newest(tmp_path).name == "ckpt-1"
+    assert contents(tmp_path) == before and newest(tmp_path).name == "ckpt-1"
     monkeypatch.undo()
     checkpoints.save()
     assert newest(tmp_path).name == "ckpt-2" and contents(tmp_path).keys() > before.keys()
@@ -282,7 +283,7 @@ def test_a_save_is_on_the_disk_before_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", noted_replace)
     checkpoints.save()
     assert events[-1] == "replace"
-    assert {DATA, INDEX, ".checkpoint", tmp_path.name} <= set(events)
+    assert {DATA, INDEX, ".checkpoint.tmp", tmp_path.name} <= set(events)
 
 
 def contents(directory):
@@ -408,6 +409,141 @@ def test_foreign_files_among_the_checkpoints_are_ignored(saved, tmp_path):
     (directory / NAMES).unlink()
     assert checkpoints.restore() and (directory / "ckpt-3.index").exists()
     assert all(file.read_text() == "mine" for file in foreign)
+
+
+@pytest.mark.parametrize(
+    "name", ["lr=[0.1]", "a\\b", "a,b", "a?b", "a*b", "{a,b}", "a:b", "gs:", "a b"]
+)
+def test_a_directory_of_any_name_is_restored(tmp_path, name):
+    """TensorFlow takes the path of a restore for a pattern."""
+    counter = tf.Variable(5)
+    (tmp_path / name).mkdir()
+    checkpoints = Checkpoints(tmp_path / name, {"counter": counter})
+    checkpoints.save()
+    counter.assign(0)
+    assert checkpoints.restore() and int(counter) == 5
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", [DATA, INDEX, NAMES])
+def test_a_file_that_cannot_be_read_is_not_called_damaged(saved, tmp_path, name):
+    """A directory in its place, since tests may run as a user who may read everything."""
+    shutil.copytree(saved, tmp_path / "run")
+    (tmp_path / "run" / name).unlink()
+    (tmp_path / "run" / name).mkdir()
+    with pytest.raises(CheckpointError, match="cannot be read .*Is a directory.*: remove nothing"):
+        restored(tmp_path / "run")
+
+
+def test_an_error_that_is_no_damage_names_no_file_to_remove(saved, monkeypatch):
+    def fail(path):
+        raise tf.errors.ResourceExhaustedError(None, None, f"no memory for {path}.index")
+
+    monkeypatch.setattr(tf.train, "load_checkpoint", fail)
+    with pytest.raises(CheckpointError, match="cannot be read .no memory .*: remove no") as caught:
+        restored(saved)
+    assert f"no memory for {saved}/ckpt-2.index" in str(caught.value)
+
+
+def test_checkpoints_that_somebody_removes_are_made_anew(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "checkpoints", {"counter": tf.Variable(1)})
+    for _ in range(2):
+        checkpoints.save()
+        assert newest(tmp_path / "checkpoints").name == "ckpt-1"
+        shutil.rmtree(tmp_path / "checkpoints")
+
+
+def test_links_in_the_place_of_temporary_files_are_not_followed(tmp_path):
+    """Whoever made the directory may have put them there."""
+    mine, directory = tmp_path / "mine", tmp_path / "checkpoints"
+    for path in (mine, directory):
+        path.mkdir()
+    (mine / "part-00000-of-00001").write_text("mine")
+    (directory / "ckpt-1_temp").symlink_to(mine)
+    for name in (".checkpoint", ".checkpoint.tmp", ".best.npz", ".best.npz.tmp", "best.npz"):
+        (mine / name).write_text("mine")
+        (directory / name).symlink_to(mine / name)
+    before = contents(mine)
+    Checkpoints(directory, {"counter": tf.Variable(1)}).save()
+    policy = StoredPolicy(np.ones(3, np.float32), 2, 1.5)
+    checkpoint_lib.write_policy(directory / "best.npz", policy)
+    assert contents(mine) == before and newest(directory).name == "ckpt-1"
+    assert checkpoint_lib.read_policy(directory / "best.npz", 3).learner_steps == 2
+
+
+def write_npz(path, compression=zipfile.ZIP_DEFLATED, **arrays):
+    """Writes arrays, or the bytes of a member."""
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in arrays.items():
+            if not isinstance(content, bytes):
+                file = io.BytesIO()
+                np.lib.format.write_array(file, np.asarray(content))
+                content = file.getvalue()
+            archive.writestr(f"{name}.npy", content)
+
+
+GOOD = {"parameters": np.ones(3, np.float32), "learner_steps": 2, "episode_return": 1.5}
+HEADER = b"\x93NUMPY\x01\x00"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parameters": np.ones(4, np.float32)},
+        {"parameters": np.ones(3)},
+        {"parameters": np.array([None] * 3)},
+        {"parameters": b""},
+        {"parameters": HEADER + b"\x10\x00{'descr': (((((("},
+        {"parameters": HEADER + b"\x04\x00\xff\xff\xff\xff"},
+        {"parameters": b"\x93NUMPY\x02\x00\xff\xff\xff\xff"},
+        {"learner_steps": np.ones(3, int)},
+        {"learner_steps": np.str_("x" * 40)},
+        {"episode_return": np.nan},
+        {"episode_return": "high"},
+    ],
+    ids=str,
+)
+def test_a_policy_of_wrong_content_is_one_line(tmp_path, change):
+    path = tmp_path / "best.npz"
+    write_npz(path, **GOOD)
+    assert checkpoint_lib.read_policy(path, 3).episode_return == 1.5
+    write_npz(path, **(GOOD | change))
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint_lib.read_policy(path, 3)
+    assert str(caught.value).startswith(f"{path} ") and "\n" not in str(caught.value)
+
+
+def test_a_policy_with_any_byte_changed_is_read_or_one_line(tmp_path):
+    path = tmp_path / "best.npz"
+    checkpoint_lib.write_policy(path, StoredPolicy(np.ones(3, np.float32), 2, 1.5))
+    content = path.read_bytes()
+    for position in range(len(content)):
+        for value in (0, 1, 99, 255):
+            path.write_bytes(content[:position] + bytes([value]) + content[position + 1 :])
+            with contextlib.suppress(CheckpointError):
+                checkpoint_lib.read_policy(path, 3)
+        path.write_bytes(content[:position])
+        with pytest.raises(CheckpointError):
+            checkpoint_lib.read_policy(path, 3)
+
+
+def test_a_policy_that_unpacks_to_too_much_is_refused_before(tmp_path):
+    path = tmp_path / "best.npz"
+    write_npz(path, **(GOOD | {"parameters": np.zeros(50_000_000, np.float32)}))
+    assert path.stat().st_size < 1e6
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match="has parameters of float32 .50000000., not flo"):
+            checkpoint_lib.read_policy(path, 3)
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_policy_that_cannot_be_read_is_not_called_damaged(tmp_path):
+    (tmp_path / "best.npz").mkdir()
+    with pytest.raises(CheckpointError, match="cannot be read .Is a directory.: remove nothing"):
+        checkpoint_lib.read_policy(tmp_path / "best.npz", 3)
 
 
 def test_a_damaged_save_without_another_says_so(tmp_path):

@@ -66,6 +66,44 @@ def test_contents_are_saved_every_period_and_again_at_the_end_if_they_changed(tm
     assert [file.name for file in tmp_path.iterdir()] == ["learner_0.replay"]
 
 
+def test_the_time_between_two_saves_grows_with_the_file(tmp_path):
+    """However often a save is asked for. The next start knows the size; the last save is due."""
+    memory, path = make_memory(), tmp_path / "learner_0.replay"
+    put(memory, 0, 10)
+    file = StoreFile(memory, path, 0.0, bytes_per_second=1.0)
+    file.save_if_due()
+    file._saving.result()
+    first = path.stat()
+    assert first.st_size > 600  # so the next save is due in ten minutes
+    for again in (file, StoreFile(memory, path, 0.0, bytes_per_second=1.0)):
+        put(memory, 10, 10)
+        again.save_if_due()
+        again.begin_to_save()
+        assert again._saving in (None, file._saving) and path.stat() == first
+    file._began -= first.st_size
+    file.save_if_due()
+    file._saving.result()
+    second = path.stat()
+    assert second.st_ino != first.st_ino
+    put(memory, 20, 10)
+    file.close(is_over=False)
+    assert path.stat().st_ino != second.st_ino
+
+
+def test_the_directory_is_made_anew_but_not_the_run_s(tmp_path, lines):
+    (tmp_path / "run").mkdir()
+    memory, path = make_memory(), tmp_path / "run/replay/learner_0.replay"
+    put(memory, 0, 10)
+    for name in ("first", "second"):
+        StoreFile(memory, path, 60.0).close(is_over=False)
+        (tmp_path / "run/replay").rename(tmp_path / name)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    StoreFile(memory, path, 60.0).close(is_over=False)
+    (line,) = lines
+    assert line.startswith("warning: cannot save the replay, the file before stays: ")
+    assert {entry.name for entry in tmp_path.iterdir()} == {"first", "second", "moved"}
+
+
 def test_one_save_at_a_time_and_none_of_what_is_saved(tmp_path):
     started, go_on, saved = threading.Event(), threading.Event(), []
 

@@ -245,12 +245,12 @@ def test_a_disk_that_is_full_when_a_column_comes_skips_the_row(tmp_path, monkeyp
     rows.append({"writer": 0, "number": 1, "text": "a"})
     before = path.read_bytes()
 
-    def fail(path, content):
-        raise OSError(code, os.strerror(code), str(path))
+    def fail(descriptor):
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     if code == errno.EIO:
-        with pytest.raises(OSError, match="rows.csv"):
+        with pytest.raises(OSError, match=os.strerror(code)):
             rows.append({"loss": 1})
     else:
         rows.append({"loss": 1})
@@ -258,6 +258,22 @@ def test_a_disk_that_is_full_when_a_column_comes_skips_the_row(tmp_path, monkeyp
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
     rows.append({"writer": 0, "number": 3, "loss": 2})
     assert read_rows(path)["number"].tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES], ids=errno.errorcode.get)
+def test_a_file_system_that_takes_nothing_is_one_line(tmp_path, monkeypatch, code):
+    rows = CsvRows(tmp_path / "rows.csv", COLUMNS)
+
+    def refuse(path, *_):
+        raise OSError(code, os.strerror(code), str(path))
+
+    monkeypatch.setattr(os, "open", refuse)
+    for use in (
+        lambda: CsvRows(tmp_path / "b.csv", COLUMNS),
+        lambda: rows.append(dict.fromkeys(COLUMNS)),
+    ):
+        with pytest.raises(CsvError, match=f"csv: cannot be used .{os.strerror(code)}"):
+            use()
 
 
 def test_a_row_is_written_whole_where_the_system_takes_it_in_parts(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from common.reporting import csv_rows, tensorboard
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.curves import learning_curve
+from common.reporting.progress import result_of
 from common.reporting.records import disk_full, usable_cores
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
@@ -209,6 +210,14 @@ def test_the_same_rows_give_the_same_picture(tmp_path, evaluations):
     assert blue.sum() > (20 if evaluations == 1 else 200)
     learning_curve(run, again, "D4PG, cartpole swingup")
     assert again.read_bytes() == picture.read_bytes()
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_result(tmp_path):
+    run = _write_run(tmp_path, 3)
+    (tmp_path / "learning_curve.png").mkdir()
+    words, drawn = result_of(run, "title", finished=True).splitlines()
+    assert words.startswith("finished: evaluator return ")
+    assert drawn.startswith("no learning curve: ") and drawn.endswith("(Is a directory)")
 
 
 def test_nothing_to_draw_is_an_error(tmp_path):

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import pytest
 
 from common.reporting import records
 from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvError, CsvRows, GrowingRows
 from common.reporting.records import JsonError
 from common.reporting.run_directory import ConfigMismatchError, RunDirectory, RunDirectoryError
 from common.reporting.user_error import UserError
@@ -148,6 +150,33 @@ except ConfigMismatchError:
     seed = json.loads((tmp_path / "run" / "config.json").read_text())["seed"]
     assert codes == [0 if opener % 2 == seed else 3 for opener in range(6)]
     assert not list((tmp_path / "run").glob(".config*"))
+
+
+def test_a_file_system_without_hard_links_suffices(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(os, "link", refuse)
+    RunDirectory(tmp_path / "run").open(CONFIG)
+    assert RunDirectory(tmp_path / "run").read_config()["seed"] == 1
+
+
+def test_links_in_a_run_directory_of_somebody_else_are_not_followed(tmp_path):
+    mine, run = tmp_path / "mine", RunDirectory(tmp_path / "run")
+    mine.mkdir()
+    run.open(CONFIG)
+    for name in (".run.json.tmp", ".rows.csv.tmp", "other.csv", "learner.lock"):
+        (mine / name).touch()
+        (run.path / name).symlink_to(mine / name)
+    (run.path / "learner.lock").rename(run.checkpoints / "learner.lock")
+    run.write_run_record(seed=1, scale="laptop")
+    GrowingRows(run.path / "rows.csv", ["a"]).append({"a": 1, "b": 2})
+    with pytest.raises(CsvError, match="other.csv: cannot be used .Too many levels of symbolic"):
+        CsvRows(run.path / "other.csv", ["a"])
+    with pytest.raises(RunDirectoryError, match="cannot open .*learner.lock .Too many levels"):
+        with run.hold_checkpoints():
+            pass
+    assert set(_contents(mine).values()) == {b""} and len(run.read_starts()) == 1
 
 
 def test_run_record_keeps_every_start(tmp_path):

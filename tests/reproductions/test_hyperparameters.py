@@ -1,10 +1,15 @@
 """Tests of the hyperparameters and settings of all papers."""
 
 import dataclasses
+import json
+import pathlib
 
 import pytest
 
-from common.config import help_of
+from common.cluster.layout import imported
+from common.config import earlier_values, from_values, help_of
+from common.reporting.run_directory import ConfigMismatchError, RunDirectory
+from reproductions import AGENTS
 from reproductions.apex.dpg import config as dpg
 from reproductions.apex.dqn import config as dqn
 from reproductions.aql import config as aql
@@ -15,6 +20,8 @@ ALL = [
     pytest.param(module.SETTINGS, id=module.SETTINGS.config_class.__name__)
     for module in (d4pg, dqn, dpg, reactor, aql)
 ]
+EARLIER = pathlib.Path(__file__).parents[1] / "golden" / "earlier_config.json"
+"""Of commit e474e9f7, 2026-11-22, and with the seed, which the kept file was without."""
 SOURCES = ("section", "Section", "appendix", "algorithm 1", "Ape-X", "Not in the paper")
 
 
@@ -47,3 +54,30 @@ def test_what_is_drawn_or_sent_at_once_may_fill_the_replay_but_not_exceed_it(set
         message = rf"^--config.{name} must be at most replay_capacity \(10\), is 11$"
         with pytest.raises(ValueError, match=message):
             settings.config_class(**{**sizes, name: 11})
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_run_from_before_a_field_existed_goes_on(name, tmp_path):
+    config_class = imported(AGENTS[name]).settings.config_class
+    config, earlier = dataclasses.asdict(config_class()), earlier_values(config_class)
+    run = RunDirectory(tmp_path)
+    for absent in config:
+        fewer = {name: value for name, value in config.items() if name != absent}
+        run.config_json.write_text(json.dumps({"agent": name, "config": fewer}))
+        run.open({"agent": name, "config": config}, earlier)
+        assert from_values(config_class, fewer) == config_class()
+
+
+def test_a_run_of_an_earlier_version_goes_on_but_only_with_its_values(tmp_path):
+    settings = imported(AGENTS["refer"]).settings
+    run, there = RunDirectory(tmp_path), json.loads(EARLIER.read_text())
+    run.config_json.write_bytes(EARLIER.read_bytes())
+    config = from_values(settings.config_class, there["config"])
+    assert not {"recurrent", "advantage", "window"} & there["config"].keys()
+    assert settings.name_of("ddpg_er", config) == there["setting"]
+    record, earlier = there | {"config": vars(config)}, earlier_values(settings.config_class)
+    run.open(record, earlier)
+    assert run.config_json.read_bytes() == EARLIER.read_bytes()
+    other = there | {"config": vars(dataclasses.replace(config, recurrent=True))}
+    with pytest.raises(ConfigMismatchError, match="config: config.recurrent false -> true; resume"):
+        run.open(other, earlier)

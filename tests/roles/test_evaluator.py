@@ -223,7 +223,7 @@ def test_the_best_evaluation_is_kept_and_shown_on_tensorboard(run):
         run.wait_for(lambda number=number: steps() == number, "a row")
     run.context.stop.request()
     assert run.ends()
-    best = checkpoint.read_policy(run.directory.best_policy)
+    best = checkpoint.read_policy(run.directory.best_policy, 1)
     assert (best.parameters.tolist(), best.learner_steps, best.episode_return) == ([0.75], 2, 0.75)
     events = EventAccumulator(str(run.directory.tensorboard / "evaluator"))
     events.Reload()

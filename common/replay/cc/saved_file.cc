@@ -81,6 +81,13 @@ std::string DirectoryOf(const std::string& path) {
   return end == std::string::npos ? "." : path.substr(0, end + 1);
 }
 
+// Removes what a killed writer has left, or a link, which must not be followed:
+// whoever made the directory would choose what is overwritten.
+std::string Unlinked(std::string path) {
+  unlink(path.c_str());
+  return path;
+}
+
 }  // namespace
 
 Descriptor::Descriptor(const std::string& path, int flags, const char* purpose)
@@ -95,8 +102,8 @@ Descriptor::~Descriptor() { close(descriptor_); }
 
 FileWriter::FileWriter(std::string path, const Signature& signature)
     : path_(std::move(path)),
-      temporary_(path_ + ".tmp"),
-      file_(temporary_, O_WRONLY | O_CREAT | O_TRUNC, "write") {
+      temporary_(Unlinked(path_ + ".tmp")),
+      file_(temporary_, O_WRONLY | O_CREAT | O_EXCL, "write") {
   FileHeader header = {{}, kVersion};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   try {
