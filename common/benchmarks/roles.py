@@ -62,7 +62,7 @@ def run_context(
     with tempfile.TemporaryDirectory(prefix="benchmark_") as path:
         directory = RunDirectory(path)
         directory.open({})
-        yield RunContext(
+        context = RunContext(
             agent=agent,
             environment=environment,
             spec=spec,
@@ -82,6 +82,8 @@ def run_context(
             values={"evaluation_steps": None},
             stop=StopRequest(),
         )
+        with context.closing:
+            yield context
 
 
 @contextlib.contextmanager

@@ -110,6 +110,13 @@ PATIENCE_MINUTES = flags.DEFINE_float(
     "outlives its run unnoticed.",
     lower_bound=0,
 )
+ENVIRONMENT_SECONDS = flags.DEFINE_float(
+    "environment_seconds",
+    60.0,
+    "Longest call of one environment: a reset, a step, close(). If one takes longer, its process "
+    "says so, ends and is restarted. To make an environment may take ten times as long.",
+    lower_bound=0,
+)
 SCALE = flags.DEFINE_string(
     "scale",
     None,
@@ -152,7 +159,13 @@ def check() -> None:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
     if ROLE.value == "local" and RAY_ADDRESS.value:
         raise UsageError(f"--{RAY_ADDRESS.name} has no meaning with --role=local: add --role=ray")
-    for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
+    for number in (
+        MAX_MINUTES,
+        PATIENCE_MINUTES,
+        EVALUATION_SECONDS,
+        CHECKPOINT_SECONDS,
+        ENVIRONMENT_SECONDS,
+    ):
         if number.value is not None and not math.isfinite(number.value):
             raise UsageError(f"--{number.name} must be a finite number, is {number.value}")
 

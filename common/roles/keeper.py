@@ -312,10 +312,10 @@ class ActingKeeper(Keeper):
             actors.act()
 
     def close(self, finished: bool) -> None:
-        """Frees the environments of a run that is over, then closes server and store."""
-        if finished:
-            self.actors.close()
+        """Closes server and store; the environments of a run that is over are freed last."""
         super().close(finished)
+        if finished:
+            self.context.closing.callback(self.actors.close)
 
 
 def make_keeper(context: RunContext, learner: Learner, server: rpc.Server) -> Keeper:

@@ -1,6 +1,7 @@
 """The facts about a run that every role gets."""
 
 from collections.abc import Callable, Mapping
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -10,7 +11,7 @@ from common.cluster.credentials import Credentials
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.environments import batch
+from common.environments import watch
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.environments.spec import EnvironmentSpec
 from common.remote.inbox import StoreService
@@ -24,6 +25,8 @@ from common.types import Nest
 
 CALL_SECONDS = 5.0
 """Timeout of a role's calls to its partners."""
+_MAKE_CALLS = 10
+"""Limit on making an environment, in limits of a call: a flow computes its wakes first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +52,7 @@ class RunContext:
       saves_replay: whether what is stored in this process survives a stop.
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
+      closing: what is closed when all is written; it may hang.
     """
 
     agent: Agent
@@ -69,6 +73,7 @@ class RunContext:
     saves_replay: bool
     values: Mapping[str, Any]
     stop: StopRequest
+    closing: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
 
     @property
     def step_specs(self) -> Nest:
@@ -81,7 +86,7 @@ class RunContext:
 
     def watch(self, make: Callable[[], EnvironmentBatch]) -> WatchedBatch:
         """Returns environments that are checked, and end this process if a simulator hangs."""
-        with batch.making(self.environment, seconds=batch.MAKE_SECONDS):
+        with watch.Call(self.environment, watch.MAKING, seconds=_MAKE_CALLS * watch.limit_seconds):
             environments = make()
         return WatchedBatch(environments, self.environment)
 
