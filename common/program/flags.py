@@ -20,7 +20,7 @@ from ml_collections import config_flags
 
 from common.agents.declaration import AgentDeclaration
 from common.config import Settings, allowed_values, help_of
-from common.reporting.budget import Budget
+from common.reporting.budget import EPISODE_STEPS, Budget
 from common.reporting.command_line import as_it_runs, fail
 from common.reporting.user_error import UserError
 
@@ -89,6 +89,13 @@ EVALUATION_SECONDS = flags.DEFINE_float(
     60.0,
     "Time from one evaluation to the next. Not in the paper.",
     lower_bound=0,
+)
+MAX_EPISODE_STEPS = flags.DEFINE_integer(
+    "max_episode_steps",
+    EPISODE_STEPS,
+    "Longest episode of an evaluation in steps. A longer one is cut, and its return is the sum of "
+    "its rewards up to there. No task of the papers has so long ones: Atari's have 27,000 steps.",
+    lower_bound=1,
 )
 CHECKPOINT_SECONDS = flags.DEFINE_float(
     "checkpoint_seconds",

@@ -228,6 +228,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             flags_lib.EVALUATION_EPISODES.value,
             flags_lib.FINAL_EPISODES.value or flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
+            flags_lib.MAX_EPISODE_STEPS.value,
             saves_replay,
             run.values,
             stop,

@@ -49,6 +49,7 @@ class RunContext:
       evaluation_episodes: episodes per evaluation.
       final_episodes: episodes of the last evaluation.
       evaluation_seconds: time between evaluations.
+      episode_steps: longest episode of an evaluation.
       saves_replay: whether what is stored in this process survives a stop.
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
@@ -70,6 +71,7 @@ class RunContext:
     evaluation_episodes: int
     final_episodes: int
     evaluation_seconds: float
+    episode_steps: int
     saves_replay: bool
     values: Mapping[str, Any]
     stop: StopRequest
