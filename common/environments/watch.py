@@ -123,8 +123,8 @@ def _watch() -> None:
 
 def _left() -> str:
     """Returns the line of a process that does not end."""
-    threads = [one.name for one in threading.enumerate() if not one.daemon and one.is_alive()]
-    what = f"its threads {', '.join(threads)}" if threads else "a function of its end"
+    threads = {one.name for one in threading.enumerate() if not one.daemon and one.is_alive()}
+    what = f"its threads {', '.join(sorted(threads))}" if threads else "a function of its end"
     return (
         f"this process has done its work, but {what} did not end for {limit_seconds:g} s: it is "
         "not waited for; an environment that starts a thread has to end it in close()"
