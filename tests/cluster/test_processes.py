@@ -12,10 +12,9 @@ import types
 from launched import is_alive, wait_for
 import pytest
 
-from common.cluster import processes
+from common.cluster import local_process, processes
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster
-from common.cluster import local_process
 from common.cluster.local_process import Process, Template
 
 
