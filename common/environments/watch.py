@@ -94,8 +94,8 @@ _running: set[Call] = set()
 
 def each(items: Iterable[_Item]) -> Iterator[_Item]:
     """Yields items; in a `Call`, the limit is that of the work on one item."""
+    call = getattr(_thread, "call", None)
     for item in items:
-        call = getattr(_thread, "call", None)
         if call is not None:
             call.begun_at = time.monotonic()
         yield item
