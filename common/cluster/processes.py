@@ -127,10 +127,11 @@ class StopRequest:
     def install(self) -> "StopRequest":
         """Handles SIGTERM, SIGHUP (a closed terminal) and SIGINT from now on; returns itself.
 
-        Call it in the main thread.
+        SIGHUP stays ignored where it is, as by `nohup`. Call this in the main thread.
         """
         for number in _STOPS:
-            signal.signal(number, self._on_signal)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
         return self
 
     @property

@@ -1,6 +1,6 @@
 """Every environment as a `dm_env.Environment`, made by `make("suite:domain:task", seed)`."""
 
-from common.environments.registry import frames_per_step, make, make_batch, make_to_inspect, names
+from common.environments.registry import frames_per_step, make, make_batch, names, opened
 from common.environments.spec import (
     BrokenSpecError,
     UnknownEnvironmentError,
@@ -14,6 +14,6 @@ __all__ = [
     "frames_per_step",
     "make",
     "make_batch",
-    "make_to_inspect",
     "names",
+    "opened",
 ]

@@ -1,6 +1,7 @@
 """Environments by name."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+import contextlib
 import difflib
 import importlib
 import re
@@ -8,7 +9,7 @@ from types import ModuleType
 
 import dm_env
 
-from common.environments import lab_actions
+from common.environments import lab_actions, watch
 from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
@@ -63,18 +64,6 @@ def make(
     return suite.make(rest, seed, evaluation, frames)
 
 
-def make_to_inspect(name: str, seed: int, frames: int | None = None) -> dm_env.Environment:
-    """Makes the environment called `name` for its specs alone: mistakes show, episodes are others.
-
-    Raises:
-      As `make`.
-    """
-    suite, rest = _find(name)
-    environment = suite.make(rest, seed, False, frames)
-    getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
-    return environment
-
-
 def make_batch(
     name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
 ) -> EnvironmentBatch:
@@ -86,12 +75,35 @@ def make_batch(
     suite, rest = _find(name)
     if hasattr(suite, "make_batch"):
         return suite.make_batch(rest, seeds, evaluation, frames)
-    made = [suite.make(rest, seed, evaluation, frames) for seed in seeds]
+    made = [suite.make(rest, seed, evaluation, frames) for seed in watch.each(seeds)]
     is_canonical = all(isinstance(one, CanonicalEnvironment) for one in made)
     try:
         return CanonicalBatch(made) if is_canonical else BatchedEnvironment(made)
     except BrokenSpecError as error:
         raise BrokenSpecError(f"{name}: {error}") from None
+
+
+@contextlib.contextmanager
+def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.Environment]:
+    """Makes an environment for its specs alone, then closes it; this process ends if either hangs.
+
+    An environment of the user's own is tried first, so that mistakes show.
+
+    Args:
+      name: as of `make`, and so are the others.
+      seed: of the environment.
+      frames: images in an observation.
+
+    Raises:
+      As `make`.
+    """
+    suite, rest = _find(name)
+    with watch.Call(name, watch.MAKING):
+        environment = suite.make(rest, seed, False, frames)
+        getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
+    yield environment
+    with watch.Call(name, "close()"):
+        environment.close()
 
 
 def frames_per_step(name: str) -> int:

@@ -258,6 +258,11 @@ class PlannedRun:
         is_decisive = there.state is State.FINISHED or here.state is State.MISSING
         return there if is_decisive else here
 
+    def is_kept(self) -> bool:
+        """Returns whether a finished run is kept at this moment; raises UserError as `KeptRuns`."""
+        run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
+        return bool(run) and kept_status(run, self.budget, self.flags).state is State.FINISHED
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:

@@ -21,7 +21,7 @@ from ml_collections import config_flags
 
 from common.agents.declaration import AgentDeclaration
 from common.config import Settings, allowed_values, help_of, near_names
-from common.reporting.budget import Budget
+from common.reporting.budget import EPISODE_STEPS, Budget
 from common.reporting.command_line import as_it_runs, fail
 from common.reporting.user_error import UserError
 
@@ -91,6 +91,13 @@ EVALUATION_SECONDS = flags.DEFINE_float(
     "Time from one evaluation to the next. Not in the paper.",
     lower_bound=0,
 )
+MAX_EPISODE_STEPS = flags.DEFINE_integer(
+    "max_episode_steps",
+    EPISODE_STEPS,
+    "Longest episode of an evaluation in steps. A longer one is cut, and its return is the sum of "
+    "its rewards up to there. No task of the papers has so long ones: Atari's have 27,000 steps.",
+    lower_bound=1,
+)
 CHECKPOINT_SECONDS = flags.DEFINE_float(
     "checkpoint_seconds",
     60.0,
@@ -109,6 +116,13 @@ PATIENCE_MINUTES = flags.DEFINE_float(
     30.0,
     "How long a role waits for a partner that does not answer before it ends, so that no process "
     "outlives its run unnoticed.",
+    lower_bound=0,
+)
+ENVIRONMENT_SECONDS = flags.DEFINE_float(
+    "environment_seconds",
+    60.0,
+    "Longest call of one environment: a reset, a step, close(). If one takes longer, its process "
+    "says so, ends and is restarted. To make an environment may take ten times as long.",
     lower_bound=0,
 )
 SCALE = flags.DEFINE_string(
@@ -153,7 +167,13 @@ def check() -> None:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
     if ROLE.value == "local" and RAY_ADDRESS.value:
         raise UsageError(f"--{RAY_ADDRESS.name} has no meaning with --role=local: add --role=ray")
-    for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
+    for number in (
+        MAX_MINUTES,
+        PATIENCE_MINUTES,
+        EVALUATION_SECONDS,
+        CHECKPOINT_SECONDS,
+        ENVIRONMENT_SECONDS,
+    ):
         if number.value is not None and not math.isfinite(number.value):
             raise UsageError(f"--{number.name} must be a finite number, is {number.value}")
     try:

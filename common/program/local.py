@@ -203,6 +203,7 @@ class LocalRun:
 
         Raises:
           ClusterError: a role failed for good. The message ends with the last lines of its log.
+          UserError: the run is over, and has learnt nothing.
           KeyboardInterrupt: a second Ctrl-C; the processes are ended at once.
         """
         try:
@@ -235,6 +236,8 @@ class LocalRun:
         if failure is not None:
             raise ClusterError(failure)
         finished = progress_lib.is_over(self._directory, self._limits)
+        if finished:
+            progress_lib.require_updates(self._directory)
         print(progress_lib.result_of(self._directory, self._title, finished), flush=True)
         if self._stop.requested and not finished:
             print(f"stopped; {_how_to_go_on()}", flush=True)

@@ -1,6 +1,7 @@
 """The facts about a run that every role gets."""
 
 from collections.abc import Callable, Mapping
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -10,7 +11,7 @@ from common.cluster.credentials import Credentials
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.environments import batch
+from common.environments import watch
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.environments.spec import EnvironmentSpec
 from common.remote.inbox import StoreService
@@ -24,6 +25,8 @@ from common.types import Nest
 
 CALL_SECONDS = 5.0
 """Timeout of a role's calls to its partners."""
+_MAKE_CALLS = 10
+"""Limit on making an environment, in limits of a call: a flow computes its wakes first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +49,11 @@ class RunContext:
       evaluation_episodes: episodes per evaluation.
       final_episodes: episodes of the last evaluation.
       evaluation_seconds: time between evaluations.
+      episode_steps: longest episode of an evaluation.
       saves_replay: whether what is stored in this process survives a stop.
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
+      closing: what is closed when all is written; it may hang.
     """
 
     agent: Agent
@@ -66,9 +71,11 @@ class RunContext:
     evaluation_episodes: int
     final_episodes: int
     evaluation_seconds: float
+    episode_steps: int
     saves_replay: bool
     values: Mapping[str, Any]
     stop: StopRequest
+    closing: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
 
     @property
     def step_specs(self) -> Nest:
@@ -87,7 +94,7 @@ class RunContext:
           start: number of earlier starts of this task; 0 where each plays the same episodes.
         """
         processes.seed_generators(self.seed, self.topology.job, self.topology.index, start)
-        with batch.making(self.environment, seconds=batch.MAKE_SECONDS):
+        with watch.Call(self.environment, watch.MAKING, seconds=_MAKE_CALLS * watch.limit_seconds):
             environments = make()
         return WatchedBatch(environments, self.environment)
 

@@ -331,8 +331,11 @@ def test_a_suite_that_nobody_can_list_has_no_names():
     ],
 )
 def test_a_mistake_is_named_in_one_line(name, words, own_modules):
-    with pytest.raises(UnusableEnvironmentError) as raised:
-        environments.make_to_inspect(f"python:{name}", seed=0)
+    with (
+        pytest.raises(UnusableEnvironmentError) as raised,
+        environments.opened(f"python:{name}", seed=0),
+    ):
+        pass
     message = str(raised.value)
     assert message.startswith(f'environment "python:{name}"') and "\n" not in message
     for word in words:

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import tensorflow as tf
 
+from common import environments
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, report_ready
 
@@ -31,6 +32,8 @@ def run_tally(context):
     path.write_text(json.dumps(int(total)))
     context.stop.wait(1.0)  # the clickers ask for the total meanwhile
     server.close()
+    played = context.watch(lambda: environments.make_batch(context.environment, [0]))
+    context.closing.callback(played.close)
 
 
 def run_clicker(context):
