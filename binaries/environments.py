@@ -66,9 +66,8 @@ def _describe(name: str) -> str:
     Raises:
       UnusableEnvironmentError: it cannot be made.
     """
-    environment = environments.make(name, seed=0)
-    spec = EnvironmentSpec.of(environment)
-    environment.close()
+    with environments.opened(name, seed=0) as environment:
+        spec = EnvironmentSpec.of(environment)
     seen = f"image {list(spec.image_shape)}" if spec.image_shape else f"{spec.observation_size}"
     kind = "discrete" if spec.is_discrete else "integers" if spec.action_choices else "continuous"
     able = ", ".join(_agents(spec)) or "no agent"

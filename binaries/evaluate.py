@@ -227,7 +227,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         print(f"policy {arguments.export}: {len(layers)} layers, read by docs/read_policy.py")
     episodes = "an episode" if arguments.episodes == 1 else f"{arguments.episodes} episodes"
     say(f"plays {episodes} of {run.environment}")
-    returns = run_episodes(batch, recorder if arguments.proposals else policy, arguments.episodes)
+    acting = recorder if arguments.proposals else policy
+    returns = run_episodes(batch, acting, arguments.episodes, tell=say)
     print(
         f"return {returns.mean():.1f} +- {returns.std():.1f} (min {returns.min():.1f}, max "
         f"{returns.max():.1f}, {len(returns)} episodes): {run.agent.setting} on "

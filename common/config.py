@@ -9,6 +9,7 @@ This module imports neither TensorFlow nor NumPy: the launcher stays light.
 import ast
 from collections.abc import Mapping, Sequence
 import dataclasses
+import difflib
 import itertools
 import linecache
 import math
@@ -163,6 +164,26 @@ class Settings(Generic[ConfigT]):
                 name += "_no_" if value is False else "_"
                 name += suffix.format(value)
         return name
+
+
+_SIMILAR = 0.65
+"""The similarity of a name that may be meant."""
+
+
+def near_names(name: str, known: Sequence[str], count: int = 1) -> list[str]:
+    """Returns at most `count` of the known names that may be meant by another one.
+
+    They are similar, or it is their beginning ("env", environment) or has the first letters of
+    their last words ("lr", learning_rate).
+    """
+    similar = difflib.get_close_matches(name, known, count, _SIMILAR)
+    initials = ("".join(word[:1] for word in one.split("_")) for one in known)
+    short = [
+        one
+        for one, letters in zip(known, initials)
+        if name and (one.startswith(name) or (len(name) > 1 and letters.endswith(name)))
+    ]
+    return similar or short[:count]
 
 
 def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:

@@ -99,13 +99,14 @@ def make(
 
 
 def load_policy(
-    directory: str | os.PathLike, checkpoint: str = "newest", trust_environment: bool = False
+    directory: str | os.PathLike, checkpoint: str | None = None, trust_environment: bool = False
 ) -> "TrainedPolicy":
     """Returns the policy that a run has learnt, without exploration.
 
     Args:
-      directory: the run's --workdir.
-      checkpoint: "newest", or "best": the parameters of the best evaluation.
+      directory: the run's --workdir, or a policy in `results/policies`.
+      checkpoint: "newest", or "best": the parameters of the best evaluation. None: the newest, or
+        the best if there is no other.
       trust_environment: whether to import an environment of your own also from inside `directory`.
 
     Raises:

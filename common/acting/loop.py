@@ -113,10 +113,8 @@ def make_environments(
 
 def environment_specs(environment_name: str, seed: int, num_frames: int | None) -> tuple[Any, Any]:
     """Returns the observation spec and the action spec of an environment."""
-    environment = environments.make(environment_name, seed, frames=num_frames)
-    found = environment.observation_spec(), environment.action_spec()
-    environment.close()
-    return found
+    with environments.opened(environment_name, seed, num_frames) as environment:
+        return environment.observation_spec(), environment.action_spec()
 
 
 def actor_seed(seed: int, actor: int, start: int) -> int:

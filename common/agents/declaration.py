@@ -101,7 +101,5 @@ def _spec(environment: str, num_frames: int | None) -> Any:
     from common import environments
     from common.environments.spec import EnvironmentSpec
 
-    made = environments.make(environment, seed=0, frames=num_frames)
-    spec = EnvironmentSpec.of(made)
-    made.close()
-    return spec
+    with environments.opened(environment, 0, num_frames) as made:
+        return EnvironmentSpec.of(made)

@@ -143,7 +143,7 @@ class TrainedPolicy:
 def load(
     directory: str | os.PathLike,
     agent_class: type[Agent],
-    checkpoint: str = "newest",
+    checkpoint: str | None = None,
     trust_environment: bool = False,
 ) -> TrainedRun:
     """Loads a run, which may still be in progress.
@@ -151,7 +151,8 @@ def load(
     Args:
       directory: the run's --workdir.
       agent_class: of the run's agent.
-      checkpoint: "newest", or "best": the parameters of the best evaluation.
+      checkpoint: "newest", or "best": the parameters of the best evaluation. None: the newest, or
+        the best if there is no other, as of a policy that is stored alone.
       trust_environment: whether an environment of the user's ("python:MODULE:FUNCTION") may be any
         code; else `python_suite.require_trusted` decides.
 
@@ -162,7 +163,7 @@ def load(
       UnusableEnvironmentError: the environment cannot be made, or must not without trust.
       ValueError: `checkpoint` is another text.
     """
-    if checkpoint not in CHECKPOINTS:
+    if checkpoint not in (*CHECKPOINTS, None):
         raise ValueError(f'checkpoint must be "newest" or "best", is {checkpoint!r}')
     run = RunDirectory(directory)
     config = run.read_config()
@@ -188,17 +189,19 @@ def load(
 
     learner = agent.make_learner(spec, seed=0)
     parts = environment.parts if isinstance(environment, CanonicalEnvironment) else None
-    if checkpoint == "best":
+    if checkpoint != "best" and restore_newest(run.checkpoints, {"learner": learner}):
+        parameters = packing.to_numpy(learner.actor_variables)
+        return TrainedRun(agent, name, spec, int(learner.steps), parameters, parts)
+    best = None
+    if checkpoint != "newest":
         best = checkpoint_lib.read_policy(run.best_policy, learner.num_parameters)
-        if best is None:
-            raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
+    if best is not None:
         return TrainedRun(agent, name, spec, best.learner_steps, best.parameters, parts)
-    if not restore_newest(run.checkpoints, {"learner": learner}):
-        raise CheckpointError(
-            f"{run.path} has no checkpoint yet: wait for the first one, or let the run go on longer"
-        )
-    parameters = packing.to_numpy(learner.actor_variables)
-    return TrainedRun(agent, name, spec, int(learner.steps), parameters, parts)
+    if checkpoint == "best":
+        raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
+    raise CheckpointError(
+        f"{run.path} has no checkpoint yet: wait for the first one, or let the run go on longer"
+    )
 
 
 def restore_newest(directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable]) -> bool:

@@ -26,7 +26,7 @@ from common.cluster.processes import StopRequest, set_parent_death_signal
 from common.cluster.topology import Topology, free_ports
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
-from common.reporting.budget import Budget
+from common.reporting.budget import EPISODE_STEPS, Budget
 from common.reporting.run_directory import RunDirectory
 from common.roles.keeper import ActingKeeper, ServingKeeper
 from common.roles.run_context import RunContext
@@ -62,7 +62,7 @@ def run_context(
     with tempfile.TemporaryDirectory(prefix="benchmark_") as path:
         directory = RunDirectory(path)
         directory.open({})
-        yield RunContext(
+        context = RunContext(
             agent=agent,
             environment=environment,
             spec=spec,
@@ -78,10 +78,13 @@ def run_context(
             evaluation_episodes=1,
             final_episodes=1,
             evaluation_seconds=math.inf,
+            episode_steps=EPISODE_STEPS,
             saves_replay=False,
             values={"evaluation_steps": None},
             stop=StopRequest(),
         )
+        with context.closing:
+            yield context
 
 
 @contextlib.contextmanager

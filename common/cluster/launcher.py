@@ -15,9 +15,10 @@ import pathlib
 import re
 import signal
 import subprocess
+import sysconfig
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from common.cluster.errors import ClusterError
 from common.cluster.local_process import LocalProcess, Process, Template
@@ -39,9 +40,36 @@ kill -s TERM -- $groups; sleep 0.5; kill -s KILL -- $groups
 """
 """Shell program that ends the process groups in the last line of its input, if there are any."""
 _FAILURE_LINES = 15
-_FAILURE_BYTES = 8192
-_REASON = re.compile(r"(?:error: |(?=[\w.]*(?:Error|Exception)\b))(.*)")
-"""A last line of a log that says why the process ended: ours, or that of a traceback."""
+_FAILURE_BYTES = 1 << 16
+_REASON_CHARACTERS = 300
+_MOST_REPEATS = 3
+"""Ends in a row by the same exception at the same place after which a role is given up."""
+_REPEAT_SECONDS = 60.0
+"""Longest work as a ready process after which an exception counts as the one before. A simulator
+that fails now and then does not end a run."""
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'  File "(.*)", line (\d+)')
+_NOT_THE_USERS = (
+    "<",
+    str(pathlib.Path(__file__).parents[1]),
+    *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")),
+)
+"""Beginnings of the names of files that are of no agent and no environment."""
+
+
+class Reason(NamedTuple):
+    """Why a process ended, as its log says.
+
+    Attributes:
+      words: an error on one line; "" if the log ends with none.
+      place: file and line of an exception, "" otherwise.
+    """
+
+    words: str = ""
+    place: str = ""
+
+
+_NO_REASON = Reason()
 
 
 @dataclasses.dataclass
@@ -61,6 +89,9 @@ class ProcessState:
       failed_starts: ends in a row before it was ready.
       ready_at: time since which it is ready.
       restart_at: time of the next restart; None if none is due.
+      log_size: size of its log at its last start.
+      reason: of its last end.
+      repeats: ends in a row by an exception of one type at one place, soon after it was ready.
     """
 
     process: Process
@@ -74,6 +105,9 @@ class ProcessState:
     failed_starts: int = 0
     ready_at: float = math.inf
     restart_at: float | None = None
+    log_size: int = 0
+    reason: Reason = _NO_REASON
+    repeats: int = 0
 
     @property
     def pid(self) -> int | None:
@@ -92,9 +126,13 @@ class ProcessState:
             self.ready_at, self.has_been_ready = time.monotonic(), True
         return code
 
-    def end(self, code: int) -> None:
+    def end(self, code: int, reason: Reason = _NO_REASON) -> None:
         """Records the end of the process."""
         self.exit_code, self.running = code, False
+        kinds = {(one.words.partition(":")[0], one.place) for one in (reason, self.reason)}
+        is_same = len(kinds) == 1 and time.monotonic() - self.ready_at < _REPEAT_SECONDS
+        self.repeats = (1 + self.repeats * is_same) if reason.place else 0
+        self.reason = reason
         self.failed_starts = self.failed_starts + 1 if self.ready_at == math.inf else 0
 
 
@@ -110,7 +148,8 @@ class Cluster:
       for the `give_up_after`-th time;
     - if the process that keeps the run ends with GIVE_UP_CODE at any time, or ends `give_up_after`
       times in a row before it is ready;
-    - if any process ends with FINAL_CODE.
+    - if any process ends with FINAL_CODE, or three times in a row, within a minute of being ready,
+      by the same exception at the same place.
 
     Otherwise a process may die any number of times once it has been ready (Ape-X appendix F).
 
@@ -247,9 +286,11 @@ class Cluster:
         if one.started is not None:
             one.started.clear()
         name, index = one.process.name, one.process.index
+        log = self.log_path(name, index)
+        one.log_size = log.stat().st_size if log.exists() else 0
         try:
             self._log_directory.mkdir(exist_ok=True)  # somebody may have removed it
-            started = self._launch(one.process, self.log_path(name, index))
+            started = self._launch(one.process, log)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             one.restart_at = None
             self._fail(f"{name} {index} cannot be started: {error}")
@@ -271,8 +312,10 @@ class Cluster:
             return
         now = time.monotonic()
         one.started.signal(signal.SIGTERM)
+        path = self.log_path(one.process.name, one.process.index)
+        reason = _reason(_log_end(path, one.log_size), code)
         with self._lock:
-            one.end(code)
+            one.end(code, reason)
             if code == 0 and (one.process.keeps_run or self._is_over):
                 one.is_done = self._is_over = True
             elif self._gives_up(one):
@@ -285,43 +328,40 @@ class Cluster:
                 pause = min(max(pause, 0.0 if code else _GRACE_SECONDS), _MAX_PAUSE_SECONDS)
                 one.restart_at = now + pause
                 if code:
-                    how, said = self._end_of(one)
-                    why = f" ({said})" if said else ""
-                    self._events.append(f"{how}{why}: restart in {pause:.2g} s")
+                    said = "; ".join([_in_words(reason)] * bool(reason.words) + [f"log: {path}"])
+                    why = f" ({said})" if code > 0 else ""
+                    self._events.append(f"{_how(one)}{why}: restart in {pause:.2g} s")
 
     def _restart(self, one: ProcessState) -> None:
         """Starts a process again."""
         with self._lock:
             one.restarts += 1
             if one.exit_code == 0:
-                how, _ = self._end_of(one)
-                self._events.append(f"{how} though the run goes on: restart")
+                self._events.append(f"{_how(one)} though the run goes on: restart")
         self._spawn(one)
 
     def _gives_up(self, one: ProcessState) -> bool:
-        if one.exit_code == FINAL_CODE:
+        if one.exit_code == FINAL_CODE or one.repeats == _MOST_REPEATS:
             return True
         if one.has_been_ready and not one.process.keeps_run:
             return False
         return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
 
-    def _end_of(self, one: ProcessState) -> tuple[str, str]:
-        """Returns how a process ended, and the reason at the end of its log ("" if none)."""
-        process, code = one.process, one.exit_code
-        how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-        last = _log_end(self.log_path(process.name, process.index)).rpartition("\n")[2]
-        reason = _REASON.match(last) if code > 0 else None
-        how = f"{process.name} {process.index} {one.started.lost or f'ended with {how}'}"
-        return how, reason[1] if reason else ""
-
     def _describe(self, one: ProcessState) -> str:
+        name = f"{one.process.name} {one.process.index}"
         path = self.log_path(one.process.name, one.process.index)
-        how, said = self._end_of(one)
+        if one.repeats == _MOST_REPEATS:
+            return (
+                f"{name} has ended {_MOST_REPEATS} times in a row by {_in_words(one.reason)}: "
+                f"correct that, then the same command goes on (its log is {path})"
+            )
+        how = _how(one)
         if one.exit_code not in (GIVE_UP_CODE, FINAL_CODE):
             how += f" after {one.restarts} restarts without becoming ready; given up"
-        elif said:
-            return f"{one.process.name} {one.process.index}: {said} (its log is {path})"
-        return f"{how}; {path} ends with:\n{_log_end(path)}"
+        elif one.reason.words:
+            return f"{name}: {one.reason.words} (its log is {path})"
+        last = "\n".join(_log_end(path).splitlines()[-_FAILURE_LINES:])
+        return f"{how}; {path} ends with:\n{last}"
 
     def _end_all(self, seconds: float = math.inf) -> None:
         """Ends all processes, with SIGKILL after so many seconds or at the deadline of `stop`."""
@@ -369,8 +409,9 @@ class LocalCluster(Cluster):
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
         """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
-        if self._template is not None and not self._started.is_set():
-            self._template.kill()  # it may import for seconds more
+        template = self._template
+        if template is not None:
+            template.kill()  # it may import for seconds more, or be frozen
         super().stop(timeout_seconds)
 
     def _open(self) -> None:
@@ -421,12 +462,44 @@ def _wait(event: threading.Event) -> None:
         pass
 
 
-def _log_end(path: pathlib.Path) -> str:
-    """Returns the last lines of a log, or a line that says why it cannot be read."""
+def _how(one: ProcessState) -> str:
+    """Returns how a process ended."""
+    code = one.exit_code
+    assert code is not None
+    how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
+    return f"{one.process.name} {one.process.index} {one.started.lost or f'ended with {how}'}"
+
+
+def _in_words(reason: Reason) -> str:
+    return f"{reason.words} ({reason.place})" if reason.place else reason.words
+
+
+def _log_end(path: pathlib.Path, begin: int = 0) -> str:
+    """Returns the end of a log, from byte `begin` on, or a line that says why it has none."""
     try:
         with open(path, "rb") as file:
-            file.seek(max(0, os.path.getsize(path) - _FAILURE_BYTES))
-            text = file.read().decode(errors="replace")
+            file.seek(max(begin, os.path.getsize(path) - _FAILURE_BYTES))
+            return file.read().decode(errors="replace")
     except OSError as error:
         return f"(it cannot be read: {error.strerror})"
-    return "\n".join(text.splitlines()[-_FAILURE_LINES:])
+
+
+def _reason(log: str, code: int) -> Reason:
+    """Returns why a process ended with an exit code, given the end of its log.
+
+    The place is the last one in a file that is neither a library's nor of this package, or else
+    the one that raised the exception.
+    """
+    lines = log.splitlines()
+    if code <= 0 or not lines:
+        return _NO_REASON
+    if lines[-1].startswith("error: "):
+        return Reason(lines[-1].removeprefix("error: "))
+    if code != 1 or _TRACEBACK not in lines:
+        return _NO_REASON
+    traceback = lines[len(lines) - lines[::-1].index(_TRACEBACK) :]
+    words = next((line for line in traceback if not line.startswith(" ")), "")
+    frames = [match.groups() for line in traceback if (match := _FRAME.match(line))]
+    users = [frame for frame in frames if not frame[0].startswith(_NOT_THE_USERS)]
+    place = ", line ".join((users or frames)[-1]) if frames else ""
+    return Reason(words[:_REASON_CHARACTERS], place)

@@ -34,6 +34,9 @@ from common.cluster.processes import (
 _VARIABLES = {**thread_environment(1), "TF_CPP_MIN_LOG_LEVEL": "2"}
 """The template's variables: a fork has one thread alone, and output cannot be taken back."""
 _ASK_SECONDS = 0.001
+_FORK_SECONDS = 120.0
+"""Longest wait for a fork. The first one waits for the imports, which take seconds, or a minute on
+a busy machine."""
 _MESSAGE_BYTES = 1 << 20
 _COMMAND_BYTES = 1 << 14
 """Room for the command lines of forks, which Linux keeps in the place of the template's."""
@@ -71,6 +74,7 @@ class Template:
           OSError: it cannot be started.
         """
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(_FORK_SECONDS)
         with theirs:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(os.getpid()), *modules, " " * _COMMAND_BYTES],
@@ -94,7 +98,8 @@ class Template:
           ready: descriptor on which it reports that it is ready.
 
         Raises:
-          OSError: the template has ended, for example since a module cannot be imported.
+          OSError: the template has ended, for example since a module cannot be imported, or does
+            not answer.
         """
         request = json.dumps([arguments, {**environment}]).encode()
         # The process is an orphan at once, and this process adopts it. Other orphans are not ours.

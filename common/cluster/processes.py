@@ -1,4 +1,4 @@
-"""Set-up of a role's process: parent-death signal, orderly stop, patience, thread limits."""
+"""Set-up of a role's process: parent-death signal, orderly stop, patience, threads, seeds."""
 
 from collections.abc import Callable, Sequence
 import contextlib
@@ -8,12 +8,14 @@ import gc
 import importlib
 import math
 import os
+import random
 import signal
 import sys
 import threading
 import time
 
 from common.cluster.errors import ClusterError
+from common.reporting.records import usable_cores as usable_cores
 
 READY_VARIABLE = "REPLAY_RL_READY"
 """Environment variable with the descriptor on which a process reports to its launcher."""
@@ -125,10 +127,11 @@ class StopRequest:
     def install(self) -> "StopRequest":
         """Handles SIGTERM, SIGHUP (a closed terminal) and SIGINT from now on; returns itself.
 
-        Call it in the main thread.
+        SIGHUP stays ignored where it is, as by `nohup`. Call this in the main thread.
         """
         for number in _STOPS:
-            signal.signal(number, self._on_signal)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
         return self
 
     @property
@@ -251,11 +254,22 @@ class Patience:
             )
 
 
-def usable_cores() -> int:
-    """Returns the number of cores that this process may use, at most those of the machine."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def seed_generators(seed: int, role: str, index: int, start: int = 0) -> None:
+    """Seeds Python's and NumPy's global generators, which an environment may draw from.
+
+    Processes that are forked from one template would all have the state of NumPy's.
+
+    Args:
+      seed: of the run.
+      role: of this process.
+      index: of this process among those of its role.
+      start: number of earlier starts, so that a restarted process does not repeat itself.
+    """
+    import numpy as np  # a role sets its threads before
+
+    state = np.random.SeedSequence([seed, index, start, *role.encode()]).generate_state(4)
+    random.seed(state.tobytes())
+    np.random.seed(state)
 
 
 def thread_environment(threads: int) -> dict[str, str]:

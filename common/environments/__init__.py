@@ -1,6 +1,6 @@
 """Every environment as a `dm_env.Environment`, made by `make("suite:domain:task", seed)`."""
 
-from common.environments.registry import frames_per_step, make, make_batch, names
+from common.environments.registry import frames_per_step, make, make_batch, names, opened
 from common.environments.spec import (
     BrokenSpecError,
     UnknownEnvironmentError,
@@ -15,4 +15,5 @@ __all__ = [
     "make",
     "make_batch",
     "names",
+    "opened",
 ]

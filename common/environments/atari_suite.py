@@ -90,7 +90,8 @@ class AtariBatch:
         Args:
           game: one of `names()`.
           seeds: one of each game, in [0, 2**32).
-          max_frames: the most frames of an episode, without those before its first step.
+          max_frames: the most frames of an episode, without those before its first step; a
+            multiple of those of a step.
           stack: frames in an observation.
 
         Raises:
@@ -100,11 +101,13 @@ class AtariBatch:
             raise ValueError("AtariBatch needs at least one seed")
         # ALE's seeds are int32, and it ignores negative ones.
         self._seeds: np.ndarray | None = np.array(seeds, np.int64) % 2**31
+        self._max_steps = max_frames // FRAMES_PER_STEP
         self._environment = AtariVectorEnv(
             game,
             len(seeds),
             num_threads=1,  # an actor process uses one core (Ape-X section 4.1: one an actor)
-            max_num_frames_per_episode=max_frames,
+            # `step` counts: ALE's last frame at its limit is mixed with one of the step before.
+            max_num_frames_per_episode=2**31 - 1,
             full_action_space=True,
             img_height=_SIZE,
             img_width=_SIZE,
@@ -119,13 +122,14 @@ class AtariBatch:
         )
         self._observation_shape = (_SIZE, _SIZE, stack)
         self._num_actions = int(self._environment.single_action_space.n)
-        self._has_ended = np.zeros(len(seeds), bool)
+        self._steps = np.zeros(len(seeds), np.int64)
+        self._is_over = np.zeros(len(seeds), bool)
         self._lives = np.zeros(len(seeds), np.int32)
 
     @property
     def num_environments(self) -> int:
         """The number of games, K."""
-        return len(self._has_ended)
+        return len(self._steps)
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of one game's observation."""
@@ -140,7 +144,8 @@ class AtariBatch:
         frames, info = self._environment.reset(seed=self._seeds)
         self._seeds = None  # a second reset must not repeat the episodes
         k = self.num_environments
-        self._has_ended = np.zeros(k, bool)
+        self._steps = np.zeros(k, np.int64)
+        self._is_over = np.zeros(k, bool)
         self._lives = info["lives"].copy()
         return dm_env.TimeStep(
             np.full(k, _FIRST, np.int32),
@@ -150,7 +155,7 @@ class AtariBatch:
         )
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Takes an action, int32 [K], in each game.
+        """Takes an action, int32 [K], in each game; before the first `reset`, does as that does.
 
         Raises:
           ValueError: there is not one action for each game, or an action is out of range.
@@ -164,16 +169,21 @@ class AtariBatch:
             )
         if actions.min() < 0 or actions.max() >= self._num_actions:
             raise ValueError(f"actions must be in [0, {self._num_actions}), got {actions.tolist()}")
-        frames, reward, game_over, out_of_frames, info = self._environment.step(
-            actions.astype(np.int32)
-        )
-        # ALE starts the next episode in a step of its own, in which it ignores the action.
-        starts = self._has_ended
-        self._has_ended = game_over | out_of_frames
+        if self._seeds is not None:
+            return self.reset()
+        frames, reward, is_over, _, info = self._environment.step(actions.astype(np.int32))
+        # ALE starts the episode after a game's end in a step of its own; it ignores the action.
+        out_of_time = (self._steps == self._max_steps) & ~self._is_over
+        if out_of_time.any():
+            frames, info = self._environment.reset(options={"reset_mask": out_of_time})
+        starts = self._is_over | out_of_time
+        self._is_over = is_over & ~out_of_time
+        self._steps = np.where(starts, 0, self._steps + 1)
         lost_life = info["lives"] < self._lives
         self._lives = info["lives"].copy()
-        step_type = np.where(self._has_ended, _LAST, np.where(starts, _FIRST, _MID))
-        discount = np.where((game_over | lost_life) & ~starts, 0, 1)
+        ends = self._is_over | (self._steps == self._max_steps)
+        step_type = np.where(ends, _LAST, np.where(starts, _FIRST, _MID))
+        discount = np.where((self._is_over | lost_life) & ~starts, 0, 1)
         return dm_env.TimeStep(
             step_type.astype(np.int32),
             np.where(starts, 0, reward).astype(np.float32),

@@ -4,19 +4,15 @@ A guard around the environments of a role checks what they return, and names tho
 NaN or break their specs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-import contextlib
+from collections.abc import Callable, Sequence
 import numbers
-import os
-import sys
-import threading
-import time
 from typing import Any, Protocol
 
 import dm_env
 import numpy as np
 import tree
 
+from common.environments import watch
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 
 ABSENT = -1
@@ -105,7 +101,7 @@ class BatchedEnvironment:
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in each environment."""
         self._ended = np.ones(self.num_environments, bool)
-        return self._stack([environment.reset() for environment in self._environments])
+        return self._stack([environment.reset() for environment in watch.each(self._environments)])
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Takes one row of `actions`, [K, ...], in each environment.
@@ -120,13 +116,15 @@ class BatchedEnvironment:
         return self._stack(
             [
                 environment.step(action)
-                for environment, action in zip(self._environments, self._mapped(actions))
+                for environment, action in zip(
+                    watch.each(self._environments), self._mapped(actions)
+                )
             ]
         )
 
     def close(self) -> None:
         """Closes each environment."""
-        for environment in self._environments:
+        for environment in watch.each(self._environments):
             environment.close()
 
     def _mapped(self, actions: np.ndarray) -> np.ndarray:
@@ -253,70 +251,36 @@ def require_equal(environment_specs: Sequence[Any], kind: str) -> None:
             )
 
 
-STALL_SECONDS = 60.0
-"""An environment that has not returned from a call for so long hangs."""
 _LARGEST_REWARD = 1e30
 """Beyond it, a sum of rewards may be beyond float32."""
-MAKE_SECONDS = 10 * STALL_SECONDS
-"""Environments of a role that are not made after so long hang."""
-
-
-def end_process(message: str) -> None:
-    """Ends this process from any thread with exit code 1, so that a launcher restarts it."""
-    print(f"error: {message}", file=sys.stderr, flush=True)
-    os._exit(1)
-
-
-@contextlib.contextmanager
-def making(
-    name: str, on_stall: Callable[[str], None] = end_process, seconds: float = STALL_SECONDS
-) -> Iterator[None]:
-    """Calls `on_stall` with a message, from a thread, if the `with` block takes longer.
-
-    Args:
-      name: of the environment that the block makes, for the message.
-      on_stall: what to call.
-      seconds: longest duration of the block.
-    """
-    message = (
-        f"{name} has not been made after {seconds:g} s: the function that makes it, its first "
-        "reset or its first step hangs"
-    )
-    timer = threading.Timer(seconds, on_stall, [message])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class WatchedBatch:
-    """An `EnvironmentBatch` that checks what another one gives.
+    """An `EnvironmentBatch` that checks what another one gives, and how long its calls take.
 
     Args:
       environments: the batch to watch.
       name: of the environment, for messages.
-      on_stall: called once, with a message, from a thread, if a call takes `stall_seconds`.
-      stall_seconds: longest duration of a call before `on_stall`.
+      on_stall: called once, with a message, from a thread, if a call of an environment takes too
+        long.
+      seconds: longest call of an environment; `watch.limit_seconds` if None.
     """
 
     def __init__(
         self,
         environments: EnvironmentBatch,
         name: str,
-        on_stall: Callable[[str], None] = end_process,
-        stall_seconds: float = STALL_SECONDS,
+        on_stall: Callable[[str], None] = watch.end_process,
+        seconds: float | None = None,
     ):
         self._environments = environments
         self._name = name
-        self._on_stall = on_stall
-        self._stall_seconds = stall_seconds
         self._ones = np.ones(environments.num_environments, np.float32).tobytes()
         self._timestep = 0
-        self._busy_since: float | None = None
-        self._closed = threading.Event()
-        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+        self._resetting, self._stepping, self._closing = (
+            watch.Call(name, doing, on_stall, seconds, self._where)
+            for doing in ("a reset", "a step", "close()")
+        )
 
     @property
     def num_environments(self) -> int:
@@ -333,7 +297,7 @@ class WatchedBatch:
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in each environment."""
-        return self._checked(self._environments.reset)
+        return self._checked(self._resetting, self._environments.reset)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Takes one row of `actions`, [K, ...], in each environment.
@@ -343,27 +307,27 @@ class WatchedBatch:
             reward is beyond 1e30.
           BrokenSpecError: one of them is not what it has to be; a discount is in [0, 1].
         """
-        return self._checked(self._environments.step, actions)
+        return self._checked(self._stepping, self._environments.step, actions)
 
     def close(self) -> None:
-        """Frees the environments and ends the watch."""
-        self._closed.set()
-        self._environments.close()
+        """Frees the environments."""
+        with self._closing:
+            self._environments.close()
 
-    def _checked(self, function: Callable[..., dm_env.TimeStep], *args) -> dm_env.TimeStep:
-        self._busy_since = time.monotonic()
+    def _checked(
+        self, call: watch.Call, function: Callable[..., dm_env.TimeStep], *args
+    ) -> dm_env.TimeStep:
         try:
-            timestep = function(*args)
+            with call:
+                timestep = function(*args)
         except BrokenSpecError as error:
             raise BrokenSpecError(
                 f"{self._name}: {error}, at timestep {self._timestep + 1} of this process: correct "
                 "the environment"
             ) from None
-        finally:
-            self._busy_since = None
         self._timestep += 1
         observations = [one for one in tree.flatten(timestep.observation) if one.dtype.kind == "f"]
-        self._check("reward", timestep.reward)
+        self._check("a reward", timestep.reward)
         if (largest := np.abs(timestep.reward).max()) > _LARGEST_REWARD:
             index = int(np.argmax(np.abs(timestep.reward)))
             what = f"a reward of size {largest:g}, beyond {_LARGEST_REWARD:g}"
@@ -371,18 +335,18 @@ class WatchedBatch:
         if timestep.discount.tobytes() != self._ones:  # this is quicker than NumPy's comparison
             self._check_discount(timestep.discount)
         for observation in observations:
-            self._check("observation", observation)
+            self._check("an observation", observation)
         return timestep
 
-    def _check(self, name: str, array: np.ndarray) -> None:
+    def _check(self, what: str, array: np.ndarray) -> None:
         if np.isfinite(array).all():
             return
         is_finite = np.isfinite(array.reshape(len(array), -1)).all(axis=1)
         index = int(np.flatnonzero(~is_finite)[0])
-        raise UnusableEnvironmentError(self._complaint(f"a {name} that is not finite", index))
+        raise UnusableEnvironmentError(self._complaint(f"{what} that is not finite", index))
 
     def _check_discount(self, discount: np.ndarray) -> None:
-        self._check("discount", discount)
+        self._check("a discount", discount)
         for index in np.flatnonzero((discount < 0.0) | (discount > 1.0)):
             what = f"a discount of {discount[index]:g}, which is not in [0, 1]"
             raise BrokenSpecError(self._complaint(what, int(index)))
@@ -393,12 +357,5 @@ class WatchedBatch:
             f"{self._timestep}: correct the environment"
         )
 
-    def _watch(self) -> None:
-        while not self._closed.wait(1.0):
-            since = self._busy_since
-            if since is not None and time.monotonic() - since > self._stall_seconds:
-                self._on_stall(
-                    f"{self._name} has not returned from a step for {self._stall_seconds:g} s, at "
-                    f"timestep {self._timestep} of this process"
-                )
-                return
+    def _where(self) -> str:
+        return f", at timestep {self._timestep} of this process"

@@ -8,7 +8,12 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.batch import BatchedEnvironment, require_equal
-from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
+from common.environments.spec import (
+    MAX_PNG_CHANNELS,
+    BrokenSpecError,
+    UnusableEnvironmentError,
+    kind_of,
+)
 
 _MAX_INTEGER = 2**31 - 2
 """The largest element of an action whose number of choices is an int32, too."""
@@ -43,9 +48,9 @@ class CanonicalEnvironment(dm_env.Environment):
     environment's observation (one array, or a nest of dicts and sequences), ravelled and joined in
     the order of its spec (D4PG section 4.1, "features"; the order is ours). If the last of them is
     called "terrain", the spec says so, and networks may have layers for it.
-    Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype;
-    an action outside [-1, 1] is not clipped. Policies clip where their paper does, and MuJoCo
-    clamps the controls of limited actuators.
+    Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype,
+    never beyond them by rounding; an action outside [-1, 1] is not clipped. Policies clip where
+    their paper does, and MuJoCo clamps the controls of limited actuators.
     Where the wrapped environment's actions are integers, an action is int32 [A], and element d
     counts from 0 to K_d - 1 whatever the wrapped minimum is. A discrete action stays one.
 
@@ -101,8 +106,7 @@ class CanonicalEnvironment(dm_env.Environment):
                 low.shape, np.int32, minimum=0, maximum=choices - 1, name="action"
             )
         else:
-            low, high = low.astype(np.float64), high.astype(np.float64)
-            self.scale, self.offset = (high - low) / 2, (high + low) / 2
+            self.scale, self.offset = _affine(low, high)
             self._action_spec = specs.BoundedArray(
                 low.shape, np.float32, minimum=-1.0, maximum=1.0, name="action"
             )
@@ -248,11 +252,29 @@ def step_seconds(environment: dm_env.Environment) -> float:
     return timestep() if timestep else _STEP_SECONDS
 
 
+def _affine(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns scale and offset, float64 [A], that map [-1, 1] to bounds, and nowhere beyond them.
+
+    Args:
+      low: [A], finite floats.
+      high: [A], of the same dtype.
+    """
+    least, most = low.astype(np.float64), high.astype(np.float64)
+    scale, offset = (most - least) / 2, (most + least) / 2
+    # Rounding may reach beyond a bound, by less than twice the spacing of floats there.
+    beyond = ((offset + scale).astype(high.dtype) > high) | (
+        (offset - scale).astype(low.dtype) < low
+    )
+    spacing = np.spacing(np.maximum(np.abs(least), np.abs(most)))
+    return np.where(beyond, scale - 2 * spacing, scale), offset
+
+
 def as_agents_take_it(environment: dm_env.Environment) -> dm_env.Environment:
     """Returns an environment of images and discrete actions unchanged, any other made canonical.
 
     Raises:
-      UnusableEnvironmentError: the observations or the actions are of another kind.
+      UnusableEnvironmentError: the observations or the actions are of another kind, or images have
+        their channels first.
     """
     image = environment.observation_spec()
     has_images = (
@@ -261,7 +283,17 @@ def as_agents_take_it(environment: dm_env.Environment) -> dm_env.Environment:
         and image.dtype == np.uint8
         and len(image.shape) == 3
     )
-    return environment if has_images else CanonicalEnvironment(environment)
+    if not has_images:
+        return CanonicalEnvironment(environment)
+    channels, height, width = image.shape
+    if channels <= MAX_PNG_CHANNELS and channels < min(height, width):
+        raise UnusableEnvironmentError(
+            f"its images are {list(image.shape)}, channels first, but agents take [height, width, "
+            "channels]: return gymnasium.wrappers.TransformObservation(env, lambda image: "
+            "image.transpose(1, 2, 0), gymnasium.spaces.Box(0, 255, "
+            f"({height}, {width}, {channels}), np.uint8))"
+        )
+    return environment
 
 
 def _leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:

@@ -12,7 +12,7 @@ import dm_env
 import mujoco
 import numpy as np
 
-from common.environments import rendering
+from common.environments import rendering, watch
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.control_tasks import BatchTask, States
 
@@ -89,7 +89,7 @@ def make_batch(
 
     Those of `control_tasks` are stepped without the suite's Python.
     """
-    made = [make(name, seed, evaluation, frames) for seed in seeds]
+    made = [make(name, seed, evaluation, frames) for seed in watch.each(seeds)]
     return ControlBatch(made, TASKS[name]) if name in TASKS else CanonicalBatch(made)
 
 
@@ -130,7 +130,7 @@ class ControlBatch(CanonicalBatch):
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in each environment."""
-        for environment in self._environments:
+        for environment in watch.each(self._environments):
             environment.reset()
         self._warned = np.concatenate(self._warnings)
         self._steps = 0

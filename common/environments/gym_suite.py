@@ -9,7 +9,7 @@ Versions: ReF-ER and other papers used v2. v4 has its sizes and rewards, in a ne
 others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import contextlib
 import difflib
 from typing import Any
@@ -23,7 +23,7 @@ from PIL import Image
 
 from common.environments import rendering
 from common.environments.canonical import as_agents_take_it
-from common.environments.spec import UnusableEnvironmentError
+from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 
 rendering.disable()  # MuJoCo loads its renderer at import
 
@@ -48,8 +48,12 @@ def names() -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Returns whether Gymnasium has an environment of this id."""
-    return name in gymnasium.registry
+    """Returns whether Gymnasium has an environment of this id.
+
+    Those that the import of `ale_py` registers are in no process of a run: they are Atari's.
+    """
+    spec = gymnasium.registry.get(name)
+    return spec is not None and not str(spec.entry_point).startswith("ale_py")
 
 
 def near(name: str) -> list[str]:
@@ -63,11 +67,11 @@ def near(name: str) -> list[str]:
     versions = {
         spec.version or 0: id_
         for id_, spec in gymnasium.registry.items()
-        if not spec.namespace and spec.name.lower() == task.lower()
+        if not spec.namespace and spec.name.lower() == task.lower() and is_known(id_)
     }
     if dash and versions:
         return [versions[max(versions)]]
-    return difflib.get_close_matches(name, gymnasium.registry, cutoff=0.8)
+    return difflib.get_close_matches(name, filter(is_known, gymnasium.registry), cutoff=0.8)
 
 
 def make(
@@ -109,25 +113,35 @@ class GymEnvironment(dm_env.Environment):
         self._renderer: mujoco.Renderer | None = None
 
     def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
-        observation, _ = self._environment.reset(seed=self._seed)
+        """Starts an episode.
+
+        Raises:
+          BrokenSpecError: it does not give what Gymnasium's `reset` gives.
+        """
+        observation, _ = _returned("reset", self._environment.reset(seed=self._seed), _RESET)
         self._seed = None
         self._is_running = True
         return dm_env.restart(observation)
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Takes `action`; after a LAST step, ignores it and starts an episode."""
+        """Takes `action`; after a LAST step, ignores it and starts an episode.
+
+        Raises:
+          BrokenSpecError: it does not give what Gymnasium's `step` gives.
+        """
         if not self._is_running:
             return self.reset()
         if self._first_action is not None:
             action = self._first_action + int(action)
-        observation, reward, terminated, truncated, _ = self._environment.step(action)
+        observation, reward, terminated, truncated, _ = _returned(
+            "step", self._environment.step(action), _STEP
+        )
         self._is_running = not (terminated or truncated)
         if terminated:
-            return dm_env.termination(float(reward), observation)
+            return dm_env.termination(reward, observation)
         if truncated:
-            return dm_env.truncation(float(reward), observation)
-        return dm_env.transition(float(reward), observation)
+            return dm_env.truncation(reward, observation)
+        return dm_env.transition(reward, observation)
 
     def observation_spec(self) -> Any:
         """Returns the spec of the observation, or a nest of specs."""
@@ -136,6 +150,11 @@ class GymEnvironment(dm_env.Environment):
     def action_spec(self) -> specs.BoundedArray:
         """Returns the spec of the action; discrete ones count from 0."""
         return self._action_spec
+
+    @property
+    def unwrapped(self) -> gymnasium.Env:
+        """The environment without Gymnasium's wrappers."""
+        return self._environment.unwrapped
 
     def control_timestep(self) -> float:
         """Returns the length of a step in seconds; a 30th where the environment does not say it."""
@@ -150,7 +169,7 @@ class GymEnvironment(dm_env.Environment):
         """
         if self._environment.render_mode == "rgb_array":
             return _picture(self._environment, height, width)
-        simulation = self._environment.unwrapped
+        simulation: Any = self.unwrapped
         if not isinstance(getattr(simulation, "model", None), mujoco.MjModel):
             raise UnusableEnvironmentError(
                 "only Gymnasium's tasks of MuJoCo can be drawn, and environments of yours that are "
@@ -171,6 +190,21 @@ class GymEnvironment(dm_env.Environment):
         if self._renderer is not None:
             self._renderer.close()
         self._environment.close()
+
+
+_RESET = ("observation", "info")
+_STEP = ("observation", "reward", "terminated", "truncated", "info")
+
+
+def _returned(method: str, given: Any, names: Sequence[str]) -> tuple:
+    """Returns what a method of Gymnasium gave; raises BrokenSpecError unless it is `names`."""
+    if isinstance(given, tuple) and len(given) == len(names):
+        return given
+    values = f"{len(given)} values" if isinstance(given, tuple) else kind_of(given)
+    raise BrokenSpecError(
+        f"its {method}() gave {values}, where Gymnasium has ({', '.join(names)}): "
+        "gymnasium.utils.env_checker.check_env names all that differs"
+    )
 
 
 def _observation_spec(space: gymnasium.Space) -> Any:

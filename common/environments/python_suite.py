@@ -6,7 +6,8 @@ array or a nest of them, and an action is one bounded array of floats or integer
 are uint8 images [height, width, channels] and actions discrete.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+import contextlib
 import difflib
 import functools
 import importlib
@@ -15,14 +16,15 @@ import inspect
 import os
 import pathlib
 import sys
+import sysconfig
 import traceback
-import typing
+from typing import Any, get_type_hints
 
 import dm_env
 import numpy as np
 
 from common.environments.canonical import as_agents_take_it
-from common.environments.spec import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError, kind_of
 
 
 def names() -> list[str]:
@@ -41,15 +43,18 @@ def make(
       UnusableEnvironmentError: something failed; the message says what and where.
     """
     del evaluation, frames  # evaluations follow the rules of training; images stay as they are
-    try:
-        environment = as_agents_take_it(_of_dm_env(_function(name)(seed), seed))
-        _rehearse(environment)
-    except UnusableEnvironmentError as error:
-        raise UnusableEnvironmentError(f'environment "python:{name}": {_one_line(error)}') from None
-    except (Exception, SystemExit) as error:
-        raise UnusableEnvironmentError(
-            f'environment "python:{name}" failed: {_describe(error)}'
-        ) from error
+    with _in_one_line(name):
+        function = _function(name)
+    with _in_one_line(name, function):
+        wrapped = _Fresh(_of_dm_env(function(seed), seed))
+    with _in_one_line(name, _class_of(wrapped)):
+        environment = as_agents_take_it(wrapped)
+        first = environment.reset()
+        if not first.first():
+            raise UnusableEnvironmentError(f"its reset() must return a FIRST step, it gave {first}")
+        environment.observation_spec().validate(first.observation)
+        _try(environment, 0)
+    wrapped.is_fresh = True
     return environment
 
 
@@ -118,6 +123,58 @@ def _folders(spec: machinery.ModuleSpec | None) -> list[str]:
     return list(spec.submodule_search_locations or ()) if spec else []
 
 
+def rehearse(name: str, environment: dm_env.Environment) -> None:
+    """Tries the extreme actions in an environment that no run uses: its episodes would be others.
+
+    Raises:
+      UnusableEnvironmentError: something failed; the message says what and where.
+    """
+    action = environment.action_spec()
+    with _in_one_line(name, _class_of(environment)):
+        for extreme in (action.minimum, action.maximum):
+            environment.reset()
+            _try(environment, extreme)
+
+
+class _Fresh(dm_env.Environment):
+    """A user's environment whose first step begins an episode, also after what `make` has tried.
+
+    Attributes:
+      is_fresh: whether no episode has begun.
+      unwrapped: the user's object.
+    """
+
+    def __init__(self, environment: dm_env.Environment):
+        self.is_fresh = True
+        self.unwrapped = getattr(environment, "unwrapped", environment)
+        self._environment = environment
+
+    def reset(self) -> dm_env.TimeStep:
+        self.is_fresh = False
+        return self._environment.reset()
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        return self.reset() if self.is_fresh else self._environment.step(action)
+
+    def observation_spec(self) -> Any:
+        return self._environment.observation_spec()
+
+    def action_spec(self) -> Any:
+        return self._environment.action_spec()
+
+    def reward_spec(self) -> Any:
+        return self._environment.reward_spec()
+
+    def discount_spec(self) -> Any:
+        return self._environment.discount_spec()
+
+    def close(self) -> None:
+        self._environment.close()
+
+    def __getattr__(self, name: str) -> Any:  # render, control_timestep, engine_bytes
+        return getattr(self._environment, name)
+
+
 def _of_dm_env(made: object, seed: int) -> dm_env.Environment:
     """Returns the user's environment, one of Gymnasium as one of dm_env.
 
@@ -128,7 +185,7 @@ def _of_dm_env(made: object, seed: int) -> dm_env.Environment:
         return made
     if not isinstance(made, _kinds()):
         raise UnusableEnvironmentError(
-            f"it gave a {type(made).__name__}, neither a dm_env.Environment nor a gymnasium.Env"
+            f"it gave {kind_of(made)}, neither a dm_env.Environment nor a gymnasium.Env"
         )
     from common.environments.gym_suite import GymEnvironment
 
@@ -143,6 +200,12 @@ def _kinds() -> tuple[type, ...]:
 
 def _function(name: str) -> Callable[[int], dm_env.Environment]:
     module_name, _, function_name = name.partition(":")
+    if module_name == "__main__":
+        raise UnusableEnvironmentError(
+            "the processes of a run cannot import __main__, which is the notebook or the script "
+            f"itself: write {function_name or 'the function'} into a module of its own, such as "
+            f'my_module.py, and name it "python:my_module:{function_name or "make"}"'
+        )
     if not all(part.isidentifier() for part in [*module_name.split("."), function_name]):
         raise UnusableEnvironmentError('a name looks like "python:my_package.my_module:make"')
     if not {"", os.getcwd()} & set(sys.path):  # the program was not started with python -m
@@ -174,19 +237,19 @@ def _require_maker(function: Callable, module_name: str) -> None:
     """
     while isinstance(function, functools.partial):
         function = function.func
-    makes: typing.Any = typing.Any
+    makes: Any = Any
     if isinstance(function, type):
         makes = function
     elif inspect.isfunction(function):
         try:
-            makes = typing.get_type_hints(function).get("return", typing.Any)
+            makes = get_type_hints(function).get("return", Any)
         except NameError:  # of an import for type checkers alone
             pass
     owner = str(getattr(function, "__module__", "")).partition(".")[0]
     if (
         inspect.isbuiltin(function)
         or (owner in sys.stdlib_module_names and owner != module_name.partition(".")[0])
-        or (inspect.isclass(makes) and makes is not typing.Any and not issubclass(makes, _kinds()))
+        or (inspect.isclass(makes) and makes is not Any and not issubclass(makes, _kinds()))
     ):
         raise UnusableEnvironmentError(
             f"{function!r} makes neither a dm_env.Environment nor a gymnasium.Env: name a function "
@@ -194,32 +257,65 @@ def _require_maker(function: Callable, module_name: str) -> None:
         )
 
 
-def _rehearse(environment: dm_env.Environment) -> None:
-    """Raises UnusableEnvironmentError if something is wrong with the first two time steps."""
-    first = environment.reset()
-    if not first.first():
-        raise UnusableEnvironmentError(f"its reset() must return a FIRST step, it gave {first}")
-    action = environment.action_spec()
-    second = environment.step(np.zeros(action.shape, action.dtype))
-    for timestep in (first, second):
-        environment.observation_spec().validate(timestep.observation)
-    for name, value in (("reward", second.reward), ("discount", second.discount)):
+def _try(environment: dm_env.Environment, action: Any) -> None:
+    """Raises UnusableEnvironmentError if something is wrong with a step."""
+    spec = environment.action_spec()
+    timestep = environment.step(np.full(spec.shape, action, spec.dtype))
+    environment.observation_spec().validate(timestep.observation)
+    if timestep.first():
+        return
+    for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
         if np.shape(value) != () or value is None or not np.isfinite(value):
             raise UnusableEnvironmentError(
                 f"the {name} of a step must be a finite number, it is {value!r}"
             )
-    if not 0 <= second.discount <= 1:
-        raise UnusableEnvironmentError(f"a discount must be in [0, 1], it is {second.discount!r}")
+    if not 0 <= timestep.discount <= 1:
+        raise UnusableEnvironmentError(f"a discount must be in [0, 1], it is {timestep.discount!r}")
 
 
-def _describe(error: BaseException) -> str:
-    """Returns the error and the line that raised it, on one line."""
-    text = f"{type(error).__name__}: {_one_line(error)}"
-    frames = traceback.extract_tb(error.__traceback__)
-    frames = [frame for frame in frames if not frame.filename.startswith("<frozen")]
-    if isinstance(error, SyntaxError):
-        return text  # the message names the place
-    return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})"
+_LIBRARIES = (
+    *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")),
+    str(pathlib.Path(__file__).parents[1]),
+    "<frozen",
+)
+"""Beginnings of the names of files that are not the user's."""
+
+
+@contextlib.contextmanager
+def _in_one_line(name: str, code: Any = None) -> Iterator[None]:
+    """Raises UnusableEnvironmentError, with the user's line, for whatever the block raises.
+
+    Args:
+      name: of the environment.
+      code: the function or class that the block calls.
+    """
+    try:
+        yield
+    except UnusableEnvironmentError as error:
+        text = f'environment "python:{name}": {_one_line(error)}{_place(code)}'
+        raise UnusableEnvironmentError(text) from None
+    except (Exception, SystemExit) as error:
+        text = f"{type(error).__name__}: {_one_line(error)}"
+        if not isinstance(error, SyntaxError):  # whose message names the place
+            frames = traceback.extract_tb(error.__traceback__)
+            users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+            places = [f" ({frame.filename}, line {frame.lineno})" for frame in users[-1:]]
+            text += places[0] if places else _place(code)
+        raise UnusableEnvironmentError(f'environment "python:{name}" failed: {text}') from error
+
+
+def _class_of(environment: Any) -> type:
+    """Returns the user's class of an environment, without wrappers."""
+    environment = getattr(environment, "wrapped", environment)
+    return type(getattr(environment, "unwrapped", environment))
+
+
+def _place(code: Any) -> str:
+    """Returns the file and line of a function or class in brackets; "" if they are not known."""
+    try:
+        return f" ({inspect.getsourcefile(code)}, line {inspect.getsourcelines(code)[1]})"
+    except (OSError, TypeError):  # there is no source, as in a console
+        return ""
 
 
 def _one_line(error: BaseException) -> str:

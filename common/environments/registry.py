@@ -1,6 +1,7 @@
 """Environments by name."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+import contextlib
 import difflib
 import importlib
 import re
@@ -8,7 +9,7 @@ from types import ModuleType
 
 import dm_env
 
-from common.environments import lab_actions
+from common.environments import lab_actions, watch
 from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
@@ -21,6 +22,7 @@ from common.environments.spec import BrokenSpecError, UnknownEnvironmentError
 #   is_known(name) -> bool: whether there is an environment of a name, if not all are listed
 #   make_batch(name, seeds, evaluation, frames) -> EnvironmentBatch
 #   near(name) -> list[str]: names that may be meant, if not all are listed
+#   rehearse(name, environment): tries what may fail later, in an environment that no run uses
 #   why_unknown(name) -> str | None: a reason for the error about an unknown name.
 # Modules are imported on first use, since simulators are slow to import.
 _SUITES = {
@@ -73,12 +75,35 @@ def make_batch(
     suite, rest = _find(name)
     if hasattr(suite, "make_batch"):
         return suite.make_batch(rest, seeds, evaluation, frames)
-    made = [suite.make(rest, seed, evaluation, frames) for seed in seeds]
+    made = [suite.make(rest, seed, evaluation, frames) for seed in watch.each(seeds)]
     is_canonical = all(isinstance(one, CanonicalEnvironment) for one in made)
     try:
         return CanonicalBatch(made) if is_canonical else BatchedEnvironment(made)
     except BrokenSpecError as error:
         raise BrokenSpecError(f"{name}: {error}") from None
+
+
+@contextlib.contextmanager
+def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.Environment]:
+    """Makes an environment for its specs alone, then closes it; this process ends if either hangs.
+
+    An environment of the user's own is tried first, so that mistakes show.
+
+    Args:
+      name: as of `make`, and so are the others.
+      seed: of the environment.
+      frames: images in an observation.
+
+    Raises:
+      As `make`.
+    """
+    suite, rest = _find(name)
+    with watch.Call(name, watch.MAKING):
+        environment = suite.make(rest, seed, False, frames)
+        getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
+    yield environment
+    with watch.Call(name, "close()"):
+        environment.close()
 
 
 def frames_per_step(name: str) -> int:
@@ -106,23 +131,16 @@ def _find(name: str) -> tuple[ModuleType, str]:
     suite, _, rest = name.partition(":")
     if suite not in _SUITES:
         known = names()
-        without_suite = {one.partition(":")[2]: one for one in known}
-        plain = _plain(name)
-        near = (
-            [without_suite[plain]]
-            if plain in without_suite
-            else [f"{one}:{meant}" for one in _SUITES for meant in _near_unlisted(one, name)]
-            or _near(name, known)
-            or [without_suite[one] for one in _near(name, without_suite)]
-        )
         first_of_each = {one.partition(":")[0]: one for one in reversed(known)}
-        raise _unknown(name, near, sorted(first_of_each.values()))
+        raise _unknown(name, _near_of_all(name, known), sorted(first_of_each.values()))
     module = _module(suite)
     known = module.names()
     is_known = getattr(module, "is_known", lambda name: not known or name in known)
     if not is_known(rest):
         # Without the suite, which would make all of its names look near.
         near = [f"{suite}:{one}" for one in _near_unlisted(suite, rest) or _near(rest, known)]
+        if not near and _plain(rest) != rest:  # in another suite's spelling
+            near = _near_of_all(rest, names())
         why = getattr(module, "why_unknown", lambda _: None)(rest)
         raise _unknown(name, near, [f"{suite}:{known[0]}"], why)
     return module, rest
@@ -141,6 +159,19 @@ def _plain(name: str) -> str:
         r"^ALE/|(NoFrameskip|Deterministic)?(-ram)?(NoFrameskip|Deterministic)?-v\d+$", "", name
     )
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _near_of_all(name: str, known: list[str]) -> list[str]:
+    """Returns names of any suite that a name without a suite, or with an unknown one, may mean."""
+    without_suite = {one.partition(":")[2]: one for one in known}
+    plain = _plain(name)
+    if plain in without_suite:
+        return [without_suite[plain]]
+    return (
+        [f"{one}:{meant}" for one in _SUITES for meant in _near_unlisted(one, name)]
+        or _near(name, known)
+        or [without_suite[one] for one in _near(name, without_suite)]
+    )
 
 
 def _near(name: str, known: Iterable[str]) -> list[str]:

@@ -4,7 +4,7 @@ The claims themselves are in `reproductions/<paper>/claims.toml`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import enum
 import itertools

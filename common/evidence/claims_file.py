@@ -26,10 +26,10 @@ patterns, an effect with "{each}" in its name is repeated for each word, which r
     each = ["d3pg", "impala"]
     effect = { mean = "aql > {all}", "{each}" = "aql >= {each}" }
 
-Further keys of effects: `over` ("mean", "uniform", "every" or "some" tasks), `tasks` (names, patterns, and
-experiments, which stand for their tasks), `except` (tasks to leave out), `measure` (of `effects`),
-and `quantity`, `clock` and `since` (of `MainEffects`). `at.SCALE` replaces any of these at a scale.
-Runs of the scales in `not_at` cannot decide the claim.
+Further keys of effects: `over` ("mean", "uniform", "every" or "some" tasks), `tasks` (names,
+patterns, and experiments, which stand for their tasks), `except` (tasks to leave out), `measure`
+(of `effects`), and `quantity`, `clock` and `since` (of `MainEffects`). `at.SCALE` replaces any of
+these at a scale. Runs of the scales in `not_at` cannot decide the claim.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -26,7 +26,7 @@ from common.reporting.budget import duration
 from common.reporting.csv_rows import read_lines
 from common.reporting.progress import LiveLine, shortened
 from common.reporting.records import as_typed
-from common.reporting.run_directory import RunDirectory
+from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from common.reporting.user_error import UserError
 
 COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")
@@ -361,7 +361,12 @@ class Session(LiveLine):
         if self._kept is None or status.is_kept:
             return
         try:
-            keep_run(job.planned, self._kept)
+            try:
+                keep_run(job.planned, self._kept)
+            except RunDirectoryError:
+                if job.process is None or not job.planned.is_kept():
+                    raise
+                self.print(f"{job.planned.name}: another session has kept it meanwhile")
             if job.planned.scale.is_compact:
                 _remove(job.planned)
         except (UserError, OSError) as error:

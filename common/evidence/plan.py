@@ -4,7 +4,6 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
-import difflib
 import enum
 import itertools
 import operator
@@ -15,6 +14,7 @@ import sys
 from typing import Any
 
 from common.agents.declaration import AgentDeclaration
+from common.config import near_names
 from common.evidence.paper import (
     Experiment,
     Paper,
@@ -258,6 +258,11 @@ class PlannedRun:
         is_decisive = there.state is State.FINISHED or here.state is State.MISSING
         return there if is_decisive else here
 
+    def is_kept(self) -> bool:
+        """Returns whether a finished run is kept at this moment; raises UserError as `KeptRuns`."""
+        run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
+        return bool(run) and kept_status(run, self.budget, self.flags).state is State.FINISHED
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -494,7 +499,9 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
     config = settings.configuration(run.agent_setting or settings.default)
     names = [*(f"{_PREFIX}{field.name}" for field in dataclasses.fields(config)), actors]
     for name in chosen.keys() - set(names):
-        near = " or ".join(difflib.get_close_matches(name, names) or (names[0], actors))
+        plain = [one.removeprefix(_PREFIX) for one in names]
+        meant = near_names(name.removeprefix(_PREFIX), plain, 3)
+        near = " or ".join([names[plain.index(one)] for one in meant] or (names[0], actors))
         raise SweepError(
             f"--vary {name}: {run.agent.name} has no such hyperparameter to vary: give {near}"
         )

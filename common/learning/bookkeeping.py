@@ -154,7 +154,8 @@ class LearnerLog:
         self._rows = GrowingRows(run.learner_csv, csv_rows.LEARNER)
         self._events = Events(run.tensorboard)
         record = run.read_config()
-        self._events.write_hyperparameters({**record, **record.pop("config", {})})
+        hyperparameters = record.pop("config", {})
+        self._events.write_hyperparameters({**record, **hyperparameters})
         self._returns = NewNumbers(run.acting_csv, "episode_return")
         self._counters = counters
         self._samples_per_update = samples_per_update

@@ -262,6 +262,15 @@ def check_finite(metrics: Metrics) -> None:
             raise DivergedError(f"{name} is {float(value)}")
 
 
+def check_steps(begin: int, end: int, num_updates: int) -> None:
+    """Raises UserError unless the count of steps has grown by the number of updates of a call."""
+    if end - begin != num_updates:
+        raise UserError(
+            f"the learner's `steps` went from {begin} to {end} in a call of {num_updates} "
+            "updates: its `update`, or `apply`, has to add 1 each time, self.steps.assign_add(1)"
+        )
+
+
 def are_finite(metrics: Metrics) -> tf.Tensor:
     """Returns whether all metrics are finite, in a graph."""
     return tf.reduce_all(tf.math.is_finite(tf.stack(list(metrics.values()))))

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import StopRequest
-from common.learning.learner import DivergedError, Learner
+from common.learning.learner import DivergedError, Learner, check_steps
 from common.learning.updates import Updates
 from common.networks import packing
 from common.remote.gradients import GradientQueue, GradientSender
@@ -110,6 +110,7 @@ class AppliedGradients:
 
         Raises:
           DivergedError: every update is not finite, also those of workers that started again.
+          UserError: the learner has not counted the update.
         """
         self._inbox.acknowledge(self._applied)
         update = self._queue.draw(timeout_seconds=_WAIT_SECONDS)
@@ -122,6 +123,7 @@ class AppliedGradients:
             self._refuse(worker, "it names another delivery")  # which would count as taken
             return None
         self._applied[incarnation] = number
+        before = int(self._learner.steps)
         if not (np.isfinite(update.metrics).all() and self._apply(update.steps)):
             self._refuse(worker, "it has values that are not finite")
             starts = self._diverged.setdefault(worker, set())
@@ -133,6 +135,7 @@ class AppliedGradients:
                 )
             return None
         self._diverged.clear()
+        check_steps(before, int(self._learner.steps), 1)
         self._on_applied()
         return {
             **dict(zip(map(bytes.decode, update.names), update.metrics.tolist(), strict=True)),
@@ -172,6 +175,7 @@ class RemoteStep(Updates):
     """
 
     num_updates = 1
+    are_counted = False
 
     def __init__(
         self,

@@ -113,6 +113,7 @@ class Trainer:
         Raises:
           UndecodableReplayError: none of the items of three draws in a row can be decoded.
           DivergedError: an update is not finite.
+          UserError: the updates have not added themselves to the learner's count.
         """
         begin = int(self._steps)
         draw = self._next(begin)
@@ -122,6 +123,8 @@ class Trainer:
             outputs, metrics = self._updates(draw.drawn)
         learner.check_finite(metrics)
         end, period = int(self._steps), self._trim_period
+        if self._updates.are_counted:
+            learner.check_steps(begin, end, self._updates.num_updates)
         trims = period is not None and end // period > begin // period
         if not self._store.wire.consumes:
             self._write(draw.drawn, outputs, trims)

@@ -26,10 +26,12 @@ class Updates(abc.ABC):
     Attributes:
       num_updates: updates per call.
       num_samples: items that a call learns from.
+      are_counted: whether a call adds its updates to the learner's steps, and nobody else does.
     """
 
     num_updates: int
     num_samples: int
+    are_counted: bool = True
 
     def draw(self, store: Store, seed: int) -> Any:
         """Draws what a call learns from, or returns None if the store has too little.

@@ -20,8 +20,8 @@ from absl import flags
 from ml_collections import config_flags
 
 from common.agents.declaration import AgentDeclaration
-from common.config import Settings, allowed_values, help_of
-from common.reporting.budget import Budget
+from common.config import Settings, allowed_values, help_of, near_names
+from common.reporting.budget import EPISODE_STEPS, Budget
 from common.reporting.command_line import as_it_runs, fail
 from common.reporting.user_error import UserError
 
@@ -91,6 +91,13 @@ EVALUATION_SECONDS = flags.DEFINE_float(
     "Time from one evaluation to the next. Not in the paper.",
     lower_bound=0,
 )
+MAX_EPISODE_STEPS = flags.DEFINE_integer(
+    "max_episode_steps",
+    EPISODE_STEPS,
+    "Longest episode of an evaluation in steps. A longer one is cut, and its return is the sum of "
+    "its rewards up to there. No task of the papers has so long ones: Atari's have 27,000 steps.",
+    lower_bound=1,
+)
 CHECKPOINT_SECONDS = flags.DEFINE_float(
     "checkpoint_seconds",
     60.0,
@@ -109,6 +116,13 @@ PATIENCE_MINUTES = flags.DEFINE_float(
     30.0,
     "How long a role waits for a partner that does not answer before it ends, so that no process "
     "outlives its run unnoticed.",
+    lower_bound=0,
+)
+ENVIRONMENT_SECONDS = flags.DEFINE_float(
+    "environment_seconds",
+    60.0,
+    "Longest call of one environment: a reset, a step, close(). If one takes longer, its process "
+    "says so, ends and is restarted. To make an environment may take ten times as long.",
     lower_bound=0,
 )
 SCALE = flags.DEFINE_string(
@@ -153,7 +167,13 @@ def check() -> None:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
     if ROLE.value == "local" and RAY_ADDRESS.value:
         raise UsageError(f"--{RAY_ADDRESS.name} has no meaning with --role=local: add --role=ray")
-    for number in (MAX_MINUTES, PATIENCE_MINUTES, EVALUATION_SECONDS, CHECKPOINT_SECONDS):
+    for number in (
+        MAX_MINUTES,
+        PATIENCE_MINUTES,
+        EVALUATION_SECONDS,
+        CHECKPOINT_SECONDS,
+        ENVIRONMENT_SECONDS,
+    ):
         if number.value is not None and not math.isfinite(number.value):
             raise UsageError(f"--{number.name} must be a finite number, is {number.value}")
     try:
@@ -256,8 +276,6 @@ _EXPLAINED = (
 )
 """(pattern of Python's message about a value, message for people)."""
 _CONFIG = "config."
-_SIMILAR = 0.65
-"""The similarity of a name that may be meant."""
 _MOST_VALUE = 60
 """Characters of a value that are shown."""
 
@@ -274,8 +292,9 @@ def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
     if isinstance(error, flags.UnrecognizedFlagError):
         name, prefix = error.flagname.removeprefix(_CONFIG), len(_CONFIG)
         hyperparameters = [one[prefix:] for one in known if one.startswith(_CONFIG)]
-        near = _near(error.flagname, known)
-        near += [_CONFIG + one for one in _near(name, hyperparameters)]
+        flags_alone = [one for one in known if not one.startswith(_CONFIG)]
+        near = near_names(error.flagname, flags_alone)
+        near += [_CONFIG + one for one in near_names(name, hyperparameters)]
         hint = f"did you mean --{near[0]}? " if near else ""
         return f"unknown flag --{error.flagname}: {hint}--help lists them all"
     text = str(error).removeprefix("flag ")
@@ -286,10 +305,6 @@ def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
         given = given if len(given) <= _MOST_VALUE else f"{given[:_MOST_VALUE]}..."
         text = f"{flag}{given}: {reason}"
     return f"{text} (--help explains each flag)"
-
-
-def _near(name: str, known: Collection[str]) -> list[str]:
-    return difflib.get_close_matches(name, known, 1, _SIMILAR)
 
 
 flags.disclaim_key_flags()  # --help lists them as the program's own
@@ -363,7 +378,7 @@ def _refuse_unknown_fields(arguments: Iterable[str], names: Collection[str]) -> 
     for argument in arguments:
         match = re.match(r"--?(?:no)?config\.([^=]*)", argument)
         if match and match[1] not in names:
-            near = difflib.get_close_matches(match[1], names, n=3)
+            near = near_names(match[1], [*names], 3)
             hint = _hint([f"--config.{name}" for name in near])
             fail(f"unknown flag --config.{match[1]}: {hint}--help lists them all")
 

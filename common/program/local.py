@@ -92,10 +92,12 @@ def _identity(run: RunDirectory) -> str:
     return f"{status.st_dev} {status.st_ino} "
 
 
-# For both versions of control groups: the files with the limit and the usage of memory, and the
-# field of memory.stat with the part of the usage that the system can drop.
-_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_VERSION_2 = ("memory.max", "memory.current", "inactive_file")
+_NAMES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+"""By version of control groups: the files with the limit and the usage of memory, and the field of
+memory.stat with the part of the usage that the system can drop."""
 
 
 def available_memory(root: pathlib.Path = pathlib.Path("/")) -> int | None:
@@ -108,7 +110,7 @@ def available_memory(root: pathlib.Path = pathlib.Path("/")) -> int | None:
       root: the directory that has `proc` and `sys`.
     """
     fields = _fields(root / "proc/meminfo")
-    left = [_left(*group) for group in _groups(root)]
+    left = [_left(*group) for group in records.control_groups("memory", root)]
     if "MemAvailable" in fields:
         left.append(1024 * fields["MemAvailable"])
     return min((one for one in left if one is not None), default=None)
@@ -125,29 +127,11 @@ def available_disk(path: pathlib.Path) -> int | None:
         return None
 
 
-def _groups(root: pathlib.Path) -> Iterator[tuple[pathlib.Path, tuple[str, str, str]]]:
-    """Yields the folders of this process's control groups, with the names of their files.
-
-    In a container the group's path is often that on the host; its own group is then at the top.
-    """
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers == "":
-            top, names = root / "sys/fs/cgroup", _VERSION_2
-        elif "memory" in controllers.split(","):
-            top, names = root / "sys/fs/cgroup/memory", _VERSION_1
-        else:
-            continue
-        folder = pathlib.Path(os.path.normpath(f"{top}/{group}"))
-        below = [one for one in (folder, *folder.parents) if top in one.parents]
-        yield from ((one, names) for one in (*below, top))
-
-
-def _left(folder: pathlib.Path, names: tuple[str, str, str]) -> int | None:
+def _left(folder: pathlib.Path, version: int) -> int | None:
     """Returns what a control group leaves of its limit; None if it has no limit."""
-    limit, usage, cache = names
+    limit, usage, cache = _NAMES[version]
     try:
-        bound, used = int(_text(folder / limit)), int(_text(folder / usage))
+        bound, used = (int(records.text_of(folder / name)) for name in (limit, usage))
     except ValueError:  # "max", or no such file
         return None
     return max(0, bound - used + _fields(folder / "memory.stat").get(cache, 0))
@@ -155,15 +139,8 @@ def _left(folder: pathlib.Path, names: tuple[str, str, str]) -> int | None:
 
 def _fields(path: pathlib.Path) -> dict[str, int]:
     """Returns the numbers in a file of lines "name: number unit" or "name number"."""
-    words = (line.replace(":", " ").split() for line in _text(path).splitlines())
+    words = (line.replace(":", " ").split() for line in records.text_of(path).splitlines())
     return {one[0]: int(one[1]) for one in words if len(one) > 1 and one[1].isdigit()}
-
-
-def _text(path: pathlib.Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 _STOP_SECONDS = 60.0
@@ -226,6 +203,7 @@ class LocalRun:
 
         Raises:
           ClusterError: a role failed for good. The message ends with the last lines of its log.
+          UserError: the run is over, and has learnt nothing.
           KeyboardInterrupt: a second Ctrl-C; the processes are ended at once.
         """
         try:
@@ -258,6 +236,8 @@ class LocalRun:
         if failure is not None:
             raise ClusterError(failure)
         finished = progress_lib.is_over(self._directory, self._limits)
+        if finished:
+            progress_lib.require_updates(self._directory)
         print(progress_lib.result_of(self._directory, self._title, finished), flush=True)
         if self._stop.requested and not finished:
             print(f"stopped; {_how_to_go_on()}", flush=True)

@@ -207,6 +207,7 @@ def _is_finished(run: ProgramRun) -> bool:
     with run.directory.hold():
         if not progress.is_over(run.directory, flags_lib.limits()):
             return False
+        progress.require_updates(run.directory)
         print(progress.result_of(run.directory, run.title, finished=True), flush=True)
         return True
 

@@ -63,9 +63,15 @@ class NotebookAgent:
             num_actors=4.
 
         Raises:
-          ValueError: a hyperparameter has a value that is not allowed, there is no such setting, or
-            the agent cannot act in the environment.
+          ValueError: there is no such hyperparameter, flag or setting, a value is not allowed, or
+            the environment is no name, or the agent cannot act in it.
         """
+        if not isinstance(environment, str):
+            known = getattr(getattr(environment, "spec", None), "id", "ID")
+            raise ValueError(
+                f'environment must be a name, such as "gym:{known}", or "python:my_module:make" '
+                f"for one of your own, since the processes of a run make it: got {environment!r}"
+            )
         setting = setting or agent.settings.default
         if setting not in agent.settings.names:
             known = ", ".join(agent.settings.names)
@@ -91,6 +97,10 @@ class NotebookAgent:
             for name, value in values.items()
         ]
         self._flags.append(f"--workdir={self.directory.path}")
+        command = [*self._command, "--only_check_args"]
+        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+        if checked.returncode:
+            raise ValueError(_in_keywords(checked.stderr.strip().removeprefix(_ERROR)))
 
     def train(self, learner_steps: int) -> "NotebookAgent":
         """Makes so many more updates, prints the program's lines, and returns this agent.
@@ -102,10 +112,9 @@ class NotebookAgent:
         """
         row = csv_rows.last_row(self.directory.learner_csv, csv_rows.PROGRESS)
         limit = learner_steps + (int(row["learner_steps"]) if row else 0)
-        command = [sys.executable, "-m", self._agent.module, *self._flags]
         parent = os.getpid()
         process = subprocess.Popen(
-            [*command, f"--max_learner_steps={limit}"],
+            [*self._command, f"--max_learner_steps={limit}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -184,6 +193,11 @@ class NotebookAgent:
         shutil.copytree(
             self.directory.path, path, ignore=lambda folder, names: {*_NOT_SAVED} & {*names}
         )
+
+    @property
+    def _command(self) -> list[str]:
+        """The command line of the agent's program."""
+        return [sys.executable, "-m", self._agent.module, *self._flags]
 
     def _require_rows(self, path: pathlib.Path) -> None:
         if not path.exists():

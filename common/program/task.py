@@ -6,6 +6,7 @@ either reads them.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -102,20 +103,26 @@ class ProgramRun:
           UsageError: there is no such environment, or the agent cannot act in it.
         """
         from common import environments
-        from common.environments import batch
-        from common.environments.spec import EnvironmentSpec
+        from common.environments import watch
 
+        watch.limit_seconds = flags_lib.ENVIRONMENT_SECONDS.value
+        seed, frames = flags_lib.SEED.value, self.agent.num_frames
         verbosity = logging.get_verbosity()
         logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
         try:
-            with batch.making(self.environment):
-                environment = environments.make(
-                    self.environment, flags_lib.SEED.value, frames=self.agent.num_frames
-                )
+            with environments.opened(self.environment, seed, frames) as environment:
+                return self._inspect(environment, share, num_environments, has_queue)
         except environments.UnusableEnvironmentError as error:
             raise UsageError(str(error)) from None
         finally:
             logging.set_verbosity(verbosity)
+
+    def _inspect(
+        self, environment: Any, share: float, num_environments: int, has_queue: bool
+    ) -> tuple[Any, local.Need]:
+        """Returns what `inspect_environment` does, of an environment."""
+        from common.environments.spec import EnvironmentSpec
+
         spec = EnvironmentSpec.of(environment)
         try:
             self.agent.require_spec(self.config, spec)
@@ -133,7 +140,6 @@ class ProgramRun:
             replay = steps * self.agent.bytes_per_step(self.config, spec, environment)
         if has_queue:
             queue = self.agent.queue_bytes(self.config, spec, environment)
-        environment.close()
         return spec, local.Need(round(replay), engines, round(queue))
 
 
@@ -167,6 +173,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     if not role.uses_gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     os.environ.update(processes.thread_environment(threads))  # before NumPy
+    processes.seed_generators(flags_lib.SEED.value, role.name, topology.index)
     actors = range(0)
     if role is acting:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
@@ -193,7 +200,7 @@ def run_task(run: ProgramRun) -> NoReturn:
         processes.limit_threads(threads)
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
-    from common.environments import BrokenSpecError, UnusableEnvironmentError
+    from common.environments import BrokenSpecError, UnusableEnvironmentError, watch
     from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
     from common.roles.run_context import RunContext
@@ -226,6 +233,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             flags_lib.EVALUATION_EPISODES.value,
             flags_lib.FINAL_EPISODES.value or flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
+            flags_lib.MAX_EPISODE_STEPS.value,
             saves_replay,
             run.values,
             stop,
@@ -244,6 +252,12 @@ def run_task(run: ProgramRun) -> NoReturn:
         from common.reporting import progress
 
         print(progress.result_of(run.directory, run.title, finished=True), flush=True)
+    end = functools.partial(watch.end_process, code=stop.exit_code)
+    try:
+        with watch.Call(run.environment, "its end", end):
+            context.closing.close()
+    except Exception:  # pylint: disable=broad-except
+        logging.exception("all is written, but %s has failed at its end", run.environment)
     sys.exit(stop.exit_code)
 
 

@@ -16,10 +16,9 @@ import tree
 from common.cluster import rpc, topology
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
-from common.environments.batch import ABSENT, STALL_SECONDS, EnvironmentBatch
+from common.environments import watch
+from common.environments.batch import ABSENT, EnvironmentBatch
 
-_STEP_SECONDS = 2 * STALL_SECONDS
-"""Longest step: a worker whose environment hangs ends itself before that."""
 _POLL_SECONDS = 0.1
 """Time between requests to a worker that is not ready."""
 _REPORT_SECONDS = 60
@@ -131,7 +130,7 @@ class RemoteBatch:
 
     def close(self) -> None:
         """Tells the workers that the run is over."""
-        for worker in self._workers:
+        for worker in watch.each(self._workers):
             worker.finish()
         logging.info("%s", self._report())
 
@@ -197,7 +196,9 @@ class _Worker:
                 is_there, is_done, *columns = future.result()
             except ServiceUnavailableError as error:
                 # A call to a process that is gone waits for its timeout, as does one to a busy one.
-                is_late = time.monotonic() - self._asked_at > _STEP_SECONDS
+                # A worker of which an environment hangs ends itself before that.
+                longest = (1 + len(self.rows)) * watch.limit_seconds
+                is_late = time.monotonic() - self._asked_at > longest
                 if is_late or topology.is_gone(self._client.address):
                     why = error
                     break

@@ -7,6 +7,9 @@ from typing import Any
 
 from common.reporting import csv_rows
 
+EPISODE_STEPS = 30_000
+"""Longest episode of an evaluation by default, more than any of the papers' tasks have: Atari's
+last 108,000 frames, which are 27,000 steps."""
 _UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, 0))
 """Unit, its length in minutes, and the duration in minutes from which on it is used."""
 

@@ -60,8 +60,20 @@ def exit_with(
     An exception of `errors` ends it with its message as one line on standard error, and so does
     Ctrl-C, with the exit code of a program that SIGINT ends. If the reader of standard output has
     gone, as `| head` does when it has its lines, the program ends in silence with the exit code of
-    a program that SIGPIPE ends.
+    a program that SIGPIPE ends. What an environment has left in this process does not keep it, see
+    `common.environments.watch`.
     """
+    try:
+        _exit_with(main, errors)
+    except BaseException as error:
+        code = error.code if isinstance(error, SystemExit) else 1
+        watch = sys.modules.get("common.environments.watch")  # NumPy is imported with it
+        if watch is not None:
+            watch.exit_code = code if isinstance(code, int) else int(code is not None)
+        raise
+
+
+def _exit_with(main: Callable[[], int | None], errors: tuple[type[Exception], ...]) -> NoReturn:
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

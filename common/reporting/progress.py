@@ -16,6 +16,7 @@ from rich.text import Text
 
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
+from common.reporting.csv_rows import CsvError
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 
@@ -280,6 +281,21 @@ def _words(run: RunDirectory, title: str) -> str:
         f"{evaluation['wall_seconds']:.0f} s, {evaluation['actor_steps']:,} actor steps, "
         f"{evaluation['learner_steps']:,} learner steps\n{drawn}"
     )
+
+
+def require_updates(run: RunDirectory) -> None:
+    """Raises UserError if a run that is over has rows of a learner, but no update."""
+    try:
+        row = csv_rows.last_row(run.learner_csv, csv_rows.PROGRESS)
+    except CsvError:  # `result_of` names it
+        return
+    if row is not None and not row["learner_steps"]:
+        raise UserError(
+            f"the run in {run.path} has learnt nothing: it reached its limit after "
+            f"{row['wall_seconds']:.0f} s and {row['actor_steps']:,} actor steps, before the first "
+            "update; give it a higher limit, or a smaller --config.min_replay_size where there is "
+            "one"
+        )
 
 
 def is_over(run: RunDirectory, limits: Budget) -> bool:

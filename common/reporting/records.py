@@ -1,7 +1,8 @@
 """JSON files, read strictly: whatever is wrong with one is an error of one line that names it.
 
-Among them is the provenance of a result: code, versions of packages, machine. Files of any kind are
-replaced as a whole. Errors of a full disk are told apart from others.
+Among them is the provenance of a result: code, versions of packages, machine. What the control
+groups of a container leave of that machine is read here. Files of any kind are replaced as a whole.
+Errors of a full disk are told apart from others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -189,24 +190,70 @@ def machine() -> dict[str, Any]:
     """Returns operating system, processor, usable cores, memory in GB and the GPUs' names."""
     gpus = _output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
     return {
         "system": platform.platform(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "usable_cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "usable_cores": usable_cores(),
         "memory_gb": round(memory / 1e9, 1),
         "gpus": gpus.decode(errors="replace").splitlines(),
     }
 
 
-def _cpu() -> str:
+def usable_cores(root: Path = Path("/")) -> int:
+    """Returns the number of cores that this process may use, at least 1.
+
+    This is the least of its affinity and of the quotas of its control groups (`docker --cpus`,
+    `limits.cpu` of a pod), rounded down.
+
+    Args:
+      root: the directory that has `proc` and `sys`.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    for folder, version in control_groups("cpu", root):
+        files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        words = " ".join(text_of(folder / file) for file in files).split()
+        with contextlib.suppress(ValueError):  # "max", or no such file
+            quota, period = map(int, words)
+            cores = min(cores, quota // period) if quota > 0 else cores
+    return max(1, cores)
+
+
+def control_groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
+    """Yields the folders of this process's control groups, each with their version, 1 or 2.
+
+    In a container the group's path is often that on the host; its own group is then at the top.
+
+    Args:
+      controller: what the groups limit, such as "memory".
+      root: the directory that has `proc` and `sys`.
+    """
+    for line in text_of(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            top, version = root / "sys/fs/cgroup", 2
+        elif controller in controllers.split(","):
+            top, version = root / "sys/fs/cgroup" / controller, 1
+        else:
+            continue
+        folder = Path(os.path.normpath(f"{top}/{group}"))
+        below = [one for one in (folder, *folder.parents) if top in one.parents]
+        yield from ((one, version) for one in (*below, top))
+
+
+def text_of(path: Path) -> str:
+    """Returns the text of a file; nothing if it cannot be read."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        return path.read_text()
     except OSError:
-        pass
+        return ""
+
+
+def _cpu() -> str:
+    for line in text_of(Path("/proc/cpuinfo")).splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 import contextlib
 import os
+import time
 from typing import Any
 
 from absl import logging
@@ -25,10 +26,16 @@ class Events:
 
         self._tf = tf
         self._writer = tf.summary.create_file_writer(os.fspath(directory))
+        self._has_begun = False
 
     def write(self, values: Mapping[str, float | None], step: int) -> None:
-        """Writes scalars `{tag: value}` at `step`; a value of None is left out."""
+        """Writes scalars `{tag: value}` at `step`; a value of None is left out.
+
+        A run that goes on from a checkpoint repeats steps that an earlier process has written.
+        TensorBoard drops those from this process's first step on.
+        """
         with self._skipped_if_full(), self._writer.as_default(step=step):
+            self._begin(step)
             for tag, value in values.items():
                 if value is not None:
                     self._tf.summary.scalar(tag, value)
@@ -53,6 +60,19 @@ class Events:
         """Closes the file."""
         with self._skipped_if_full():
             self._writer.close()
+
+    def _begin(self, step: int) -> None:
+        """Tells TensorBoard, once, at which step this process goes on."""
+        if self._has_begun:
+            return
+        from tensorboard.compat.proto import event_pb2
+
+        log = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        # Hyperparameters, at step 0, stay.
+        event = event_pb2.Event(wall_time=time.time(), step=max(step, 1), session_log=log)
+        # No function of `tf.summary` writes this kind of event.
+        self._tf.raw_ops.ImportEvent(writer=self._writer._resource, event=event.SerializeToString())
+        self._has_begun = True
 
     @contextlib.contextmanager
     def _skipped_if_full(self) -> Iterator[None]:

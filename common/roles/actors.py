@@ -173,7 +173,8 @@ def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
         return context.watch(
             lambda: loop.make_environments(
                 context.environment, context.actors, context.seed, start, num_frames
-            )
+            ),
+            start,
         )
     addresses = topology.addresses(workers)
     rows = [
@@ -512,7 +513,8 @@ def run_environments(context: RunContext) -> None:
 
     def make(session: int) -> WatchedBatch:
         return context.watch(
-            lambda: loop.make_environments(name, context.actors, context.seed, session, num_frames)
+            lambda: loop.make_environments(name, context.actors, context.seed, session, num_frames),
+            session,
         )
 
     server = context.server()

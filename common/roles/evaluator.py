@@ -24,11 +24,12 @@ from common.learning.checkpoint import StoredPolicy
 from common.networks import packing
 from common.remote.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.reporting import csv_rows
+from common.reporting.budget import EPISODE_STEPS
 from common.reporting.csv_rows import CsvRows
 from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
 
-_LAST = int(dm_env.StepType.LAST)
+_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 _EVALUATION = 1_000_003
 """Stands for the actor's index in seeds of evaluations; larger than the index of any actor."""
 _MAX_ENVIRONMENTS = 10
@@ -50,11 +51,17 @@ def environment_seeds(seed: int, num_episodes: int) -> list[int]:
     return sequence.generate_state(num_environments(num_episodes)).tolist()
 
 
+def _tell_once(line: str) -> None:
+    logging.log_first_n(logging.WARNING, "%s (--max_episode_steps)", 1, line)
+
+
 def run_episodes(
     environment: EnvironmentBatch,
     policy: Policy,
     num_episodes: int,
     is_stopped: Callable[[], bool] = lambda: False,
+    max_steps: int = EPISODE_STEPS,
+    tell: Callable[[str], None] = _tell_once,
 ) -> np.ndarray:
     """Runs `policy` for exactly `num_episodes` episodes and returns their undiscounted returns.
 
@@ -62,11 +69,17 @@ def run_episodes(
     taking the first episodes to finish would favour short ones. A multiple of K episodes of equal
     length wastes no step.
 
+    An episode that has not ended after `max_steps` is cut: its return is the sum of the rewards up
+    to there. Until its environment ends it, or all that are still to be played have waited, it
+    goes on uncounted.
+
     Args:
       environment: a batch of K environments, which is reset first.
       policy: acts in all of them.
       num_episodes: at least 1.
       is_stopped: called before each step; the evaluation ends early once it returns True.
+      max_steps: longest episode.
+      tell: called with a line if an episode is cut, once.
 
     Returns:
       float64 [num_episodes], ordered by environment, then by time; fewer after an early end.
@@ -79,7 +92,8 @@ def run_episodes(
     k = environment.num_environments
     quota = [num_episodes // k + (index < num_episodes % k) for index in range(k)]
     finished: list[list[float]] = [[] for _ in range(k)]
-    current = np.zeros(k, np.float64)
+    current, lengths = np.zeros(k, np.float64), np.zeros(k, np.int64)
+    is_cut, was_cut = np.zeros(k, bool), False
     remaining = num_episodes
 
     state = initial_state = policy.initial_state(k)
@@ -89,11 +103,24 @@ def run_episodes(
         action, state, _ = policy(timestep.observation, state)
         timestep = environment.step(action)
         current += timestep.reward
-        for index in np.flatnonzero(timestep.step_type == _LAST):
+        lengths += timestep.step_type > _FIRST
+        is_last = timestep.step_type == _LAST
+        is_long = (lengths == max_steps) & ~is_last
+        for index in np.flatnonzero(is_long | (is_last & ~is_cut)):
             if len(finished[index]) < quota[index]:
                 finished[index].append(float(current[index]))
                 remaining -= 1
-            current[index] = 0
+        if is_long.any() and not was_cut:
+            was_cut = True
+            tell(
+                f"an episode had no end after {max_steps:,} steps and was cut there, as later ones "
+                "are: its return is the sum of its rewards up to there"
+            )
+        is_cut = (is_cut | is_long) & ~is_last
+        current[is_last], lengths[is_last] = 0, 0
+        if remaining and all(is_cut[i] for i in range(k) if len(finished[i]) < quota[i]):
+            timestep = environment.reset()
+            current[:], lengths[:], is_cut[:] = 0, 0, False
     return np.concatenate([np.array(returns) for returns in finished])
 
 
@@ -136,7 +163,9 @@ class Evaluation:
         self._policy.load(flat)
         context = self._context
         episodes = context.final_episodes if status.finished else context.evaluation_episodes
-        returns = run_episodes(self._environments, self._policy, episodes, is_interrupted)
+        returns = run_episodes(
+            self._environments, self._policy, episodes, is_interrupted, context.episode_steps
+        )
         if len(returns) < episodes:
             logging.info("abandoned the evaluation of learner step %d", status.learner_steps)
             return

@@ -24,6 +24,7 @@ from common.remote.parameters import TARGET
 from common.remote.shards import ShardedStore
 from common.replay.store import Counters
 from common.reporting import csv_rows
+from common.reporting.user_error import UserError
 from common.roles.actors import ActingBeside, LocalActing, next_call_is_due
 from common.roles.evaluator import Evaluation
 from common.roles.run_context import RunContext
@@ -312,16 +313,27 @@ class ActingKeeper(Keeper):
             actors.act()
 
     def close(self, finished: bool) -> None:
-        """Frees the environments of a run that is over, then closes server and store."""
-        if finished:
-            self.actors.close()
+        """Closes server and store; the environments of a run that is over are freed last."""
         super().close(finished)
+        if finished:
+            self.context.closing.callback(self.actors.close)
 
 
 def make_keeper(context: RunContext, learner: Learner, server: rpc.Server) -> Keeper:
-    """Returns the keeper for the place of the run's data; `server` is not started yet."""
-    layout, topology = context.layout, context.topology
+    """Returns the keeper for the place of the run's data; `server` is not started yet.
+
+    Raises:
+      UserError: nothing says how often a process that acts and learns in turns acts.
+    """
+    layout, topology, agent = context.layout, context.topology, context.agent
     if layout.keeper.acts:
+        has_turns = agent.rate_limiter(in_turns=True).samples_per_insert is not None
+        if not (has_turns or agent.data.wire(context.step_specs).consumes):
+            raise UserError(
+                "--config.samples_per_insert is 0, no limit, but here one process acts and learns "
+                "in turns: once it learnt it would not act again; give a number above 0, such as "
+                f"{agent.batch_size} (batch_size) for an update a step"
+            )
         return ActingKeeper(context, learner, server)
     if layout.applies_gradients:
         return ParameterServer(context, learner, server)

@@ -1,16 +1,17 @@
 """The facts about a run that every role gets."""
 
 from collections.abc import Callable, Mapping
+import contextlib
 import dataclasses
 from typing import Any
 
 from common.agents.agent import Agent
-from common.cluster import rpc
+from common.cluster import processes, rpc
 from common.cluster.credentials import Credentials
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.environments import batch
+from common.environments import watch
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.environments.spec import EnvironmentSpec
 from common.remote.inbox import StoreService
@@ -24,6 +25,8 @@ from common.types import Nest
 
 CALL_SECONDS = 5.0
 """Timeout of a role's calls to its partners."""
+_MAKE_CALLS = 10
+"""Limit on making an environment, in limits of a call: a flow computes its wakes first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +49,11 @@ class RunContext:
       evaluation_episodes: episodes per evaluation.
       final_episodes: episodes of the last evaluation.
       evaluation_seconds: time between evaluations.
+      episode_steps: longest episode of an evaluation.
       saves_replay: whether what is stored in this process survives a stop.
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
+      closing: what is closed when all is written; it may hang.
     """
 
     agent: Agent
@@ -66,9 +71,11 @@ class RunContext:
     evaluation_episodes: int
     final_episodes: int
     evaluation_seconds: float
+    episode_steps: int
     saves_replay: bool
     values: Mapping[str, Any]
     stop: StopRequest
+    closing: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
 
     @property
     def step_specs(self) -> Nest:
@@ -79,9 +86,15 @@ class RunContext:
         """Returns a client of the service at an address, with this process's credentials."""
         return rpc.Client(address, self.credentials, timeout_seconds)
 
-    def watch(self, make: Callable[[], EnvironmentBatch]) -> WatchedBatch:
-        """Returns environments that are checked, and end this process if a simulator hangs."""
-        with batch.making(self.environment, seconds=batch.MAKE_SECONDS):
+    def watch(self, make: Callable[[], EnvironmentBatch], start: int = 0) -> WatchedBatch:
+        """Returns environments that are checked, and end this process if a simulator hangs.
+
+        Args:
+          make: makes them, with global generators that this run, task and start have alone.
+          start: number of earlier starts of this task; 0 where each plays the same episodes.
+        """
+        processes.seed_generators(self.seed, self.topology.job, self.topology.index, start)
+        with watch.Call(self.environment, watch.MAKING, seconds=_MAKE_CALLS * watch.limit_seconds):
             environments = make()
         return WatchedBatch(environments, self.environment)
 

@@ -214,6 +214,23 @@ def test_an_evaluation_that_is_stopped_gives_what_is_finished():
     np.testing.assert_array_equal(returns, [2])
 
 
+def test_an_episode_without_an_end_is_cut_and_the_others_are_not():
+    """Environment 0 never ends; its second episode begins when the others have played theirs."""
+    environment = BatchedEnvironment([Ladder([10**9], rung=1.0), Ladder([4, 3], rung=1.0)])
+    said = []
+    returns = run_episodes(environment, CountingPolicy(), 4, max_steps=6, tell=said.append)
+    np.testing.assert_array_equal(returns, [6, 6, 4, 3])
+    assert len(said) == 1 and "no end after 6 steps" in said[0]
+
+
+def test_an_episode_that_ends_at_the_limit_is_not_cut():
+    said = []
+    environment = BatchedEnvironment([Ladder([6, 7], rung=1.0)])
+    returns = run_episodes(environment, Feedforward(), 3, max_steps=6, tell=said.append)
+    np.testing.assert_array_equal(returns, [6, 6, 6])
+    assert len(said) == 1
+
+
 @pytest.mark.parametrize("episodes, environments", [(1, 1), (10, 10), (15, 8), (200, 10)])
 def test_an_evaluation_has_at_most_ten_environments(episodes, environments):
     seeds = environment_seeds(3, episodes)

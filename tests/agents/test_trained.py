@@ -372,6 +372,13 @@ def test_dm_controls_dictionary_is_an_observation(workdir, learner):
         policy({"orientation": parts["orientation"]})
 
 
+def test_a_policy_that_is_stored_alone_is_its_best():
+    policy = load_policy(ROOT / "results/policies/d4pg_cartpole_swingup")
+    assert policy.environment == "control:cartpole:swingup" and policy.learner_steps > 0
+    with pytest.raises(CheckpointError, match="no checkpoint yet"):
+        load_policy(ROOT / "results/policies/d4pg_cartpole_swingup", "newest")
+
+
 def test_loading_a_policy_is_silent(saved):
     code = f"from reproductions import load_policy; load_policy({str(saved)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=True)

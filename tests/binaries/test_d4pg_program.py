@@ -59,6 +59,8 @@ def tf_config(role, **counts):
         ),
         ([CARTPOLE, "--config.nonsense=1"], ["--config.nonsense", "--help"]),
         ([CARTPOLE, "--setting=d5pg"], ["--setting=d5pg", "d4pg_prioritized_n5"]),
+        (["--env=x"], ["unknown flag --env: did you mean --environment?"]),
+        ([CARTPOLE, "--lr=1"], ["unknown flag --lr: did you mean --config.learning_rate?"]),
         ([CARTPOLE, "--num_actor=2"], ["unknown flag --num_actor: did you mean --num_actors?"]),
         ([CARTPOLE, "--xyzzy"], ["unknown flag --xyzzy: --help lists them all"]),
         ([CARTPOLE, "--num_actors=5000"], ["--num_actors", "[1, 4096]", "5000"]),

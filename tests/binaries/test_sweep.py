@@ -58,6 +58,7 @@ def test_each_run_is_made_with_each_combination():
     "vary, words",
     [
         ("config.n_steps=1", ["d4pg", "config.n_step"]),
+        ("config.lr=1e-3", ["no such hyperparameter to vary: give config.learning_rate"]),
         ("seed=1", ["no such hyperparameter to vary"]),
         ("config.n_step=0", ["--config.n_step must be at least 1, is 0"]),
         ("config.learning_rate=fast", ["--config.learning_rate must be a finite number", "fast"]),

@@ -27,7 +27,8 @@ def launched():
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         processes.append(
             subprocess.Popen(
-                [sys.executable, *map(str, arguments)], cwd=ROOT, text=True, **pipes | options
+                [sys.executable, *map(str, arguments)],
+                **{"cwd": ROOT, "text": True, **pipes, **options},
             )
         )
         return processes[-1]

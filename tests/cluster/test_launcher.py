@@ -93,8 +93,10 @@ def test_a_killed_process_starts_again_and_its_log_goes_on(tmp_path):
 @pytest.mark.parametrize(
     "end, reason",
     [
-        ("raise KeyError('a bug')", " (KeyError: 'a bug')"),
-        ("print('error: no room'); raise SystemExit(3)", " (no room)"),
+        ("raise KeyError('a bug')", "KeyError: 'a bug' (<string>, line 1); "),
+        ("raise ValueError('a bug\\nin two lines')", "ValueError: a bug (<string>, line 1); "),
+        ("import json; json.loads('{')", "json.decoder.JSONDecodeError: Expecting property name "),
+        ("print('error: no room'); raise SystemExit(3)", "no room; "),
         ("print('an Error is near'); raise SystemExit(3)", ""),
     ],
 )
@@ -102,7 +104,9 @@ def test_a_restart_says_why_the_process_ended(tmp_path, end, reason):
     with cluster_of(tmp_path, ("actor", python(end)), ("other", SLEEP)) as cluster:
         events = []
         wait_for(lambda: events.extend(cluster.take_events()) or events)
-        assert events[0].partition(" with exit code ")[2][1:].startswith(f"{reason}: restart in ")
+        said = events[0].partition(" with exit code ")[2][3:]
+        log = cluster.log_path("actor", 0)
+        assert said.startswith(reason) and f"log: {log}): restart in " in said
 
 
 def test_logs_that_somebody_removes_are_made_anew(tmp_path):
@@ -172,7 +176,9 @@ def test_a_process_that_was_ready_each_time_may_die_as_often_as_it_likes(tmp_pat
     with cluster_of(tmp_path, ("role", command, keeps_run), give_up_after=2) as cluster:
         wait_for(lambda: cluster.states()["role", 0].restarts >= 3)
         assert cluster.failure() is None
-        assert cluster.take_events()[0].startswith("role 0 ended with exit code 1: restart")
+        log = cluster.log_path("role", 0)
+        said = cluster.take_events()[0]
+        assert said.startswith(f"role 0 ended with exit code 1 (log: {log}): restart")
 
 
 @pytest.mark.parametrize("code", [1, GIVE_UP_CODE])
@@ -286,6 +292,53 @@ def test_an_error_that_a_restart_would_repeat_ends_the_run_also_later(tmp_path):
         path, state = cluster.log_path("actor", 0), cluster.states()["actor", 0]
         assert cluster.failure() == f"actor 0: a reward of None (its log is {path})"
         assert state.has_been_ready and state.restarts == 0
+
+
+RAISES = """
+import json, sys
+sys.path.insert(0, {folder!r})
+{ready}
+import environment
+environment.step({text})
+"""
+
+
+def bug_of(folder):
+    (folder / "environment.py").write_text("import json\n\ndef step(x):\n    json.loads(x)\n")
+
+
+def test_the_same_exception_three_times_in_a_row_ends_the_run_with_its_place(tmp_path):
+    """Its message may differ. The place is the user's, not that in the library."""
+    bug_of(tmp_path)
+    text = "'{' + ' ' * __import__('os').getpid()"
+    code = RAISES.format(folder=str(tmp_path), ready=READY, text=text)
+    with cluster_of(tmp_path, ("actor", python(code)), ("learner", SLEEP, True)) as cluster:
+        wait_for(lambda: cluster.failure() is not None)
+        said, state = cluster.failure(), cluster.states()["actor", 0]
+        place, path = f"{tmp_path}/environment.py, line 4", cluster.log_path("actor", 0)
+        assert said.startswith(
+            "actor 0 has ended 3 times in a row by json.decoder.JSONDecodeError: Expecting property"
+        )
+        assert f"({place}): correct that" in said and said.endswith(f"(its log is {path})")
+        assert "\n" not in said and state.has_been_ready and state.restarts == 2
+
+
+@pytest.mark.parametrize("why", ["another place", "worked long"])
+def test_other_exceptions_are_not_the_same(tmp_path, monkeypatch, why):
+    bug_of(tmp_path)
+    if why == "worked long":
+        monkeypatch.setattr(launcher, "_REPEAT_SECONDS", 0.0)
+    marker = tmp_path / "marker"
+    ready = READY
+    if why == "another place":
+        ready += (
+            f"import os\nif os.path.exists({str(marker)!r}): os.remove({str(marker)!r}); 1 / 0\n"
+        )
+        ready += f"open({str(marker)!r}, 'w')\n"
+    code = RAISES.format(folder=str(tmp_path), ready=ready, text="'{'")
+    with cluster_of(tmp_path, ("actor", python(code))) as cluster:
+        wait_for(lambda: cluster.states()["actor", 0].restarts >= 4)
+        assert cluster.failure() is None
 
 
 def test_environment_and_arguments_arrive_as_they_are(tmp_path):

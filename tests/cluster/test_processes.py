@@ -12,7 +12,7 @@ import types
 from launched import is_alive, wait_for
 import pytest
 
-from common.cluster import processes
+from common.cluster import local_process, processes
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster
 from common.cluster.local_process import Process, Template
@@ -106,9 +106,24 @@ print(other.requested, other.exit_code)
     assert child.stdout == b"True 130\nTrue 0\n"
 
 
+@pytest.mark.parametrize("handler, stops", [("SIG_IGN", False), ("SIG_DFL", True)])
+def test_a_hangup_stops_what_was_not_started_with_nohup(handler, stops):
+    code = f"""
+import os, signal
+from common.cluster.processes import StopRequest
+signal.signal(signal.SIGHUP, signal.{handler})
+stop = StopRequest().install()
+os.kill(os.getpid(), signal.SIGHUP)
+print(stop.requested)
+"""
+    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
+    assert child.stdout == f"{stops}\n".encode()
+
+
 END = """
 import hashlib, os, signal, threading, time
 from common.cluster.processes import StopRequest
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 stop = StopRequest().install()
 {early}
 stop.end_within({seconds}, lambda: print("last", flush=True))
@@ -330,6 +345,33 @@ def test_a_dead_template_is_not_missed(folder):
         os.kill(int(log.read_text().splitlines()[0]), signal.SIGKILL)
         os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
         wait_for(lambda: log.read_text().count("up") == 2)
+
+
+def test_a_frozen_template_is_not_waited_for(folder, monkeypatch):
+    monkeypatch.setattr(local_process, "_FORK_SECONDS", 3.0)
+    write(folder, "role", f"import preloaded; print(preloaded.PID, flush=True)\n{SLEEP}")
+    with cluster_of(folder, "role") as cluster:
+        log = cluster.log_path("learner", 0)
+        wait_for(lambda: log.exists() and "up" in log.read_text())
+        template = int(log.read_text().splitlines()[0])
+        assert template != cluster.states()["learner", 0].pid  # it is forked
+        os.kill(template, signal.SIGSTOP)
+        os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
+        wait_for(lambda: log.read_text().count("up") == 2)
+        assert not is_alive(template)
+
+
+def test_a_stop_does_not_wait_for_a_frozen_template(folder):
+    write(folder, "role", f"import preloaded; print(preloaded.PID, flush=True)\n{SLEEP}")
+    with cluster_of(folder, "role") as cluster:
+        log = cluster.log_path("learner", 0)
+        wait_for(lambda: log.exists() and "up" in log.read_text())
+        os.kill(int(log.read_text().splitlines()[0]), signal.SIGSTOP)
+        os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
+        wait_for(lambda: cluster.states()["learner", 0].restarts == 1)
+        begin = time.monotonic()
+        cluster.stop(20.0)
+        assert time.monotonic() - begin < 30
 
 
 def test_forks_and_template_die_with_the_launcher(folder):

@@ -155,17 +155,17 @@ class Script:
         self.game, self.settings, self.calls = game, settings, []
         self._frames = np.zeros((num_envs, 4, 84, 84), np.uint8)
 
-    def reset(self, seed=None):
+    def reset(self, seed=None, options=None):
         self.calls.append(seed)
         return self._frames, {"lives": np.array([3])}
 
     def step(self, actions):
-        reward, game_over, out_of_frames, lives = self.script.pop(0)
+        reward, game_over, lives = self.script.pop(0)
         return (
             self._frames,
             np.array([reward]),
             np.array([game_over]),
-            np.array([out_of_frames]),
+            np.array([False]),
             {"lives": np.array([lives])},
         )
 
@@ -179,26 +179,27 @@ def scripted(monkeypatch, *script):
 
 
 @pytest.mark.parametrize(
-    "script, expected",
+    "script, frames, expected",
     [
-        # reward, game over, out of frames, lives; step type, reward, discount
-        ((5, False, False, 2), (MID, 5, 0)),
-        ((5, False, False, 4), (MID, 5, 1)),
-        ((5, True, False, 3), (LAST, 5, 0)),
-        ((5, False, True, 3), (LAST, 5, 1)),
-        ((5, False, True, 2), (LAST, 5, 0)),
-        ((5, True, True, 0), (LAST, 5, 0)),
+        # reward, game over, lives; limit of frames; step type, reward, discount
+        ((5, False, 2), 8, (MID, 5, 0)),
+        ((5, False, 4), 8, (MID, 5, 1)),
+        ((5, True, 3), 8, (LAST, 5, 0)),
+        ((5, False, 3), 4, (LAST, 5, 1)),
+        ((5, False, 2), 4, (LAST, 5, 0)),
+        ((5, True, 0), 4, (LAST, 5, 0)),
     ],
     ids=["life", "bonus", "over", "time", "life and time", "over and time"],
 )
-def test_ends_lives_and_the_frame_limit(script, expected, monkeypatch):
-    batch = scripted(monkeypatch, script, (9, False, False, 1), (0, False, False, 1))
+def test_ends_lives_and_the_frame_limit(script, frames, expected, monkeypatch):
+    monkeypatch.setattr(atari_suite, "TRAINING_FRAMES", frames)
+    batch = scripted(monkeypatch, script, (9, False, 1), (0, False, 3))
     timesteps = [batch.step(np.array([0])) for _ in range(3)]
     got = [(t.step_type[0], t.reward[0], t.discount[0]) for t in timesteps]
     assert got[0] == expected
     if expected[0] == LAST:  # a start, where fewer lives do not mean a lost life
         assert got[1] == (FIRST, 0, 1)
-        assert got[2] == (MID, 0, 1)
+        assert got[2] == (LAST if frames == 4 else MID, 0, 1)
 
 
 def test_the_emulator_is_asked_for_the_papers_rules(monkeypatch):
@@ -214,10 +215,9 @@ def test_the_emulator_is_asked_for_the_papers_rules(monkeypatch):
         "frameskip": 4,
         "stack_num": 4,
         "num_threads": 1,
-        "max_num_frames_per_episode": 50_000,
     }.items():
         assert settings[name] == value
-    assert evaluation._environment.settings["max_num_frames_per_episode"] == 108_000
+    assert (4 * batch._max_steps, 4 * evaluation._max_steps) == (50_000, 108_000)
     evaluation.reset()
     evaluation.reset()
     first, second = evaluation._environment.calls
@@ -253,6 +253,27 @@ def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
         for field, before in zip(timestep, copy):
             np.testing.assert_array_equal(field, before)
     assert np.any(timesteps[0].observation[0] != timesteps[0].observation[1])
+
+
+def test_the_frames_at_the_limit_are_those_of_an_episode_that_goes_on():
+    """ALE's own limit mixes the last of them with a frame of the step before."""
+    game_over = 154  # of the first game: at the limit, in the step after it, and in the one before
+    actions = random_actions((220, 2), seed=1)
+    free = AtariBatch("breakout", [3, 4], 50_000)
+    free.reset()
+    expected = [free.step(each) for each in actions[: game_over + 1]]
+    assert [t.step_type[0] for t in expected].index(LAST) == game_over
+    for steps in (game_over, game_over + 1, game_over + 2):
+        batch = AtariBatch("breakout", [3, 4], 4 * steps)
+        batch.reset()
+        timesteps = [batch.step(each) for each in actions]
+        for ours, theirs in zip(timesteps[:steps], expected):
+            np.testing.assert_array_equal(ours.observation, theirs.observation)
+        types = np.stack([timestep.step_type for timestep in timesteps])
+        assert np.flatnonzero(types[:, 0] == LAST).tolist() == [min(steps - 1, game_over)]
+        assert np.flatnonzero(types[:, 1] == FIRST).tolist() == [steps]
+        assert np.count_nonzero(types[:, 0] == FIRST) == 1
+        batch.close()
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3])

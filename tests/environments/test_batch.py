@@ -8,7 +8,6 @@ from dm_env import specs
 import numpy as np
 import pytest
 
-from common.environments import batch as batch_lib
 from common.environments.batch import BatchedEnvironment, WatchedBatch
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError
 
@@ -221,8 +220,8 @@ class Failing(Simulator):
         raise KeyError("a bug of the simulator")
 
 
-def watched(*simulators, on_stall=print, stall_seconds=60.0):
-    return WatchedBatch(BatchedEnvironment(simulators), NAME, on_stall, stall_seconds)
+def watched(*simulators, on_stall=print, seconds=60.0):
+    return WatchedBatch(BatchedEnvironment(simulators), NAME, on_stall, seconds)
 
 
 def test_a_hanging_step_is_reported_once_with_name_and_timestep():
@@ -232,7 +231,7 @@ def test_a_hanging_step_is_reported_once_with_name_and_timestep():
         messages.append(message)
         reported.set()
 
-    batch = watched(simulator, on_stall=on_stall, stall_seconds=0.3)
+    batch = watched(simulator, on_stall=on_stall, seconds=0.3)
 
     def act():
         batch.reset()
@@ -242,12 +241,13 @@ def test_a_hanging_step_is_reported_once_with_name_and_timestep():
     thread = threading.Thread(target=act)
     thread.start()
     assert reported.wait(10)
-    time.sleep(1.2)  # the watch looks once a second
+    time.sleep(0.7)  # the watch looks twice a second
     simulator.release.set()
     thread.join(10)
     batch.close()
     assert messages == [
-        f"{NAME} has not returned from a step for 0.3 s, at timestep 2 of this process"
+        f"{NAME} has not returned from a step for 0.3 s, at timestep 2 of this process: it hangs, "
+        "or it is slow and needs a larger --environment_seconds"
     ]
 
 
@@ -255,8 +255,7 @@ def test_quick_steps_idle_time_and_failures_are_no_stall():
     """The time between two steps is the actor's own, and an error ends a call."""
     messages = []
     batch, failing = (
-        watched(each, on_stall=messages.append, stall_seconds=0.3)
-        for each in (Simulator(), Failing())
+        watched(each, on_stall=messages.append, seconds=0.3) for each in (Simulator(), Failing())
     )
     batch.reset()
     batch.step(ACTIONS[:1])
@@ -271,11 +270,11 @@ def test_quick_steps_idle_time_and_failures_are_no_stall():
 @pytest.mark.parametrize(
     "given, which",
     [
-        ({"reward": np.nan}, "reward"),
-        ({"reward": -np.inf}, "reward"),
-        ({"discount": np.inf}, "discount"),
-        ({"position": np.nan}, "observation"),
-        ({"position": np.inf}, "observation"),
+        ({"reward": np.nan}, "a reward"),
+        ({"reward": -np.inf}, "a reward"),
+        ({"discount": np.inf}, "a discount"),
+        ({"position": np.nan}, "an observation"),
+        ({"position": np.inf}, "an observation"),
     ],
     ids=str,
 )
@@ -289,7 +288,7 @@ def test_what_is_not_finite_names_environment_index_timestep_and_which(given, wh
     batch.close()
     message = str(caught.value)
     assert message.startswith(
-        f"{NAME} gave a {which} that is not finite, in environment 1 of this process at its "
+        f"{NAME} gave {which} that is not finite, in environment 1 of this process at its "
         "timestep 4"
     )
     assert "\n" not in message
@@ -344,18 +343,3 @@ def test_what_is_finite_passes_unchanged():
     assert timestep.observation["image"][0].min() == 255
     assert timestep.reward.tolist() == [-3.0, 0.0] and timestep.discount.tolist() == [0.0, 1.0]
     assert timestep.observation["position"][0, 1] == np.float32(1e30)
-
-
-@pytest.mark.parametrize("hangs", [True, False])
-def test_environments_that_are_not_made_in_time_are_reported(hangs):
-    messages, reported = [], threading.Event()
-
-    def on_stall(message):
-        messages.append(message)
-        reported.set()
-
-    with batch_lib.making(NAME, on_stall, seconds=0.2 if hangs else 0.5):
-        assert not hangs or reported.wait(30)
-    time.sleep(0.0 if hangs else 0.8)
-    assert len(messages) == hangs
-    assert not hangs or messages[0].startswith(f"{NAME} has not been made after 0.2 s: ")

@@ -59,6 +59,22 @@ def test_actions_are_mapped_affinely(canonical, expected):
     np.testing.assert_allclose(recorder.action, expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_extreme_actions_stay_within_the_bounds(dtype):
+    """Also where their sum rounds to a number beyond them, as 0.4 + 0.3 does."""
+    edges = np.random.default_rng(0).normal(size=(2, 1000)) * 10.0 ** np.arange(-5, 5).repeat(100)
+    low, high = np.sort(np.r_["1", edges, [[0.1], [0.7]]].astype(dtype), axis=0)
+    inner = Still(
+        specs.Array((1,), dtype), specs.BoundedArray(low.shape, dtype, low, high), np.zeros(1)
+    )
+    environment = CanonicalEnvironment(inner)
+    for canonical, bound in ((1, high), (-1, low)):
+        environment.step(np.full(low.shape, canonical, np.float32))
+        assert (low <= inner.action).all() and (inner.action <= high).all()
+        distance = np.abs(inner.action - bound) / np.spacing(np.maximum(abs(low), abs(high)))
+        assert distance.max() <= 3 and inner.action.dtype == dtype
+
+
 @pytest.mark.parametrize("order, size", [(("sight", "terrain"), 4), (("terrain", "sight"), 0)])
 def test_the_spec_says_how_many_of_the_last_numbers_are_terrain(order, size):
     class Runner(Recorder):

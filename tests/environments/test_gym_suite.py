@@ -161,6 +161,24 @@ def test_images_stay_as_they_are():
     assert EnvironmentSpec.of(environment).image_shape == (40, 36, 3)
 
 
+@pytest.mark.parametrize("shape", [(3, 64, 64), (1, 84, 84), (4, 84, 80)])
+def test_images_with_channels_first_are_refused_with_the_wrapper_that_turns_them(shape):
+    class Images(Scripted):
+        observation_space = spaces.Box(0, 255, shape, np.uint8)
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(shape, np.uint8), {}
+
+    with pytest.raises(UnusableEnvironmentError, match="channels first") as raised:
+        as_agents_take_it(GymEnvironment(Images([]), seed=0))
+    wrapper = str(raised.value).partition("return ")[2]
+    turned = eval(wrapper, {"gymnasium": gymnasium, "np": np, "env": Images([])})
+    environment = as_agents_take_it(GymEnvironment(turned, seed=0))
+    assert environment.reset().observation.shape == (*shape[1:], shape[0])
+    assert environment.observation_spec().shape == (*shape[1:], shape[0])
+
+
 def test_an_environment_that_draws_itself_is_drawn():
     class Drawn(Scripted):
         render_mode = "rgb_array"

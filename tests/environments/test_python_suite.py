@@ -152,6 +152,67 @@ def without_a_beginning(seed):
     return Still(first=lambda observation: dm_env.transition(0.0, observation))
 
 
+class Strict(Still):
+    def step(self, action):
+        assert self.sign * action.max() < 1, "too far"
+        return super().step(action)
+
+
+def strict(seed, sign=1):
+    environment = Strict()
+    environment.sign = sign
+    return environment
+
+
+def strict_below(seed):
+    return strict(seed, -1)
+
+
+class Gym(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), self.reward, False, False, {}
+
+
+class WithoutInfo(Gym):
+    def reset(self, *, seed=None, options=None):
+        return super().reset()[0]
+
+
+class Old(Gym):
+    reward = 1.0
+
+    def step(self, action):
+        return super().step(action)[:-1]
+
+
+class Unseeded(Gym):
+    def reset(self):
+        return super().reset()
+
+
+class Wrong(Gym):
+    def step(self, action):
+        return np.zeros(2) + np.zeros(3)
+
+
+def paying(reward):
+    environment = gymnasium.wrappers.TimeLimit(Gym(), 5)
+    environment.unwrapped.reward = reward
+    return environment
+
+
+without_info = lambda seed: WithoutInfo()
+of_old_gym = lambda seed: Old()
+unseeded = lambda seed: gymnasium.wrappers.TimeLimit(Unseeded(), 5)
+wrong_for_numpy = lambda seed: Wrong()
+paid_nothing = lambda seed: paying(None)
+paid_a_list = lambda seed: paying(np.ones(1))
 number = 3
 """
 
@@ -240,11 +301,14 @@ def test_a_suite_that_nobody_can_list_has_no_names():
         ("h3_package.broken:make", ["SyntaxError", "broken.py, line 1"]),
         ("h3_package.still:mak", ['no function "mak"', 'did you mean "make"?']),
         ("h3_package.still:number", ['no function "number"']),
-        ("h3_package.still:without_a_seed", ["TypeError", "takes 0 positional arguments"]),
-        ("h3_package.still:another_kind", ["a list, neither a dm_env.Environment nor a g"]),
+        ("h3_package.still:without_a_seed", ["TypeError", "takes 0 positional", "still.py, line"]),
+        (
+            "h3_package.still:another_kind",
+            ["gave [0], neither a dm_env.Environment nor a g", "still.py, line"],
+        ),
         ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
         ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
-        ("h3_package.still:another_shape", ["float64 [3]", "spec says float64 [2]"]),
+        ("h3_package.still:another_shape", ["float64 [3]", "says float64 [2] (", "still.py, line"]),
         ("h3_package.still:a_single_number", ["float64 [1]", "spec says float64 [2]"]),
         ("h3_package.still:another_image", ["ValueError", "(36, 40, 2)", "(36, 40, 3)"]),
         ("h3_package.still:a_float_image", ["ValueError", "uint8", "float64"]),
@@ -252,11 +316,26 @@ def test_a_suite_that_nobody_can_list_has_no_names():
         ("h3_package.still:a_discount", ["discount", "[0, 1]", "1.01"]),
         ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
         ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
+        ("h3_package.still:strict", ["AssertionError: too far (", "still.py, line"]),
+        ("h3_package.still:strict_below", ["AssertionError: too far (", "still.py, line"]),
+        ("h3_package.still:without_info", ["its reset() gave float32 [2]", "(observation, info)"]),
+        (
+            "h3_package.still:of_old_gym",
+            ["its step() gave 4 values", "check_env", "still.py, line"],
+        ),
+        ("h3_package.still:unseeded", ["unexpected keyword argument 'seed' (", "still.py, line"]),
+        ("h3_package.still:paid_nothing", ["reward", "finite number", "None", "still.py, line"]),
+        ("h3_package.still:paid_a_list", ["reward", "finite number", "array([1.])"]),
+        ("h3_package.still:wrong_for_numpy", ["ValueError", "operands", "still.py, line"]),
+        ("__main__:make", ["cannot import __main__", '"python:my_module:make"']),
     ],
 )
 def test_a_mistake_is_named_in_one_line(name, words, own_modules):
-    with pytest.raises(UnusableEnvironmentError) as raised:
-        environments.make(f"python:{name}", seed=0)
+    with (
+        pytest.raises(UnusableEnvironmentError) as raised,
+        environments.opened(f"python:{name}", seed=0),
+    ):
+        pass
     message = str(raised.value)
     assert message.startswith(f'environment "python:{name}"') and "\n" not in message
     for word in words:

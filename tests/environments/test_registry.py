@@ -2,10 +2,17 @@
 
 import types
 
+import numpy as np
 import pytest
 
 from common import environments
-from common.environments.spec import EnvironmentSpec, require_control, require_discrete
+from common.environments import registry
+from common.environments.spec import (
+    EnvironmentSpec,
+    UnusableEnvironmentError,
+    require_control,
+    require_discrete,
+)
 
 EXAMPLES = (
     '"atari:adventure", "control:acrobot:swingup", "dmlab:explore_goal_locations_small", '
@@ -26,6 +33,8 @@ EXAMPLES = (
         ("Atari:breakout", "atari:breakout"),
         ("pong", "atari:pong"),
         ("ALE/Pong-v5", "atari:pong"),
+        ("gym:ALE/Pong-v5", "atari:pong"),
+        ("gym:PongNoFrameskip-v4", "atari:pong"),
         ("PongNoFrameskip-v4", "atari:pong"),
         ("atari:PongNoFrameskip-v4", "atari:pong"),
         ("atari:MsPacman", "atari:ms_pacman"),
@@ -182,3 +191,36 @@ def test_small_images_of_any_channels_are_taken_by_a_small_network():
     spec = EnvironmentSpec(20, 6, image_shape=(2, 10, 1), is_discrete=True)
     with pytest.raises(ValueError, match=r"images of \[2, 10, 1\], .* at least 3 x 3 pixels$"):
         require_discrete(MINATAR, spec)
+
+
+FRESH = (
+    "atari:pong",
+    "control:cartpole:swingup",
+    "dmlab:explore_goal_locations_small",
+    "flow:cylinder_8",
+    "gym:Hopper-v4",
+    "hand:catch",
+    "maze:goal",
+    "minatar:breakout",
+    "parkour:planar",
+    "python:reproductions.d4pg.own_environment:make",
+    "python:reproductions.reactor.catch:make",
+)
+
+
+def test_every_suite_is_among_the_fresh():
+    assert {name.partition(":")[0] for name in FRESH} == set(registry.suites())
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_a_step_before_the_first_reset_begins_an_episode(name):
+    try:
+        single, batch = environments.make(name, 0), environments.make_batch(name, [0, 1])
+    except UnusableEnvironmentError as error:
+        pytest.skip(str(error))
+    spec = single.action_spec()
+    action = np.zeros(spec.shape, spec.dtype)
+    assert single.step(action).first() and not single.step(action).first()
+    assert batch.step(np.stack([action] * 2)).step_type.tolist() == [0, 0]
+    single.close()
+    batch.close()

@@ -361,6 +361,23 @@ def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypa
     assert not one.directory("steady").exists()
 
 
+def test_a_run_that_others_keep_while_it_is_made_is_done(tmp_path, capsys, monkeypatch):
+    """Two campaigns of one list, with run directories of their own, keep runs in one place."""
+    one = Campaign(tmp_path, f"steady,{SHORT[0]},1,,")
+    real = execute._start
+
+    def start(planned, slot):
+        one.keep("steady")
+        return real(planned, slot)
+
+    monkeypatch.setattr(execute, "_start", start)
+    assert one("--cores=1") == 0, capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "another session has kept it meanwhile" in err and "1 of 1 runs are finished" in err
+    assert one.starts("steady") == ({"outcome": "finished"},)  # of the first
+    assert not one.directory("steady").exists() and one() == 0
+
+
 def test_the_list_of_this_repository_names_what_there_is():
     nowhere = pathlib.Path("none")
     lines, notes = read_list(

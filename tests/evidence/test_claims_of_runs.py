@@ -383,9 +383,7 @@ def test_a_task_without_a_scale_is_an_error_that_says_where_to_put_it(tmp_path, 
 
 
 @pytest.mark.parametrize("since, is_confirmed", [("", True), ("2026-11-27", False)])
-def test_runs_of_before_a_test_was_changed_confirm_nothing(
-    tmp_path, evidence, since, is_confirmed
-):
+def test_runs_of_before_a_test_was_changed_confirm_nothing(tmp_path, evidence, since, is_confirmed):
     for task, (setting, level), seed in itertools.product(
         TASKS, ((FIRST, 700), (SECOND, 500)), range(5)
     ):

@@ -6,15 +6,7 @@ import pytest
 from scipy import stats
 
 from common.evidence import effects
-from common.evidence.effects import (
-    AHEAD,
-    EffectPart,
-    Outcome,
-    Over,
-    Verdict,
-    by_run,
-    main_effect,
-)
+from common.evidence.effects import AHEAD, EffectPart, Outcome, Over, Verdict, by_run, main_effect
 
 TASKS = ("a", "b", "c", "d")
 WEIGHTS = {"first": 1.0, "second": -1.0}

@@ -8,6 +8,8 @@ import os
 
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
 import tensorflow as tf
 
 from common.cluster import rpc
@@ -448,3 +450,14 @@ def test_actor_steps_do_not_go_back_while_the_accounts_are_away():
     assert counters.actor_steps == 90
     counters.store()
     assert RunCounters(saved).actor_steps == 90
+
+
+def test_tensorboard_gets_each_hyperparameter_as_a_value_of_its_own(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.open({"agent": "d4pg", "config": {"n_step": 5, "policy_sizes": (4, 4)}})
+    bookkeeping_lib.LearnerLog(directory, 1, 1, RunCounters(SavedCounters())).close()
+    events = EventAccumulator(str(directory.tensorboard))
+    events.Reload()
+    content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
+    found = metadata.parse_session_start_info_plugin_data(content).hparams
+    assert {"agent", "n_step", "policy_sizes"} <= set(found) and "config" not in found

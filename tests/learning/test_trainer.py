@@ -19,6 +19,7 @@ from common.remote.outbox import RemoteStore
 from common.replay import memory as memory_lib
 from common.replay.memory import Items, Memory
 from common.replay.store import UNLIMITED, Counters, RateLimiter
+from common.reporting.user_error import UserError
 
 BATCH, UPDATES = 4, 3
 CALL = BATCH * UPDATES
@@ -353,10 +354,32 @@ def test_an_empty_memory_is_waited_for(prefetch):
 
 
 def trainer_of(update, memory, prefetch):
-    """A trainer whose learner steps stay 0."""
-    updates = UpdateLoop(update, UPDATES, BATCH, jit_compile=False)
+    """A trainer that counts the steps of an update."""
     steps = tf.Variable(0, dtype=tf.int64)
+
+    def counted(batch):
+        steps.assign_add(1)
+        return update(batch)
+
+    updates = UpdateLoop(counted, UPDATES, BATCH, jit_compile=False)
     return Trainer(memory, updates, steps, RateLimiter(10), prefetch=prefetch)
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_a_learner_that_does_not_count_its_updates_is_named(step):
+    memory, steps = LoggedMemory(), tf.Variable(0, dtype=tf.int64)
+    memory.fill(0, 20)
+
+    def update(batch):
+        steps.assign_add(step)
+        return batch.steps, {}
+
+    updates = UpdateLoop(update, UPDATES, BATCH, jit_compile=False)
+    trainer = Trainer(memory, updates, steps, RateLimiter(10))
+    words = f"from 0 to {step * UPDATES} in a call of {UPDATES} updates: .*assign_add"
+    with pytest.raises(UserError, match=words):
+        trainer.step()
+    assert "write" not in memory.log
 
 
 @pytest.mark.parametrize("prefetch", [0, 1, 3])

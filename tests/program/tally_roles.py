@@ -1,9 +1,12 @@
 """The roles of the program in tally.py."""
 
 import json
+import random
 
+import numpy as np
 import tensorflow as tf
 
+from common import environments
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, report_ready
 
@@ -29,10 +32,13 @@ def run_tally(context):
     path.write_text(json.dumps(int(total)))
     context.stop.wait(1.0)  # the clickers ask for the total meanwhile
     server.close()
+    played = context.watch(lambda: environments.make_batch(context.environment, [0]))
+    context.closing.callback(played.close)
 
 
 def run_clicker(context):
     """Clicks for each of its actors, then waits for the end of the run."""
+    print(f"drew {random.random()} {np.random.random()}", flush=True)
     client = context.client(context.topology.keeper_address)
     patience = Patience("no answer from the tally")
     left = len(context.actors) * context.agent.config.clicks

@@ -109,6 +109,7 @@ def test_help_describes_each_hyperparameter_of_the_setting(parse):
             ["--noconfig.layer_nrm"],
             "unknown flag --config.layer_nrm: did you mean --config.layer_norm? ",
         ),
+        (["--config.ln=1"], "unknown flag --config.ln: did you mean --config.layer_norm? "),
         (["--config.nonsense=1"], "unknown flag --config.nonsense: --help lists them all"),
         (["--flagfile=there_is_no.flags"], "there_is_no.flags"),
     ],

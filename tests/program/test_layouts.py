@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 
@@ -164,9 +165,10 @@ def start():
     """Starts the program of tally.py."""
     paths = os.pathsep.join([FOLDER, os.environ.get("PYTHONPATH", "")])
     with launched() as program:
-        yield lambda workdir, *flags: program(
+        yield lambda workdir, *flags, **options: program(
             *("-m", "tally", ENVIRONMENT, f"--workdir={workdir}", *flags),
             env={**os.environ, "PYTHONPATH": paths},
+            **options,
         )
 
 
@@ -196,6 +198,8 @@ def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, s
     assert process.returncode == 0 and "error" not in err, err
     assert out == f"finished: no evaluation; the logs are in {run.workdir / 'logs'}\n"
     assert run.log("clicker", 1).count(clicked) == 2 and clicks(run) >= 15
+    drawn = [re.search("drew (.*) (.*)", run.log("clicker", index)).groups() for index in (0, 1)]
+    assert len({*drawn[0], *drawn[1]}) == 4  # forks of one template
     assert not run.pids()
     again, _ = start(run.workdir, "--max_actor_steps=15").communicate(timeout=SECONDS)
     assert again == out
@@ -207,6 +211,62 @@ def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, s
         "--config.clicks=5",
     ]
     assert record["budget"] == {"minutes": None, "actor_steps": 15, "learner_steps": None}
+
+
+LEAVING = """
+import threading, time
+from reproductions.d4pg.own_environment import make
+
+def leaving(seed):
+    threading.Thread(target=time.sleep, args=[600], name="a_thread").start()
+    return make(seed)
+
+def first(seed):
+    environment = make(seed)
+    environment.close = lambda: time.sleep(600)
+    return environment
+
+closed = []
+
+def second(seed):
+    environment = make(seed)
+    environment.close = lambda: time.sleep(600 * len(closed)) or closed.append(1)
+    return environment
+"""
+"""Environments that leave a thread, or hang in the first or the second close() of a process."""
+
+
+def test_a_thread_of_an_environment_keeps_neither_roles_nor_launcher(tmp_path, start):
+    (tmp_path / "environments.py").write_text(LEAVING)
+    flags = ["--environment=python:environments:leaving", "--environment_seconds=2"]
+    flags += ["--clickers=1", "--max_actor_steps=5"]
+    process = start(tmp_path / "run", *flags, cwd=tmp_path)
+    out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0 and out.startswith("finished: "), err
+    for text in (err, (tmp_path / "run/logs/tally-0.log").read_text()):
+        assert "its threads a_thread did not end for 2 s" in text
+
+
+def test_close_that_hangs_ends_the_start_with_a_line(tmp_path, start):
+    (tmp_path / "environments.py").write_text(LEAVING)
+    flags = ["--environment=python:environments:first", "--environment_seconds=2"]
+    process = start(tmp_path / "run", *flags, cwd=tmp_path)
+    _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1
+    assert "python:environments:first has not returned from close() for 2 s" in err
+
+
+def test_close_that_hangs_after_the_last_row_costs_nothing(tmp_path, start):
+    (tmp_path / "environments.py").write_text(LEAVING)
+    flags = ["--environment=python:environments:second", "--environment_seconds=2"]
+    flags += ["--clickers=1", "--max_actor_steps=5"]
+    run = WatchedRun(tmp_path / "run")
+    process = start(run.workdir, *flags, cwd=tmp_path)
+    out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0 and out.startswith("finished: ") and "restart" not in err
+    assert "second has not returned from close() for 2 s" in run.log("tally", 0)
+    (record,) = starts(run)
+    assert record["outcome"] == "finished"
 
 
 @pytest.fixture(scope="module")

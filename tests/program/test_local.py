@@ -222,7 +222,8 @@ def test_a_signal_stops_a_run_in_order_and_a_second_ctrl_c_at_once(tmp_path, num
     ends = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if number == signal.SIGINT else ""
     role = f"import signal, time; {ends}; print('up', flush=True); time.sleep(600)"
     code = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster
 from common.cluster.local_process import Process

@@ -16,6 +16,7 @@ from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
 
 LEARNER = {
     "learner_steps": 120_000,
@@ -154,6 +155,17 @@ with ProgressLine(Budget(minutes=60)) as progress:
     assert "29:30 left" in text and "29:00 left" in text and "actor 1 ended" in text
     assert all(len(line) < columns for line in lines)
     assert text.count("\n") <= 3  # the line itself is redrawn, not repeated
+
+
+def test_a_run_that_has_made_no_update_has_learnt_nothing(tmp_path):
+    run = RunDirectory(tmp_path)
+    progress.require_updates(run)  # of a layout without a learner
+    rows = CsvRows(run.learner_csv, csv_rows.PROGRESS)
+    rows.append({"wall_seconds": 31.0, "actor_steps": 1200, "learner_steps": 0})
+    with pytest.raises(UserError, match="learnt nothing: .* after 31 s and 1,200 actor steps"):
+        progress.require_updates(run)
+    rows.append({"wall_seconds": 32.0, "actor_steps": 1200, "learner_steps": 1})
+    progress.require_updates(run)
 
 
 @pytest.mark.parametrize(

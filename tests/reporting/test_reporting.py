@@ -11,6 +11,7 @@ import textwrap
 from matplotlib.image import imread
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing import plugin_event_accumulator
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
 import tensorflow as tf
@@ -20,7 +21,7 @@ from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.curves import learning_curve
 from common.reporting.progress import result_of
-from common.reporting.records import disk_full
+from common.reporting.records import disk_full, usable_cores
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
 from common.reporting.user_error import UserError
@@ -145,6 +146,35 @@ def test_other_errors_are_none(error):
     assert disk_full(error) == ""
 
 
+@pytest.mark.parametrize(
+    "group, files, cores",
+    [
+        ("0::/job/step", {"job/step/cpu.max": "max 100000", "job/cpu.max": "250000 100000"}, 2),
+        ("0::/../abc", {"cpu.max": "50000 100000"}, 1),
+        (
+            "4:cpu,cpuacct:/docker/abc\n0::/",
+            {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"},
+            3,
+        ),
+        ("4:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 4),
+        ("0::/", {"cpu.max": "900000 100000"}, 4),
+        ("", {}, 4),
+    ],
+    ids=["levels", "half a core", "version 1", "no quota", "more than there are", "no groups"],
+)
+def test_usable_cores_are_those_that_control_groups_leave(
+    group, files, cores, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(4))
+    for name, text in {
+        "proc/self/cgroup": group,
+        **{f"sys/fs/cgroup/{n}": t for n, t in files.items()},
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n" if text else "")
+    assert usable_cores(tmp_path) == cores
+
+
 def _write_run(directory, evaluations: int) -> RunDirectory:
     rows = CsvRows(directory / "evaluator.csv", csv_rows.EVALUATOR)
     random = np.random.default_rng(0)
@@ -210,6 +240,20 @@ def test_scalars_can_be_read_back(tmp_path):
     assert [event.step for event in events.Tensors("loss")] == [10, 1 << 33]
     values = [float(tf.make_ndarray(event.tensor_proto)) for event in events.Tensors("loss")]
     assert values == pytest.approx([2.5, 1.5])
+
+
+def test_a_process_that_goes_on_from_a_checkpoint_replaces_the_steps_after_it(tmp_path):
+    for first in (0, 30, 20):
+        writer = Events(tmp_path)
+        writer.write_hyperparameters({"n_step": 5})
+        for step in range(first, first + 30, 10):
+            writer.write({"loss": float(first)}, step)
+        writer.close()
+    events = plugin_event_accumulator.EventAccumulator(str(tmp_path))  # TensorBoard's own
+    events.Reload()
+    found = [(one.step, tf.make_ndarray(one.tensor_proto).item()) for one in events.Tensors("loss")]
+    assert found == [(0, 0), (10, 0), (20, 20), (30, 20), (40, 20)]
+    assert events.Tensors("hyperparameters")
 
 
 def test_hyperparameters_are_a_table_and_known_to_the_plug_in(tmp_path):

@@ -30,6 +30,7 @@ def make_context(agent, spec, layout, topology, directory, **others):
         "evaluation_episodes": 3,
         "final_episodes": 3,
         "evaluation_seconds": 0.0,
+        "episode_steps": 10**9,
         "saves_replay": False,
         "values": {"evaluation_steps": None},
         "stop": StopRequest(),

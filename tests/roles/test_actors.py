@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import random
 import threading
 import time
 
@@ -141,6 +142,15 @@ def test_each_start_of_the_actors_has_another_number_and_other_random_numbers(tm
     assert (second.start, second.adder.incarnation) == (1, 2)
     assert first.seed != second.seed
     assert make(tmp_path, incarnation=777)[0].adder.incarnation == 777  # a parameter server counts
+
+
+def test_environments_that_draw_from_global_generators_repeat_with_the_start_alone(tmp_path):
+    def drawn(path):
+        make(path)
+        return random.random(), np.random.random()
+
+    first, second, again = (drawn(tmp_path / name) for name in ("a", "a", "b"))
+    assert first == again and len({*first, *second}) == 4
 
 
 def make_d4pg(path):

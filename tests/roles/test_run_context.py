@@ -19,7 +19,8 @@ from common.remote.parameters import ONLINE, TARGET
 from common.remote.shards import ShardedStore
 from common.replay.memory import Items
 from common.reporting.run_directory import RunDirectory
-from common.roles import replay
+from common.reporting.user_error import UserError
+from common.roles import keeper, replay
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
@@ -43,6 +44,16 @@ def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypat
 
 
 SPEC = EnvironmentSpec(3, 2)
+
+
+def test_one_process_without_turns_is_refused(tmp_path):
+    """It would learn, and never act again."""
+    directory = RunDirectory(tmp_path / "run")
+    topology = Topology.local(layouts.ONE_PROCESS.roles, {"learner": 1})
+    agent = D4PG(D4PGConfig(samples_per_insert=0.0))
+    context = make_context(agent, SPEC, layouts.ONE_PROCESS, topology, directory)
+    with pytest.raises(UserError, match="--config.samples_per_insert is 0, .*such as 256"):
+        keeper.make_keeper(context, None, None)
 
 
 def replay_of(num_shards):

@@ -1,0 +1,131 @@
+"""A limit on the time of each call of an environment's code, which is a user's or a simulator's.
+
+Python cannot interrupt a call that does not return, so the process ends, with a line that says
+which call it was. This module imports no NumPy.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+import functools
+import os
+import sys
+import threading
+import time
+from typing import TypeVar
+
+limit_seconds = 60.0
+"""Longest call of an environment's code in this process: `--environment_seconds`."""
+exit_code = 1
+"""Exit code of this process if it does not end though its work is done."""
+MAKING = "the function that makes it, its first reset or its first step"
+_POLL_SECONDS = 0.5
+
+_Item = TypeVar("_Item")
+
+
+def end_process(message: str, code: int = 1) -> None:
+    """Ends this process from any thread, so that a launcher restarts it after a `code` above 0."""
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+class Call:
+    """A context that calls an environment's code; `on_stall` is called if that takes too long.
+
+    The context may be entered again and again, in one thread at a time. In a context within
+    another one the inner limit counts, and the outer `on_stall`.
+
+    Args:
+      name: of the environment, for the message.
+      doing: the call, for the message, such as "a step".
+      on_stall: called once, with the message, from a thread.
+      seconds: the limit; `limit_seconds` if None.
+      where: returns words to add to the message.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        doing: str,
+        on_stall: Callable[[str], None] = end_process,
+        seconds: float | None = None,
+        where: Callable[[], str] = lambda: "",
+    ):
+        self._what = f"{name} has not returned from {doing}"
+        self._on_stall = on_stall
+        self._where = where
+        self._outer: Call | None = None
+        self.seconds = limit_seconds if seconds is None else seconds
+        self.begun_at = 0.0
+
+    def __enter__(self) -> None:
+        _start_watch()
+        self._outer = getattr(_thread, "call", None)
+        if self._outer is not None:
+            _running.discard(self._outer)
+        self._begin()
+
+    def __exit__(self, *exception: object) -> None:
+        _running.discard(self)
+        _thread.call = self._outer
+        if self._outer is not None:
+            self._outer._begin()
+
+    def stall(self) -> None:
+        """Tells that the call takes too long."""
+        _running.discard(self)
+        outermost = self
+        while outermost._outer is not None:
+            outermost = outermost._outer
+        outermost._on_stall(
+            f"{self._what} for {self.seconds:g} s{self._where()}: it hangs, or it is slow and "
+            "needs a larger --environment_seconds"
+        )
+
+    def _begin(self) -> None:
+        self.begun_at = time.monotonic()
+        _thread.call = self
+        _running.add(self)
+
+
+_thread = threading.local()
+"""Has `call`, the innermost `Call` of a thread."""
+_running: set[Call] = set()
+
+
+def each(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Yields items; in a `Call`, the limit is that of the work on one item."""
+    call = getattr(_thread, "call", None)
+    for item in items:
+        if call is not None:
+            call.begun_at = time.monotonic()
+        yield item
+
+
+@functools.cache
+def _start_watch() -> None:
+    """Starts the thread that looks for calls that take too long, once a process."""
+    threading.Thread(target=_watch, name="watch", daemon=True).start()
+
+
+def _watch() -> None:
+    ended_at = None
+    while True:
+        time.sleep(_POLL_SECONDS)
+        now = time.monotonic()
+        for call in tuple(_running):
+            if now - call.begun_at > call.seconds:
+                call.stall()
+        if not threading.main_thread().is_alive():  # Python waits for other threads
+            ended_at = ended_at or now
+            if now - ended_at > limit_seconds:
+                end_process(_left(), exit_code)
+
+
+def _left() -> str:
+    """Returns the line of a process that does not end."""
+    threads = {one.name for one in threading.enumerate() if not one.daemon and one.is_alive()}
+    what = f"its threads {', '.join(sorted(threads))}" if threads else "a function of its end"
+    return (
+        f"this process has done its work, but {what} did not end for {limit_seconds:g} s: it is "
+        "not waited for; an environment that starts a thread has to end it in close()"
+    )

@@ -1,0 +1,122 @@
+"""Calls of environments that hang, in the places where no batch checks them."""
+
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import dm_env
+from dm_env import specs
+import numpy as np
+import pytest
+
+from common.environments import watch
+from common.environments.batch import BatchedEnvironment, WatchedBatch
+
+HINT = "it hangs, or it is slow and needs a larger --environment_seconds"
+
+
+class Slow(dm_env.Environment):
+    """Takes its time for each call."""
+
+    seconds = 0.4
+
+    def reset(self):
+        time.sleep(self.seconds)
+        return dm_env.restart(np.zeros(1, np.float32))
+
+    def step(self, action):
+        time.sleep(self.seconds)
+        return dm_env.transition(0.0, np.zeros(1, np.float32))
+
+    def close(self):
+        time.sleep(self.seconds)
+
+    def observation_spec(self):
+        return specs.Array([1], np.float32)
+
+    def action_spec(self):
+        return specs.BoundedArray([1], np.float32, minimum=-1, maximum=1)
+
+
+def test_the_limit_holds_for_a_call_of_one_environment():
+    """Four environments take longer than the limit, but none alone."""
+    said = []
+    batch = WatchedBatch(BatchedEnvironment([Slow() for _ in range(4)]), "slow", said.append, 1.0)
+    batch.reset()
+    batch.step(np.zeros([4, 1], np.float32))
+    batch.close()
+    assert not said
+
+
+def test_close_that_hangs_is_told():
+    told = threading.Event()
+    said = []
+
+    def on_stall(message):
+        said.append(message)
+        told.set()
+
+    hanging = Slow()
+    hanging.close = lambda: told.wait(30)
+    batch = WatchedBatch(BatchedEnvironment([hanging]), "slow", on_stall, 0.2)
+    batch.close()
+    assert said == [
+        f"slow has not returned from close() for 0.2 s, at timestep 0 of this process: {HINT}"
+    ]
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_environments_that_are_not_made_in_time_are_told(hangs):
+    told = threading.Event()
+    said = []
+
+    def on_stall(message):
+        said.append(message)
+        told.set()
+
+    with watch.Call("slow", watch.MAKING, on_stall, seconds=0.2 if hangs else 5.0):
+        assert not hangs or told.wait(30)
+    assert said == [f"slow has not returned from {watch.MAKING} for 0.2 s: {HINT}"] * hangs
+
+
+def test_in_a_call_within_another_the_inner_limit_counts_and_the_outer_end():
+    inner_said, outer_said, told = [], [], threading.Event()
+    outer = watch.Call("slow", "its end", lambda text: (outer_said.append(text), told.set()), 0.3)
+    with outer, watch.Call("slow", "close()", inner_said.append, 0.8):
+        time.sleep(0.5)
+        assert not outer_said
+        assert told.wait(30)
+    assert not inner_said and len(outer_said) == 1 and "close()" in outer_said[0]
+
+
+LEFT = """
+    import atexit, sys, threading, time
+    from common.environments import watch
+    from common.reporting.command_line import exit_with
+    watch.limit_seconds = 0.5
+    def main():
+        with watch.Call("an environment", "a step"):
+            {leave}
+        print("done")
+        {end}
+    exit_with(main)
+"""
+
+
+@pytest.mark.parametrize(
+    "leave, what",
+    [
+        ("threading.Thread(target=time.sleep, args=[99], name='a').start()", "its threads a did"),
+        ("atexit.register(time.sleep, 99)", "a function of its end did"),
+    ],
+)
+@pytest.mark.parametrize("end, code", [("return 0", 0), ("sys.exit(7)", 7), ("1 / 0", 1)])
+def test_a_process_ends_whatever_an_environment_leaves(leave, what, end, code):
+    program = textwrap.dedent(LEFT.format(leave=leave, end=end))
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == code and ended.stdout == "done\n"
+    assert f"done its work, but {what} not end for 0.5 s" in ended.stderr
