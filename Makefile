@@ -6,7 +6,8 @@ SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/repla
 
 PIP := $(RUN) -m pip install --disable-pip-version-check
 # Locked packages come with hashes, and the lock has all that they require.
-FROM_LOCK := --no-deps --require-hashes --requirement
+# Python compiles what a program imports, which is a small part of what they have.
+FROM_LOCK := --no-compile --no-deps --require-hashes --requirement
 
 .PHONY: setup wheel lint test train campaign results pages docs lock lines soak sanitize minatar hand maze video peers clean
 
@@ -21,7 +22,7 @@ $(VENV)/.locked: requirements.lock
 
 $(VENV)/.built: $(VENV)/.locked $(SOURCES)
 	@command -v $${CXX:-g++} >/dev/null || { echo "error: no C++ compiler: \"$${CXX:-g++}\" is not on the PATH; install g++ (Debian: apt-get install g++) or set CXX" >&2; exit 1; }
-	@echo "== the replay operations, compiled for TensorFlow: a minute"
+	@echo "== the replay operations, compiled for TensorFlow: half a minute"
 	$(PIP) --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 

@@ -16,7 +16,7 @@
 #include "episode_memory.h"
 #include "ops.h"
 
-namespace replay {
+namespace replay::episode_ops {
 namespace {
 
 using absl::Span;
@@ -447,4 +447,4 @@ OP("EpisodeLoad", LoadMemory<EpisodeMemory>)
 OP("EpisodeCheck", Check).Input("memory: resource").SetShapeFn(NoOutputs);
 
 }  // namespace
-}  // namespace replay
+}  // namespace replay::episode_ops

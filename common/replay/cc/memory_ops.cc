@@ -18,7 +18,7 @@
 #include "arguments.h"
 #include "ops.h"
 
-namespace replay {
+namespace replay::memory_ops {
 namespace {
 
 using absl::Span;
@@ -318,4 +318,4 @@ OP("ReplayLoad", LoadMemory<Memory>)
 OP("ReplayCheck", Check).Input("memory: resource").SetShapeFn(NoOutputs);
 
 }  // namespace
-}  // namespace replay
+}  // namespace replay::memory_ops

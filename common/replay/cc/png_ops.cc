@@ -8,7 +8,7 @@
 #include "png.h"
 #include "tensorflow/core/util/work_sharder.h"
 
-namespace replay {
+namespace replay::png_ops {
 namespace {
 
 using tensorflow::OpKernelContext;
@@ -67,4 +67,4 @@ OP("ReplayDecodePng", DecodePng)
     });
 
 }  // namespace
-}  // namespace replay
+}  // namespace replay::png_ops

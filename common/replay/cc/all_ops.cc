@@ -1,0 +1,6 @@
+// The ops as one translation unit: TensorFlow's headers take several times as
+// long to compile as all of the ops.
+#include "episode_ops.cc"
+#include "memory_ops.cc"
+#include "ops.cc"
+#include "png_ops.cc"
