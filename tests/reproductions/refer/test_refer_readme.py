@@ -59,7 +59,7 @@ def test_every_equation_has_a_number_once():
 
 def test_the_arithmetic():
     config = config_lib.ReferConfig()
-    section = README.section("Layout").split("### Arithmetic\n", 1)[1]
+    section = README.section("Layout in detail").split("### Arithmetic\n", 1)[1]
     cheetah, humanoid = (
         EnvironmentSpec.of(make(f"gym:{name}-v4", 0)) for name in ("HalfCheetah", "Humanoid")
     )
