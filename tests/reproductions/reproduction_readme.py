@@ -59,22 +59,23 @@ def columns(text):
 
 
 class Readme:
-    """The README.md of a directory below `reproductions`, and its other pages but RESULTS.md.
+    """The pages of a directory below `reproductions`.
 
     Attributes:
-      text: all of them, README.md first.
+      text: README.md and all others but RESULTS.md, which may be about several agents.
     """
 
     def __init__(self, directory):
         self._here = ROOT / "reproductions" / directory
-        names = {path.name for path in self._here.glob("*.md")} - {"README.md", "RESULTS.md"}
-        self._pages = [(self._here / name).read_text() for name in ("README.md", *sorted(names))]
-        self.text = "\n".join(self._pages)
+        order = {"README.md": 0, "RESULTS.md": 2}
+        paths = sorted(self._here.glob("*.md"), key=lambda path: (order.get(path.name, 1), path))
+        self._pages = {path.name: path.read_text() for path in paths}
+        self.text = "\n".join(t for name, t in self._pages.items() if name != "RESULTS.md")
 
     def section(self, title):
         """Returns the text under a heading, in the first page that has it."""
         heading = f"\n## {title}\n"
-        page = next(page for page in self._pages if heading in page)
+        page = next(page for page in self._pages.values() if heading in page)
         return page.split(heading, 1)[1].split("\n## ", 1)[0]
 
     def metrics(self, separator):
