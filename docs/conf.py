@@ -62,10 +62,13 @@ def _extend(app: Sphinx, name: str, source: list[str]) -> None:
     folder = pathlib.PurePath(name).parent
     if name == root_doc:
         source[0] += "".join(_toctree(pages, caption) for caption, pages in CONTENTS.items())
-    elif folder.parent == pathlib.PurePath("reproductions"):
+    elif re.fullmatch("reproductions/[^/]+/README", name):
         source[0] += _results_of(re.match(r"# (.+)\n", source[0])[1])
-        if list((ROOT / folder).glob("*/README.md")):
-            source[0] += "\n## More pages\n" + _toctree("*/README")
+        pages = sorted((ROOT / folder).glob("**/*.md"))
+        names = [str(page.relative_to(ROOT / folder).with_suffix("")) for page in pages]
+        names.remove("README")
+        if names:
+            source[0] += "\n## More pages\n" + _toctree("\n".join(names))
 
 
 def _plain_docstring(app: Sphinx, what: str, name: str, member, options, lines: list[str]) -> None:

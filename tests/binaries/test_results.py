@@ -72,7 +72,7 @@ def test_what_the_readmes_show_exists():
     for file in [
         ROOT / "README.md",
         RESULTS / "README.md",
-        *(ROOT / "reproductions").glob("*/README.md"),
+        *(ROOT / "reproductions").glob("*/*.md"),
     ]:
         for link in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / link).exists(), f"{file}: {link}"

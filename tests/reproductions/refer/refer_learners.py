@@ -18,14 +18,14 @@ D, A, B = 3, 2, 6  # sizes of observations and actions, batch
 SIZE = 40  # steps in the memory
 HISTORY = 4
 RECURRENT = {"recurrent": True, "lstm_size": 5, "history": HISTORY}
-_SHARED, _VRACER, _NAF, _DDPG, _ACER = Readme("refer").metrics("those of |and those of ")
+_SHARED, _VRACER, _NAF, _DDPG, _ACER = Readme("refer").metrics(r"(?:V-RACER|NAF|DDPG|ACER) adds")
 METRICS = {
     "vracer": [*_SHARED, *_VRACER],
     "naf": [*_SHARED, *_NAF, "gradient_norm"],
     "ddpg": [*_SHARED, *_DDPG],
     "acer": [*_SHARED, *_ACER],
 }
-"""Names of the metrics of each agent in the README, in order; the last of V-RACER's is optional."""
+"""Names of the metrics of each agent on its pages, in order; the last of V-RACER's is optional."""
 
 
 def metrics_of(config):

@@ -59,7 +59,7 @@ def test_every_equation_has_a_number_once():
 
 def test_the_arithmetic():
     config = config_lib.ReferConfig()
-    section = README.section("Layout").split("### Arithmetic\n", 1)[1]
+    section = README.section("Layout in detail").split("### Arithmetic\n", 1)[1]
     cheetah, humanoid = (
         EnvironmentSpec.of(make(f"gym:{name}-v4", 0)) for name in ("HalfCheetah", "Humanoid")
     )
@@ -87,7 +87,7 @@ def test_the_arithmetic():
         f"Humanoid {bounds[0]:.0f}, Walker2d {bounds[1]:.0f} ",
     ):
         assert text in section, text
-    assert f"has {whole:,} updates" in README.section("Deviations, and where text and facts part")
+    assert f"has {whole:,} updates" in README.section("Deviations from the paper")
     assert batches[0].samples_per_insert == config.samples_per_insert
     left = (1 - config.learning_rate) ** 30_000
     assert math.isclose(left, 1 / 20, rel_tol=0.01), "a twentieth of beta_0"
