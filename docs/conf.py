@@ -1,7 +1,7 @@
 """Sphinx's settings for `make docs`: a site of the pages that there are, and of the docstrings.
 
-Nothing is written for the site. Its front page is README.md with a table of contents; the page of a
-paper is its README with that paper's part of results/README.md: effects, figures and commands.
+Nothing is written for the site. Its front page is README.md with a table of contents in reading
+order. Below the page of a paper are its results and its further READMEs.
 """
 
 import pathlib
@@ -35,12 +35,14 @@ default_role = "code"  # `name` in a docstring
 suppress_warnings = ["autoapi.python_import_resolution"]  # of packages that are not there
 
 CONTENTS = {
+    "Using it": "docs/running\ndocs/own_environment\ndocs/environments\ndocs/files\ndocs/glossary",
     "The papers": "reproductions/*/README",
-    "Using it": "docs/*",
-    "Results": "results/README\nresults/tables/*",
-    "Development": "CONTRIBUTING\nCHANGELOG",
+    "Results": "results/README\ndocs/verdicts\ndocs/experiments\ndocs/campaign\nresults/tables/*",
+    "Large runs": "docs/clusters\ndocs/failures\ndocs/benchmarks",
+    "Development": "docs/parts\nCONTRIBUTING\ndocs/adding_a_paper\nCHANGELOG",
     "API": "docs/api/*/index",
 }
+"""The site's sections, with their pages in reading order; a page in none of them is a warning."""
 
 
 def _toctree(pages: str, caption: str = "") -> str:
@@ -48,13 +50,13 @@ def _toctree(pages: str, caption: str = "") -> str:
     return f"\n```{{toctree}}\n:glob:\n:maxdepth: 1\n{options}\n{pages}\n```\n"
 
 
-def _results_of(title: str) -> str:
-    """Returns a paper's part of results/README.md, as seen from the paper's folder."""
-    text = (ROOT / "results/README.md").read_text()
-    table = re.search(rf"^## {title}\n\n((?:\|.*\n)+)", text, re.M)
-    figures = re.findall(rf"^!\[{title}, .*\n(?:\n {{4}}.*\n)?", text, re.M)
-    parts = "\n".join([table[1] if table else "", *figures])
-    return "\n## Effects and figures\n\n" + re.sub(r"\]\((?=\w+/)", "](../../results/", parts)
+def _more_of_paper(folder: pathlib.PurePath) -> str:
+    """Returns the pages below a paper's README, as seen from its folder."""
+    pages = [f"/results/{folder.name}"]
+    for page in sorted((ROOT / folder).glob("**/*.md")):
+        if page != ROOT / folder / "README.md":
+            pages.append(str(page.relative_to(ROOT / folder).with_suffix("")))
+    return "\n".join(pages)
 
 
 def _extend(app: Sphinx, name: str, source: list[str]) -> None:
@@ -62,13 +64,8 @@ def _extend(app: Sphinx, name: str, source: list[str]) -> None:
     folder = pathlib.PurePath(name).parent
     if name == root_doc:
         source[0] += "".join(_toctree(pages, caption) for caption, pages in CONTENTS.items())
-    elif re.fullmatch("reproductions/[^/]+/README", name):
-        source[0] += _results_of(re.match(r"# (.+)\n", source[0])[1])
-        pages = sorted((ROOT / folder).glob("**/*.md"))
-        names = [str(page.relative_to(ROOT / folder).with_suffix("")) for page in pages]
-        names.remove("README")
-        if names:
-            source[0] += "\n## More pages\n" + _toctree("\n".join(names))
+    elif pathlib.PurePath(name) == pathlib.PurePath("reproductions", folder.name, "README"):
+        source[0] += "\n## More pages\n" + _toctree(_more_of_paper(folder))
 
 
 def _plain_docstring(app: Sphinx, what: str, name: str, member, options, lines: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 Each append opens the file, locks it, writes a whole row in one call and closes the file again. The
 file is then up to date after every row, and stays whole whatever kills its writers.
-results/README.md explains each column, with its unit.
+docs/files.md explains each column, with its unit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

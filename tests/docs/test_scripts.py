@@ -1,4 +1,4 @@
-"""The code of docs/ runs: the notebook, the scripts of parts.md, read_policy.py, Kubernetes."""
+"""The code of docs/ runs: notebook, parts.md, own_environment.md, read_policy.py, Kubernetes."""
 
 import contextlib
 import json
@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 import yaml
 
+from common import environments
 from common.cluster.topology import Topology
 from common.learning import checkpoint
 from common.networks import numpy_twins
@@ -42,12 +43,17 @@ def test_the_notebook_trains_and_draws(monkeypatch):
 PARTS = ROOT / "docs/parts.md"
 
 
+def code_of(page, title):
+    """The code of a section: its first indented block."""
+    section = re.search(rf"^## {title}.*?(?=^## |\Z)", page.read_text(), re.M | re.S)[0]
+    code = re.search(r"\n\n((?: {4}.*\n|\n)+)", section)[1]
+    return re.sub(r"^ {4}", "", code, flags=re.M)
+
+
 def run(title):
     """The variables that the script of a section leaves."""
-    section = re.search(rf"^## {title}.*?(?=^## |\Z)", PARTS.read_text(), re.M | re.S)[0]
-    code = re.search(r"\n\n((?: {4}.*\n|\n)+)", section)[1]
     variables = {}
-    exec(compile(re.sub(r"^ {4}", "", code, flags=re.M), PARTS, "exec"), variables)
+    exec(compile(code_of(PARTS, title), PARTS, "exec"), variables)
     return variables
 
 
@@ -75,6 +81,22 @@ def exact_q(right):
         step[state, state - 1], step[state, state + 1] = 1 - right, right
     ends = np.linalg.matrix_power(step, 10_000)[:, 6]
     return np.stack([ends[0:5], ends[2:7]], axis=1)
+
+
+def test_the_environment_of_the_tutorial_can_be_learnt_from(tmp_path, monkeypatch):
+    code = code_of(ROOT / "docs/own_environment.md", "1. ")
+    (tmp_path / "my_environment.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    environment = environments.make("python:my_environment:make", seed=0)
+    starts, rewards = set(), []
+    for _ in range(8):
+        timestep = environment.reset()
+        starts.add(float(timestep.observation[0]))
+        for _ in range(100):
+            timestep = environment.step(np.ones(1, np.float32))
+            rewards.append(timestep.reward)
+        assert timestep.last() and timestep.discount == 1  # a time limit
+    assert starts == {-1, 1} and min(rewards) == -1 and max(rewards) > 0.95
 
 
 NETWORKS = {

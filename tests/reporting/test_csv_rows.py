@@ -398,7 +398,7 @@ def test_new_numbers_are_those_of_whole_rows_since_the_last_call(tmp_path):
     assert early.read() == [6.0]
 
 
-GLOSSARY = Path(__file__).parents[2] / "results" / "README.md"
+GLOSSARY = Path(__file__).parents[2] / "docs" / "files.md"
 
 
 def test_evaluator_columns_are_those_that_others_read():
