@@ -29,11 +29,12 @@ def columns(text):
 
 
 class Readme:
-    """The README.md of a directory below `reproductions`."""
+    """The pages of a directory below `reproductions`, README.md first."""
 
     def __init__(self, directory):
         self._here = ROOT / "reproductions" / directory
-        self.text = (self._here / "README.md").read_text()
+        pages = (self._here / name for name in ("README.md", "REFERENCE.md", "RESULTS.md"))
+        self.text = "\n".join(page.read_text() for page in pages if page.exists())
 
     def section(self, title):
         """Returns the text under a heading."""
