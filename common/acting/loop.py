@@ -1,4 +1,4 @@
-"""The acting loop, and what belongs to it in a process: environments, seeds and CSV records."""
+"""The acting loop of a process, with its environments, seeds and CSV records."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ class ActingLoop:
           on_episode: called at the end of each episode with the environment's index, the
             undiscounted return of unclipped rewards and the length in steps.
           encode: converts observations [K, ...] to the form that the adder stores; called once a
-            timestep. The policy gets the original ones. None stores them unchanged.
+            timestep. The policy gets the unconverted observations. None stores them unchanged.
         """
         self._environment = environment
         self._policy = policy
@@ -60,13 +60,13 @@ class ActingLoop:
 
     @property
     def steps(self) -> int:
-        """Steps done in all K environments together, without resets."""
+        """Steps executed in all K environments together, without resets."""
         return self._steps
 
     def step(self) -> Sequence[Delivery]:
         """Advances every environment by one timestep; returns the deliveries that are complete.
 
-        On policy, a step that completes a delivery executes no action.
+        With on-policy data, a step that completes a delivery executes no action.
         """
         timestep = self._timestep
         state = state_at(self._policy, self._state, self._initial_state, timestep)
@@ -98,12 +98,12 @@ _EXPLORATION = 1
 def make_environments(
     environment_name: str, actors: range, seed: int, start: int, num_frames: int | None
 ) -> EnvironmentBatch:
-    """Builds an environment for each actor, as one batch.
+    """Builds a batch that has an environment for each actor.
 
     Args:
-      environment_name: see `common.environments.make`.
+      environment_name: a name that `common.environments.make` accepts.
       actors: indices of the actors.
-      seed: of the run.
+      seed: the run's seed.
       start: number of earlier starts of these actors. Random numbers differ between starts.
       num_frames: images stacked in an observation; None if observations are not images.
     """
@@ -123,9 +123,9 @@ def actor_seed(seed: int, actor: int, start: int) -> int:
 
 
 def exploration_seed(seed: int, actor: int, start: int) -> int:
-    """Returns the seed of an actor's exploration, apart from that of its environment.
+    """Returns the seed of an actor's exploration, which differs from its environment's.
 
-    With one seed for both, noise of the environment could tell the action that follows it.
+    If they were equal, the environment's noise would be correlated with the exploration.
     """
     sequence = np.random.SeedSequence([seed, actor, start, _EXPLORATION])
     return int(sequence.generate_state(1)[0])
@@ -135,7 +135,7 @@ def record_start(directory: RunDirectory, actors: range) -> int:
     """Appends a start of these actors to lives.csv and returns how many earlier starts there were.
 
     Args:
-      directory: of the run.
+      directory: the run's directory.
       actors: indices of the actors in this process.
 
     Raises:
@@ -157,9 +157,9 @@ class EpisodeLog:
         """Opens the file.
 
         Args:
-          directory: of the run.
+          directory: the run's directory.
           actors: indices of the actors, in the order of the batch of environments.
-          status: returns the present values of the columns that do not describe the episode:
+          status: returns the current values of the columns that do not describe the episode:
             wall_seconds, incarnation, parameter_version, parameter_age_steps.
         """
         self._rows = CsvRows(directory.acting_csv, csv_rows.ACTING)
@@ -171,7 +171,7 @@ class EpisodeLog:
         """Writes a row.
 
         Args:
-          index: row of the batch in which the episode ended.
+          index: the environment in which the episode ended, as a row of the batch.
           episode_return: undiscounted sum of unclipped rewards.
           length: steps of the episode.
         """

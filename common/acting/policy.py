@@ -21,14 +21,14 @@ class Policy(abc.ABC):
     """A policy for a batch of K environments whose parameters the learner publishes.
 
     Attributes:
-      sees_rewards: whether its recurrent state has the reward that led to an observation.
+      sees_rewards: whether the recurrent state depends on rewards; see `with_reward`.
     """
 
     sees_rewards: bool = False
 
     @abc.abstractmethod
     def load(self, flat: np.ndarray) -> None:
-        """Replaces the parameters with published ones, [P] float32."""
+        """Replaces the parameters with a published vector, [P] float32."""
 
     def initial_state(self, num_environments: int) -> Nest:
         """Returns the recurrent state before an episode, [K, ...]; () for a feedforward policy."""
@@ -42,14 +42,14 @@ class Policy(abc.ABC):
           state: nest of [K, ...], as `__call__` returned it.
           reward: float32 [K], unclipped.
         """
-        del reward  # for a policy that sees rewards
+        del reward  # only policies with `sees_rewards` use it
         return state
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
-        """Returns the layers of a policy that is an MLP, each as its kind and its parameters.
+        """Returns the layers of a policy that is an MLP: kind and parameters of each layer.
 
         Raises:
-          ValueError: the policy is more than layers.
+          ValueError: the policy is not an MLP.
         """
         raise ValueError("it is not a function of the observation through layers alone")
 
@@ -61,28 +61,28 @@ class Policy(abc.ABC):
 
         Args:
           observation: nest of [K, ...] in the structure of the environment's spec.
-          state: nest of [K, ...], the recurrent state. The caller begins with `initial_state` and
-            goes on with `state_at`.
+          state: nest of [K, ...], the recurrent state. The first is `initial_state`; the others
+            come from `state_at`.
 
         Returns:
           action: [K, A] for continuous actions, [K] for discrete ones.
           state: nest of [K, ...].
           extras: named arrays [K, ...] that the learner or initial priorities need (q, mu, V). They
-            belong to the observed state, so the loop also needs them at an episode's last state.
+            describe the observed state, so the loop also needs them at an episode's last state.
         """
 
 
 def state_at(policy: Policy, state: Nest, initial_state: Nest, timestep: dm_env.TimeStep) -> Nest:
-    """Returns the recurrent state with which a policy is called at a timestep.
+    """Returns the recurrent state with which to call a policy at a timestep.
 
-    The reward that led to the timestep enters here. Where an episode begins, the state is the
-    initial one.
+    It includes the reward that led to the timestep. Where an episode begins, it is the initial
+    state.
 
     Args:
-      policy: of K environments.
-      state: nest of [K, ...], after the timestep before.
-      initial_state: of the policy, nest of [K, ...].
-      timestep: of K environments, as an `EnvironmentBatch` returns it.
+      policy: a policy for K environments.
+      state: nest of [K, ...], as the policy returned it at the previous timestep.
+      initial_state: the policy's initial state, nest of [K, ...].
+      timestep: a timestep of K environments, as an `EnvironmentBatch` returns it.
     """
     state = policy.with_reward(state, timestep.reward)
     return reset_rows(state, initial_state, timestep.step_type == _FIRST)
@@ -104,13 +104,13 @@ def truncated_normal(
 ) -> np.ndarray:
     """Returns standard normal numbers within +-bound, float32.
 
-    Numbers beyond the bound are drawn again, so that none gather at it. Within 3 their standard
-    deviation is 0.9866.
+    Numbers beyond the bound are drawn again, so they do not pile up at it. With a bound of 3 the
+    standard deviation is 0.9866.
 
     Args:
-      generator: of the random numbers.
-      shape: of the result.
-      bound: above 0; with a very small one, drawing takes long.
+      generator: source of the random numbers.
+      shape: shape of the result.
+      bound: above 0; drawing takes long if it is very small.
 
     Raises:
       ValueError: `bound` is not above 0.
@@ -134,8 +134,8 @@ class GaussianNoise:
 
         Args:
           sigma: standard deviation in canonical units, in which actions are in [-1, 1].
-          seed: of the random numbers.
-          clip: whether noisy actions are clipped to [-1, 1], which is not in the D4PG paper.
+          seed: seed of the random numbers.
+          clip: whether to clip noisy actions to [-1, 1], which is not in the D4PG paper.
 
         Raises:
           ValueError: `sigma` is negative or not finite.
@@ -174,8 +174,8 @@ class OrnsteinUhlenbeckNoise:
         Args:
           sigma: standard deviation of a step's increment, in canonical units.
           theta: rate per step at which x returns to 0.
-          seed: of the random numbers.
-          clip: whether noisy actions are clipped to [-1, 1].
+          seed: seed of the random numbers.
+          clip: whether to clip noisy actions to [-1, 1].
 
         Raises:
           ValueError: `sigma` is negative or not finite, or `theta` is not in (0, 1].
@@ -213,7 +213,7 @@ def epsilon_ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:
     The paper does not cover a single actor; it gets `epsilon`.
 
     Args:
-      epsilon: probability of a random action of actor 0.
+      epsilon: probability that actor 0 acts randomly.
       alpha: the last actor has epsilon^(1 + alpha).
       num_actors: N.
 
@@ -229,9 +229,9 @@ def epsilon_ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:
 
 
 class EpsilonGreedy:
-    """Choice of a uniformly random action with probability epsilon, else of a greedy one.
+    """Choice of a uniformly random action with probability epsilon, else of a greedy action.
 
-    Each row has its own epsilon. The random action may be the greedy one.
+    Each row has its own epsilon. The random action may be the greedy action.
     """
 
     def __init__(self, epsilons: Sequence[float], seed: int):
@@ -239,7 +239,7 @@ class EpsilonGreedy:
 
         Args:
           epsilons: K probabilities.
-          seed: of the random numbers.
+          seed: seed of the random numbers.
 
         Raises:
           ValueError: an epsilon is not in [0, 1].
@@ -261,8 +261,8 @@ class Proposals(NamedTuple):
     """A search for an action at one observation.
 
     Attributes:
-      values: float32 [N], of the sampled actions.
-      probabilities: of each sub-action, float32 [K], given the chosen sub-actions before it.
+      values: float32 [N], the action values of the sampled actions.
+      probabilities: float32 [K] for each sub-action, given the chosen sub-actions before it.
       chosen: int [D], the chosen value of each sub-action, below its K.
     """
 
@@ -280,7 +280,7 @@ class ProposingPolicy(Policy):
 
     @abc.abstractmethod
     def propose(self, observation: Nest) -> Proposals:
-        """Returns a new search at an observation, a nest of arrays without a batch dimension."""
+        """Searches anew at an observation, a nest of arrays without a batch dimension."""
 
 
 def require_proposals(policy: Policy) -> None:
@@ -291,10 +291,10 @@ def require_proposals(policy: Policy) -> None:
 
 
 class ObservationRecorder(Policy):
-    """A policy that keeps what the first environment of its batch showed.
+    """A policy that records the observations of the first environment of its batch.
 
     Attributes:
-      observations: of the first environment, one for each call.
+      observations: observations of the first environment, an array for each call.
     """
 
     def __init__(self, policy: Policy):

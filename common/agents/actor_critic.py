@@ -1,7 +1,7 @@
 """Agents with a deterministic policy and a critic: the common part of DDPG, D4PG and Ape-X DPG.
 
-Learner, actor and agent, built from two networks and their targets. The losses and the first
-priorities are in the file of each agent.
+It has the learner, the actor and the agent, built from two networks and their targets. Losses and
+initial priorities are in the file of each agent.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,19 +41,19 @@ class ActorCritic(NamedTuple):
 CriticLoss = Callable[[], tuple[tf.Tensor, tf.Tensor]]
 """Function that returns a scalar to minimise, and errors [B]."""
 PolicyLoss = Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-"""Function that returns what `common.values.policy_gradients.dpg_loss` does."""
+"""Function with the results of `common.values.policy_gradients.dpg_loss`."""
 
 
 class ActorCriticGradients(NamedTuple):
-    """The gradients of both networks, with what their losses say.
+    """The gradients of both networks, with metrics of their losses.
 
     Attributes:
       policy: the gradients of the policy's variables.
       critic: the gradients of the critic's variables, after clipping.
-      errors: [B], second result of the critic's loss: TD errors or distances before the step.
+      errors: [B], TD errors or distances before the step; second result of the critic's loss.
       critic_loss: the critic's loss before the step.
-      mean_q: second result of the policy's loss: the mean value of its actions.
-      saturated_actions: its third result: the share of saturated elements.
+      mean_q: mean value of the policy's actions; second result of the policy's loss.
+      saturated_actions: share of saturated elements; third result of the policy's loss.
       critic_gradient_norm: global norm before clipping.
       policy_gradient_norm: global norm.
     """
@@ -88,10 +88,10 @@ class ActorCriticLearner(Learner):
 
     Attributes:
       networks: the online networks.
-      target_networks: their copies, from which targets are computed.
-      policy_optimizer: of the online policy.
-      critic_optimizer: of the online critic.
-      steps: int64 scalar, updates done.
+      target_networks: copies of the online networks; they compute targets.
+      policy_optimizer: optimiser of the online policy.
+      critic_optimizer: optimiser of the online critic.
+      steps: int64 scalar, number of updates made.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ActorCriticLearner(Learner):
         target_period: int,
         max_critic_gradient_norm: float | None = None,
     ):
-        """Builds all variables, including the optimisers'; targets start as copies.
+        """Builds all variables, including the optimisers'; target networks start as copies.
 
         Args:
           make_networks: called for the online networks, then for the target networks.
@@ -123,7 +123,7 @@ class ActorCriticLearner(Learner):
 
     @property
     def actor_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables of the online policy and critic, which are replicated to the actors."""
+        """Variables of the online policy and critic, which are published to the actors."""
         return self.networks.variables
 
     def gradients_of(
@@ -131,7 +131,7 @@ class ActorCriticLearner(Learner):
     ) -> ActorCriticGradients:
         """Returns the gradients of both losses.
 
-        The critic gets no gradient from `policy_loss`.
+        `policy_loss` does not contribute to the critic's gradient.
 
         Args:
           critic_loss: returns the scalar loss and errors [B].
@@ -183,10 +183,9 @@ class ActorCriticEvaluator(Policy):
 class ActorCriticActor(Policy):
     """The policy with noise, run as NumPy twins.
 
-    With each action it returns two outputs of its copy of the critic as extras: for the action
-    taken and for the policy's own action. Initial priorities are computed from them without running
-    the networks again (Ape-X appendix F). A paper's actor inherits it and adds
-    `initial_priorities`.
+    Its extras are two outputs of its copy of the critic: for the action taken and for the policy's
+    own action. Initial priorities are computed from them without running the networks again (Ape-X
+    appendix F). A paper's actor inherits it and adds `initial_priorities`.
     """
 
     def __init__(
@@ -211,9 +210,9 @@ class ActorCriticActor(Policy):
 
         Returns:
           action: [K, A], with noise.
-          state: of the noise.
+          state: state of the noise.
           extras: outputs of the critic [K, ...]: "taken" for the noisy action, "bootstrap" for the
-            policy's own.
+            policy's own action.
         """
         greedy = self._policy(observation)
         action, state = self._noise(greedy, state)

@@ -1,6 +1,6 @@
-"""The contract of an agent: networks, policies, the columns of a stored step and a kind of data.
+"""The interface of an agent: networks, policies, columns of a stored step, and kind of data.
 
-Roles ask the agent for these, and its `data` for adder and store.
+Roles get these from the agent, and adder and store from its `data`.
 """
 
 import abc
@@ -21,28 +21,28 @@ from common.types import Nest
 
 
 class Agent(abc.ABC):
-    """A paper's agent with a configuration, whose actors add to what its learner draws from.
+    """A paper's agent with a configuration.
 
-    It tells the roles in what agents differ: the networks, the columns of a stored step, and the
-    kind of its data, from which adder and store follow.
+    It provides everything in which agents differ: the networks, the columns of a stored step, and
+    the kind of data, which determines adder and store.
 
     Attributes:
-      declaration: of the agent, which is built as `class(config, setting)`.
+      declaration: the agent's declaration; the agent is built as `class(config, setting)`.
       config: the paper's dataclass of hyperparameters.
       setting: name of the configuration, for CSV files.
-      data: kind of the data.
+      data: the kind of data.
       jit_compile: whether XLA compiles the updates.
       updates_per_call: updates per graph call.
       prefetch: number of calls that the learner draws ahead from a store in another process.
       trim_period: learner steps between removals of items above the capacity, which is then a soft
         limit (Ape-X section 4.1). None if a store never holds more than its capacity.
-      decodes: whether drawn steps have to be decoded, which is worth a background thread.
-      publish_period: learner steps between published snapshots; actors pull far less often.
+      decodes: whether drawn steps have to be decoded, which justifies a background thread.
+      publish_period: learner steps between published snapshots; actors request them less often.
       target_period: learner steps between a parameter server's snapshots of the target networks.
       batch_size: items per update.
       actor_period: timesteps between an actor's requests for new parameters.
       min_replay_size: items inserted before the first update.
-      samples_per_insert: ratio to which actors and learner are held; None for no limit.
+      samples_per_insert: ratio that limits actors and learner; None does not limit them.
     """
 
     declaration: AgentDeclaration
@@ -74,7 +74,7 @@ class Agent(abc.ABC):
         """Returns the agent of a run, given its config.json.
 
         Raises:
-          KeyError, TypeError or ValueError: that is no configuration of the agent.
+          KeyError, TypeError or ValueError: the values are not a configuration of the agent.
         """
         return cls(
             from_values(cls.declaration.settings.config_class, values["config"]), values["setting"]
@@ -82,7 +82,7 @@ class Agent(abc.ABC):
 
     @property
     def samples_per_update(self) -> int:
-        """Items per update; timesteps, where the items are unrolls."""
+        """Items per update, or timesteps if the items are unrolls."""
         return self.batch_size * self.data.steps_per_item
 
     @abc.abstractmethod
@@ -104,10 +104,10 @@ class Agent(abc.ABC):
         """Builds the exploring policy of some of the run's actors.
 
         Args:
-          spec: of the environment.
+          spec: the environment's spec.
           actors: indices of these actors; row k of a batch belongs to actor `actors[k]`.
           num_actors: number of actors in the whole run.
-          seed: of the exploration.
+          seed: seed of the exploration.
         """
 
     def encode(self, observation: Nest) -> Nest:
@@ -119,7 +119,7 @@ class Agent(abc.ABC):
 
         Args:
           steps: [B, ...], or [B, T, ...] for sequences.
-          spec: of the environment.
+          spec: the environment's spec.
 
         Raises:
           tf.errors.InvalidArgumentError: a step cannot be decoded.
@@ -137,12 +137,12 @@ class Agent(abc.ABC):
         return self.data.rate_limiter(num_samples, None if in_turns else self.prefetch)
 
     def updates(self, learner: Any, store: Any, seed: int) -> Updates:
-        """Builds the updates of a call that this process makes.
+        """Builds the updates that this process makes in a call.
 
         Args:
-          learner: from `make_learner`.
-          store: of the data, or a client of it.
-          seed: of draws, not negative.
+          learner: result of `make_learner`.
+          store: the store of the data, or a client of it.
+          seed: seed of the draws, not negative.
         """
         del store, seed
         return UpdateLoop(learner.update, self.updates_per_call, self.batch_size, self.jit_compile)
@@ -159,7 +159,7 @@ class Agent(abc.ABC):
     ) -> Trainer:
         """Builds the learner's loop; arguments as for `Trainer`.
 
-        Without `updates` they are made here.
+        If `updates` is None, the method `updates` makes them.
         """
         return Trainer(
             store,

@@ -1,4 +1,4 @@
-"""The declaration of an agent: its name, settings, layouts and limits, known without TensorFlow.
+"""The declaration of an agent: name, settings, layouts and limits, available without TensorFlow.
 
 This module does not import TensorFlow.
 """
@@ -15,27 +15,28 @@ from common.config import Settings
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AgentDeclaration:
-    """Everything about an agent that is known without TensorFlow: one object for each agent.
+    """The facts about an agent that are available without TensorFlow.
 
     Attributes:
-      name: of the agent, as in config.json; that of the paper where it has only one.
-      title: of the agent in captions.
+      name: the agent's name, as in config.json; the paper's name if the paper has a single agent.
+      title: the agent's name in captions.
       paper: name of the paper's directory.
-      agent_class: "module:class" of the agent, built as `class(config, setting)`; importing it
-        imports TensorFlow, so only roles do.
-      settings: of the agent.
-      num_actors: default of --num_actors, given the configuration and the setting.
-      num_actors_help: of that flag.
-      layouts: the first one, and one for configurations whose `single_process` is true if they can
-        have another; beside these, some that a flag chooses.
+      agent_class: "module:class" of the agent, built as `class(config, setting)`. Only roles import
+        it, because it imports TensorFlow.
+      settings: the agent's settings.
+      num_actors: returns the default of --num_actors, given the configuration and the setting.
+      num_actors_help: help text of that flag.
+      layouts: the default layout; optionally the layout of configurations with `single_process`;
+        and layouts that a flag chooses.
       require: "module:function" that raises ValueError, in one line, if the agent cannot act in an
-        environment, given the configuration and the environment's spec; without TensorFlow.
+        environment, given the configuration and the environment's spec. It needs no TensorFlow.
       bytes_per_step: bytes of a stored step, given the configuration, the environment's spec and
         the environment.
-      queue_bytes: bytes of the learner's queue when it is full, given the same.
+      queue_bytes: bytes of the learner's queue when it is full, given the same arguments.
       num_frames: images stacked in an observation; None if observations are not stacked images.
-      num_actors_flag: name of the flag --num_actors, where the paper does not speak of actors.
-      program: module that runs the agent with `python -m`; "": that of its name in `binaries`.
+      num_actors_flag: name of the flag --num_actors, if the paper does not speak of actors.
+      program: module that runs the agent with `python -m`; "" is the module of its name in
+        `binaries`.
     """
 
     name: str
@@ -62,8 +63,8 @@ class AgentDeclaration:
         """Returns the layout of a run.
 
         Args:
-          config: its configuration.
-          values: of the flags that only some layouts have; None: a flag was not given.
+          config: the run's configuration.
+          values: values of the flags that only some layouts have; None for flags not given.
         """
         chosen = [one for one in self.layouts if values.get(one.chosen_by) is not None]
         others = [one for one in self.layouts if not one.chosen_by]
@@ -79,8 +80,8 @@ class AgentDeclaration:
         """Raises ValueError, in one line, unless the agent can act in an environment.
 
         Args:
-          config: of the agent.
-          name: of the environment, which is made once; see `common.environments.make`.
+          config: the agent's configuration.
+          name: the environment's name for `common.environments.make`; it is made once.
         """
         spec = _spec(name, self.num_frames)
         try:
@@ -89,7 +90,7 @@ class AgentDeclaration:
             raise ValueError(f"{self.name} on {name}: {error}") from None
 
     def make_agent(self, **fields: Any) -> Any:
-        """Builds the agent of the default setting but for these fields; imports TensorFlow."""
+        """Builds the agent of the default setting with these fields changed; imports TensorFlow."""
         setting = self.settings.default
         config = dataclasses.replace(self.settings.configuration(setting), **fields)
         return imported(self.agent_class)(config, setting)
@@ -97,7 +98,7 @@ class AgentDeclaration:
 
 @functools.cache
 def _spec(environment: str, num_frames: int | None) -> Any:
-    """Returns the spec of an environment; simulators are imported here, which takes seconds."""
+    """Returns the spec of an environment; importing the simulator takes seconds."""
     from common import environments
     from common.environments.spec import EnvironmentSpec
 

@@ -1,8 +1,8 @@
-"""Agents by proximal policy optimisation: what PPO has in common in several papers.
+"""Agents with proximal policy optimisation (PPO): the common part of several papers' agents.
 
-Source: Schulman et al. 2017. A Gaussian policy whose variances all states share, and a separate
-value network, each with its optimiser. Networks, scales, objective and learning rates are in the
-file of each agent.
+Source: Schulman et al. 2017. The policy is Gaussian with variances that do not depend on the state;
+the value network is separate, and each has its optimiser. Networks, scales, objective and learning
+rates are in the file of each agent.
 """
 
 import abc
@@ -34,9 +34,9 @@ class ProximalNetworks(snt.Module):
     Attributes:
       mean: [B, D] -> [B, A], m.
       value: [B, D] -> [B, 1], V in units of the scale of rewards.
-      raw_variance: float32 [A] variable, see `common.networks.standardizer`.
+      raw_variance: float32 [A] variable; see `common.networks.standardizer`.
       policy_variables: `raw_variance`, then the variables of `mean`.
-      value_variables: those of `value`.
+      value_variables: the variables of `value`.
       observation_clip: bound of standardised observations.
     """
 
@@ -48,7 +48,7 @@ class ProximalNetworks(snt.Module):
         initial_variance: float,
         observation_clip: float = math.inf,
     ):
-        """Takes networks whose variables exist."""
+        """Takes networks that already have their variables."""
         super().__init__()
         self.observation_clip = observation_clip
         self.mean, self.value = mean, value
@@ -63,16 +63,16 @@ class ProximalNetworks(snt.Module):
 
 
 class ProximalSteps(NamedTuple):
-    """N steps that updates learn from; all float32.
+    """N steps that updates learn from, all float32.
 
     Attributes:
       observation: [N, D], standardised.
       action: [N, A].
-      mean: [N, A], of the policy mu that acted.
-      variance: [N, A], of mu.
+      mean: [N, A], mean of the policy mu that acted.
+      variance: [N, A], variance of mu.
       advantage: [N].
-      value: [N], V at the time.
-      target: [N], of V.
+      value: [N], V when mu acted.
+      target: [N], target of V.
     """
 
     observation: tf.Tensor
@@ -85,12 +85,12 @@ class ProximalSteps(NamedTuple):
 
 
 class ProximalLearner(RolloutLearner):
-    """Learner of a policy by a surrogate of its return, and of its value.
+    """Learner of a value, and of a policy that maximises a surrogate of the return.
 
     Attributes:
-      standardizer: of observations.
-      reward_scale: float32 variable, by which rewards are divided.
-      version: float32 variable, rollouts so far: the version of the parameters.
+      standardizer: standardises observations.
+      reward_scale: float32 variable; rewards are divided by it.
+      version: float32 variable, number of rollouts so far: the version of the parameters.
       networks: policy and value.
       policy_learning_rate: float32 variable.
       value_learning_rate: float32 variable.
@@ -146,7 +146,7 @@ class ProximalLearner(RolloutLearner):
         """
 
     def begin(self, rollout: RolloutSteps) -> ProximalSteps:
-        """Returns the steps in units of the scales; the target of V is the advantage + V."""
+        """Returns the steps in scaled units; the target of V is the advantage + V."""
         states: StoredState = rollout.states
         scale, clip = self.reward_scale + EPSILON, self.networks.observation_clip
         return ProximalSteps(
@@ -191,7 +191,7 @@ class ProximalLearner(RolloutLearner):
         self.steps.assign_add(1)
 
     def end(self, steps: ProximalSteps) -> Metrics:
-        """Counts the rollout; returns how far the policy is from the one that acted in it."""
+        """Counts the rollout; returns metrics such as the divergence from the policy that acted."""
         networks = self.networks
         divergence = gaussian.kl_divergence(
             steps.mean, steps.variance, networks.mean(steps.observation), networks.variance
@@ -208,9 +208,9 @@ class ProximalLearner(RolloutLearner):
 
 
 class GaussianPolicy(Policy):
-    """A policy of `ProximalNetworks` as NumPy twins; evaluators take its mean.
+    """A policy of `ProximalNetworks`, run as NumPy twins; evaluators act with its mean.
 
-    Actions are not clipped: the environment does that.
+    Actions are not clipped: the environment clips them.
     """
 
     def __init__(
@@ -224,10 +224,10 @@ class GaussianPolicy(Policy):
         """Makes the policy; `load` gives it the learner's parameters.
 
         Args:
-          networks: whose outputs are to be read.
+          networks: networks of the same sizes as the learner's.
           observation_size: D.
           action_size: A.
-          seed: of the noise; None: no noise.
+          seed: seed of the noise; None acts without noise.
           noise_bound: standard deviations at which the noise is truncated.
         """
         self._noise_bound = noise_bound
@@ -244,7 +244,7 @@ class GaussianPolicy(Policy):
         """Loads `ProximalLearner.actor_variables`, [P] float32.
 
         Raises:
-          ValueError: the length is wrong; the old parameters stay.
+          ValueError: the length is wrong; the previous parameters stay.
         """
         if flat.shape != (self._ends[-1],):
             raise ValueError(
@@ -264,8 +264,8 @@ class GaussianPolicy(Policy):
         Returns:
           action: [K, A] float32.
           state: unchanged.
-          extras: float32: "mean" and "variance" [K, A] of the policy; [K] "value", in units of
-            rewards, and "version" of the parameters.
+          extras: float32 arrays: "mean" and "variance" [K, A] of the policy; "value" [K] in units
+            of rewards, and "version" [K] of the parameters.
         """
         observation = np.clip((observation - self._center) / self._unit, -self._clip, self._clip)
         mean = self._mean_twin(observation)
@@ -283,10 +283,10 @@ class GaussianPolicy(Policy):
 
 
 class ProximalAgent(Agent):
-    """Agent whose learner is a `ProximalLearner`.
+    """Base of agents with a `ProximalLearner`.
 
-    Its configuration has, beside the fields of all, `horizon`, `num_epochs`, `discount` and
-    `trace`.
+    In addition to the fields of all agents, the configuration has `horizon`, `num_epochs`,
+    `discount` and `trace`.
 
     Attributes:
       noise_bound: standard deviations at which the noise of actors is truncated.
@@ -297,7 +297,7 @@ class ProximalAgent(Agent):
     data: Rollouts
 
     def __init__(self, config: Any, setting: str, unroll_length: int | None = None):
-        """Makes the data; `unroll_length` is that of `RolloutAdder`."""
+        """Makes the data; `RolloutAdder` explains `unroll_length`."""
         super().__init__(config, setting)
         self.data = Rollouts(config.horizon, config.discount, config.trace, unroll_length)
         self.updates_per_call = config.num_epochs * config.horizon // config.batch_size
@@ -305,28 +305,28 @@ class ProximalAgent(Agent):
 
     @abc.abstractmethod
     def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
-        """Builds policy and value, with their variables."""
+        """Builds policy and value with their variables."""
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
-        """Returns the columns of a state, with mu of its action."""
+        """Returns the columns of a state, with mean and variance of the policy that acted."""
         return gaussian_state_specs(spec)
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> GaussianPolicy:
-        """Builds the exploring policy; all actors act alike."""
+        """Builds the exploring policy, which is the same for all actors."""
         del actors, num_actors
         sizes = spec.observation_size, spec.action_size
         return GaussianPolicy(self.make_networks(spec), *sizes, seed, self.noise_bound)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> GaussianPolicy:
-        """Builds the policy's means."""
+        """Builds the policy without noise: it acts with its mean."""
         del num_environments
         sizes = spec.observation_size, spec.action_size
         return GaussianPolicy(self.make_networks(spec), *sizes)
 
     def updates(self, learner: ProximalLearner, store: Store, seed: int) -> RolloutUpdates:
-        """Builds the updates on a rollout, for which the store takes steps of their version."""
+        """Builds the updates on a rollout; the store then keeps only steps of their version."""
         store.follow(lambda: int(learner.version))
         horizon, batch_size, num_updates = (
             self.config.horizon,

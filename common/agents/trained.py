@@ -21,21 +21,21 @@ from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
 CHECKPOINTS = ("newest", "best")
-"""The parameters of a run that can be loaded."""
+"""Names of the parameters of a run that can be loaded."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRun:
-    """A run's agent with parameters that it has learnt.
+    """A run's agent with its learnt parameters.
 
     Attributes:
       agent: the paper's agent.
       environment: name of the environment; see `common.environments.make`.
-      spec: of the environment.
-      learner_steps: updates that the parameters have had.
+      spec: the environment's spec.
+      learner_steps: number of updates behind the parameters.
       parameters: [P] float32, in the order in which they are published to actors.
-      parts: given an observation of the wrapped environment, returns the vectors whose join is the
-        flat observation; None where nothing is joined.
+      parts: splits an observation of the wrapped environment into the vectors that are joined to
+        the flat observation; None if nothing is joined.
     """
 
     agent: Agent
@@ -55,12 +55,12 @@ class TrainedRun:
 class TrainedPolicy:
     """A trained policy without exploration: `policy(observation) -> action`.
 
-    A recurrent policy keeps its state from call to call: call `reset()` at the beginning of an
-    episode. If it sees rewards, too, call `policy(observation, reward)` after each step.
+    A recurrent policy keeps its state between calls: call `reset()` at the beginning of an episode.
+    If its state depends on rewards as well, call `policy(observation, reward)` after each step.
 
     Attributes:
       environment: name of the environment in which it was trained.
-      learner_steps: updates that its parameters have had.
+      learner_steps: number of updates behind its parameters.
     """
 
     def __init__(self, run: TrainedRun):
@@ -77,7 +77,7 @@ class TrainedPolicy:
         """Resets the recurrent state.
 
         Args:
-          first: bool [K], the rows in which an episode begins; None for all.
+          first: bool [K], the rows in which an episode begins; None resets all rows.
         """
         if first is None or self._state is None:
             self._state = None
@@ -93,16 +93,17 @@ class TrainedPolicy:
         Args:
           observation: an observation of `environment`, or a batch of K: flat, [D] or [K, D], in the
             order of the environment's spec; or uint8 images, [H, W, C] or [K, H, W, C]. A
-            dictionary of arrays, as dm_control gives it, is one flat observation.
-          reward: of the step that led to the observation, of a batch [K]; 0 where an episode
-            begins. Only a policy that sees rewards needs it, but for its first call after `reset`.
+            dictionary of arrays, as dm_control gives it, is a single flat observation.
+          reward: reward of the step that led to the observation, [] or [K]; 0 where an episode
+            begins. Only a policy with `sees_rewards` needs it, except for its first call after
+            `reset`.
 
         Returns:
           Continuous actions: float32 [A] or [K, A], in [-1, 1]. Discrete actions: int32 [] or [K].
 
         Raises:
           ValueError: the observation has another shape or other entries, an image is not uint8, a
-            recurrent policy got another K without a `reset`, or a policy that sees rewards got
+            recurrent policy got another K without a `reset`, or a policy that needs rewards got
             none.
         """
         if isinstance(observation, Mapping) and self._parts:
@@ -150,18 +151,18 @@ def load(
 
     Args:
       directory: the run's --workdir.
-      agent_class: of the run's agent.
-      checkpoint: "newest", or "best": the parameters of the best evaluation. None: the newest, or
-        the best if there is no other, as of a policy that is stored alone.
-      trust_environment: whether an environment of the user's ("python:MODULE:FUNCTION") may be any
-        code; else `python_suite.require_trusted` decides.
+      agent_class: class of the run's agent.
+      checkpoint: "newest", or "best" for the parameters of the best evaluation. None loads the
+        newest, or the best if there is no checkpoint, as for a policy stored without its run.
+      trust_environment: whether a user's environment ("python:MODULE:FUNCTION") may be any code;
+        otherwise `python_suite.require_trusted` decides.
 
     Raises:
-      RunDirectoryError: there is no run, or its configuration is not of this version.
+      RunDirectoryError: there is no run, or another version wrote its configuration.
       JsonError: config.json is malformed.
-      CheckpointError: the run has no checkpoint yet, or an unreadable one.
-      UnusableEnvironmentError: the environment cannot be made, or must not without trust.
-      ValueError: `checkpoint` is another text.
+      CheckpointError: the run has no checkpoint yet, or its checkpoint is unreadable.
+      UnusableEnvironmentError: the environment cannot be made, or is not trusted.
+      ValueError: `checkpoint` has another value.
     """
     if checkpoint not in (*CHECKPOINTS, None):
         raise ValueError(f'checkpoint must be "newest" or "best", is {checkpoint!r}')
@@ -207,11 +208,11 @@ def load(
 def restore_newest(directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable]) -> bool:
     """Restores parts of the newest checkpoint of a run, which may still be in progress.
 
-    Such a run may remove files while they are read, but only after it has written newer ones. The
-    newer ones are read then.
+    Such a run may remove files while they are read, but only after it has written newer files,
+    which are then read instead.
 
     Args:
-      directory: of the checkpoints.
+      directory: the directory of the checkpoints.
       state: modules and variables by name.
 
     Returns:

@@ -1,7 +1,7 @@
 """Hyperparameters, settings and declaration of AQL and of the methods to which it is compared.
 
-"Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
-Layer sizes stood in figure 1's drawing, which the PDF's text has lost.
+"Not in the paper" marks a value that the paper leaves open and is followed by the reason for the
+value chosen. Layer sizes are in figure 1's drawing, which the PDF's text has lost.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
@@ -41,55 +41,54 @@ class AQLConfig(Config):
     5.2); policy, the deterministic one of D3PG (section 5.1); none, a sample of IMPALA's policy
     (section 5.1)."""
     num_proposal_samples: int = field(100, minimum=0, suffix="N{}")
-    """N, samples of the proposal; uniform ones, too, with search=uniform (section 5.1)."""
+    """N, samples of the proposal; with search=uniform more uniform samples (section 5.1)."""
     num_uniform_samples: int = field(400, minimum=0, suffix="M{}")
     """M, uniform samples (section 5.1); 500 for DeepMind Lab (section 5.2)."""
     action_set: str = field("own", choices=("own", "structured", "curated"), suffix="{}")
-    """Actions to choose from: own, those of the environment; of DeepMind Lab's seven integers
-    structured, the product of seven sets of values with 3,528 actions, or curated, 11 of them
-    (section 5.2). Which values and actions these are is Not in the paper."""
+    """Actions to choose from: own, those of the environment; structured, the 3,528 combinations of
+    DeepMind Lab's seven integers; curated, 11 of them (section 5.2). The values and the 11 actions
+    are Not in the paper."""
     num_levels: int = field(5, minimum=0, suffix="levels{}")
     """Values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous (section
-    5.1). Of no effect where actions are integers."""
+    5.1). It has no effect if actions are integers."""
     autoregressive: bool = field(True, suffix="autoregressive")
     """A sub-action of the proposal depends on those before it (section 4), or on the state alone
     (appendix A3)."""
     gaussian_variance: float = field(0.25, above=0, suffix="variance{:g}")
     """Variance of the proposal of a continuous sub-action (section 5.1); its deviation is 0.5."""
     entropy_cost: float = field(0.1, minimum=0, suffix="entropy{:g}")
-    """lambda of eq 3. Its value is Not in the paper; the proposal then tends to 0.9998 for a
-    sub-action whose best value does not change: README, "The entropy cost"."""
+    """lambda of eq 3. Its value is Not in the paper; with 0.1 the proposal tends to 0.9998 for a
+    best value that does not change: REFERENCE.md, "The entropy cost"."""
     impala_reward_scale: float = field(0.01, above=0, suffix="reward_scale{:g}")
-    """Factor of IMPALA's rewards: 1 - gamma, so that values of the Control Suite are in [0, 1]. Not
-    in the paper; where they are in [0, 100], the baseline is behind for hundreds of updates, and
-    the policy collapses: README, "The scale of IMPALA's rewards"."""
+    """Factor of IMPALA's rewards: 1 - gamma, so that values on the Control Suite are in [0, 1]. Not
+    in the paper; with values in [0, 100] the baseline lags for hundreds of updates, and the policy
+    collapses: REFERENCE.md, "The scale of IMPALA's rewards"."""
     impala_entropy_cost: float = field(0.001, minimum=0, suffix="impala_entropy{:g}")
-    """What a uniform policy of IMPALA gains by its entropy in a step, beside scaled rewards: a nat
-    costs this divided by ln |A|. Not in the paper: a tenth of the best reward of a step, which is 1
-    on the Control Suite, times the scale of rewards. A larger gain makes near-uniform policies the
-    best there are: README, "The cost of IMPALA's entropy"."""
+    """Gain of a uniform policy of IMPALA from its entropy in a step, in scaled rewards; a nat costs
+    this divided by ln |A|. Not in the paper: a tenth of the best reward of a step, which is 1 on
+    the Control Suite, times the scale of rewards. A larger gain makes near-uniform policies
+    optimal: REFERENCE.md, "The cost of IMPALA's entropy"."""
     baseline_cost: float = field(0.5, minimum=0, suffix="baseline{:g}")
-    """IMPALA's cost of the baseline's loss. Not in the paper; that of IMPALA's program."""
+    """Cost of the baseline's loss of IMPALA. Not in the paper; IMPALA's program has it."""
     cem_samples: int = field(100, minimum=1, suffix="K{}")
     """K, samples of an iteration of QT-Opt (section 5.1)."""
     cem_elites: int = field(10, minimum=1, suffix="L{}")
     """L, best samples that a Gaussian is fitted to (section 5.1)."""
     cem_iterations: int = field(3, minimum=1, suffix="iterations{}")
-    """Iterations of QT-Opt (section 5.1). That the first has the uniform samples is Not in the
-    paper."""
+    """Iterations of QT-Opt (section 5.1). The first draws uniform samples: Not in the paper."""
     cem_min_std: float = field(0.01, minimum=0, suffix="floor{:g}")
     """Least standard deviation of a Gaussian of QT-Opt. Not in the paper; without it the search
-    ends where elites agree."""
+    stops where the elites agree."""
     cem_uniform_samples: int = field(0, minimum=0, suffix="cem_uniform{}")
-    """Uniform candidates of QT-Opt besides: section 5.1 says that all methods have 400, and
+    """Additional uniform candidates of QT-Opt: section 5.1 says that all methods have 400, but
     describes QT-Opt without them."""
     ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
     """theta of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
     ou_sigma: float = field(0.2, minimum=0, suffix="sigma{:g}")
     """sigma of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
     target_period: int = field(100, minimum=1, suffix="target{}")
-    """Updates between copies of D3PG's target networks. Not in the paper; Acme's D4PG. The other
-    methods have no target network (appendix A2)."""
+    """Updates between copies of D3PG's target networks. Not in the paper; as in Acme's D4PG. The
+    other methods have no target network (appendix A2)."""
     epsilon: float = field(0.05, minimum=0, maximum=1, suffix="epsilon{:g}")
     """Probability of a uniform action of most actors, 90 of 100 (appendix A2)."""
     high_epsilon: float = field(0.5, minimum=0, maximum=1, suffix="high_epsilon{:g}")
@@ -120,38 +119,37 @@ class AQLConfig(Config):
     adam_epsilon: float = field(1e-8, above=0, suffix="adam{:g}")
     """Adam's epsilon: TensorFlow 1's default (appendix A2); Keras has 1e-7."""
     rmsprop_decay: float = field(0.99, minimum=0, below=1, suffix="rmsprop_decay{:g}")
-    """RMSProp's decay. Not in the paper; that of IMPALA's program."""
+    """RMSProp's decay. Not in the paper; as in IMPALA's program."""
     rmsprop_epsilon: float = field(0.1, above=0, suffix="rmsprop{:g}")
-    """RMSProp's epsilon. Not in the paper; that of IMPALA's program."""
+    """RMSProp's epsilon. Not in the paper; as in IMPALA's program."""
     shared_sizes: tuple[int, ...] = field((), above=0, suffix="shared{}")
-    """Hidden layers that Q and the proposal share, trained by Q's loss: none, the identity, on the
-    Control Suite (appendix A1). The deeper network of figure 11 (appendix A3) has some; their sizes
-    are Not in the paper: 4 layers of 128 units, two of them shared."""
+    """Hidden layers that Q and the proposal share, trained by Q's loss: none on the Control Suite
+    (appendix A1). The deeper network of figure 11 (appendix A3) has some, of sizes that are Not in
+    the paper: 4 layers of 128 units, two of them shared."""
     channels: tuple[int, ...] = field((), above=0, suffix="channels{}")
     """Channels of each section of the residual network for images, below an LSTM: 16, 32 and 32 in
-    DeepMind Lab (appendix A1). None: a network without both, for flat observations."""
+    DeepMind Lab (appendix A1). If empty, there is neither, for flat observations."""
     lstm_size: int = field(256, minimum=1, suffix="lstm{}")
-    """Units of the LSTM, and of the layer before it (appendix A1). Of no effect without
+    """Units of the LSTM and of the layer before it (appendix A1). It has no effect without
     channels."""
     flat_policy: bool = field(False, suffix="flat_policy")
-    """IMPALA's policy is one softmax over all actions, as in DeepMind Lab, not a product of
+    """Makes IMPALA's policy one softmax over all actions, for DeepMind Lab, not a product over
     sub-actions. Not in the paper, which says that 3,528 actions slow IMPALA down."""
     state_size: int = field(256, minimum=1)
-    """Units of Q's state embedding. Lost from figure 1: Not in the paper's text; ours."""
+    """Units of Q's state embedding. Not in the paper's text, which lost figure 1."""
     action_size: int = field(256, minimum=1)
-    """Units of Q's action embedding. Lost from figure 1: Not in the paper's text; ours."""
+    """Units of Q's action embedding. Not in the paper's text, which lost figure 1."""
     joint_sizes: tuple[int, ...] = field((256, 256), above=0)
-    """Hidden layers of Q after both embeddings. Lost from figure 1: Not in the paper's text;
-    ours."""
+    """Hidden layers of Q after both embeddings. Not in the paper's text, which lost figure 1."""
     proposal_sizes: tuple[int, ...] = field((256, 256), above=0)
-    """Hidden layers of the proposal, and of D3PG's policy, whose first has LayerNorm. Lost from
-    figure 1: Not in the paper's text; ours are wide and shallow beside figure 11's, which is
-    "deeper but had fewer units"."""
+    """Hidden layers of the proposal, and of D3PG's policy, which has LayerNorm after the first. Not
+    in the paper's text, which lost figure 1; wide and shallow compared with figure 11's network,
+    which is "deeper but had fewer units"."""
     updates_per_call: int = field(1, minimum=1)
-    """Updates in one graph call. Not in the paper; its learner makes each by itself."""
+    """Updates in one graph call. Not in the paper, where each update is a call."""
     single_process: bool = field(False, suffix="single_process")
     """Acts and learns in turns in one process, so that a run does not depend on the machine's
-    speed. Not in the paper, which is distributed (appendix A1); for the scale small."""
+    speed; for the scale small. Not in the paper, which is distributed (appendix A1)."""
 
     @property
     def actor_period(self) -> int:
@@ -160,7 +158,7 @@ class AQLConfig(Config):
 
     @property
     def min_replay_size(self) -> int:
-        """Steps before the first update: none but those of a batch (algorithm 2)."""
+        """Steps before the first update, in addition to those of a batch: 0 (algorithm 2)."""
         return 0
 
     @property

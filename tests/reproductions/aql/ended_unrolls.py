@@ -5,7 +5,7 @@ from reproduction_readme import Readme
 
 B, T = 3, 5
 _SHARED, _PROPOSAL, _POLICY, _IMPALA = Readme("aql").metrics(
-    "those of methods|and those of D3PG|IMPALA has others"
+    "### Methods with a proposal|### D3PG|### IMPALA"
 )
 METRICS = {
     "proposal": [*_SHARED, *_PROPOSAL],

@@ -1,4 +1,4 @@
-"""The README of AQL says what the code says, beyond what test_readmes.py compares."""
+"""The pages of AQL say what the code says, beyond what test_readmes.py compares."""
 
 import math
 import re
@@ -18,7 +18,7 @@ PAPER = reproductions.paper("aql")
 
 
 def test_the_table_of_scales_names_those_of_the_experiments():
-    section = README.section("Run").split("### Scales\n", 1)[1]
+    section = README.section("Scales").split("\n### ", 1)[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [scale.name for scale in PAPER.scales]
     small = PAPER.scale("small").budget.actor_steps
     match, rover = (
@@ -30,7 +30,7 @@ def test_the_table_of_scales_names_those_of_the_experiments():
 
 
 def test_what_differs_on_two_cores_is_in_the_table():
-    section = README.section("Run").split("### On two cores\n", 1)[1].split("\n### ", 1)[0]
+    section = README.section("Scales").split("### On two cores\n", 1)[1].split("\n### ", 1)[0]
     rows = re.findall(r"^\| `(?:--)?(\w+)` \| ([\de-]+) \| ([\de-]+) \| .+ \|$", section, re.M)
     scale = PAPER.scale("two_cores")
     changed = {
@@ -44,7 +44,7 @@ def test_what_differs_on_two_cores_is_in_the_table():
 
 
 def test_the_returns_of_uniform_samples_are_those_of_match():
-    text = " ".join(README.section("Run").split())
+    text = " ".join(README.section("Scales").split())
     values = [f"{match.uniform_return(size, 500):.1f}" for size in (5, 21, 56)]
     words = "returns {} of 100 with D = 5, {} with D = 21 and {} with D = 56"
     assert words.format(*values) in text
@@ -60,7 +60,7 @@ def test_every_equation_has_a_number_once_and_a_place():
 
 
 def test_the_proposals_probabilities_follow_from_the_entropy_cost():
-    section = README.section("Hyperparameters")
+    section = README.section("Values chosen here")
     rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", section, re.M)
     assert len(rows) == 5
     for cost, probability, of_21 in rows:
@@ -75,7 +75,7 @@ def test_the_proposals_probabilities_follow_from_the_entropy_cost():
 
 def test_the_arithmetic():
     config = config_lib.AQLConfig()
-    section = README.section("Layout").split("### Arithmetic\n", 1)[1]
+    section = README.section("Arithmetic")
     space = ActionSpace.of(EnvironmentSpec(67, 21), config.num_levels)
     value = networks.ValueNetwork(config, EnvironmentSpec(67, 21), space)
     proposal = networks.ProposalNetwork(config, 67, space)
