@@ -62,10 +62,12 @@ def _extend(app: Sphinx, name: str, source: list[str]) -> None:
     folder = pathlib.PurePath(name).parent
     if name == root_doc:
         source[0] += "".join(_toctree(pages, caption) for caption, pages in CONTENTS.items())
-    elif folder.parent == pathlib.PurePath("reproductions"):
+    elif folder.parent == pathlib.PurePath("reproductions") and name.endswith("/README"):
         source[0] += _results_of(re.match(r"# (.+)\n", source[0])[1])
-        if list((ROOT / folder).glob("*/README.md")):
-            source[0] += "\n## More pages\n" + _toctree("*/README")
+        pages = ("RESULTS", "*/README")
+        more = [page for page in pages if list((ROOT / folder).glob(f"{page}.md"))]
+        if more:
+            source[0] += "\n## More pages\n" + _toctree("\n".join(more))
 
 
 def _plain_docstring(app: Sphinx, what: str, name: str, member, options, lines: list[str]) -> None:

@@ -101,7 +101,7 @@ PAGES_WITH_COMMANDS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "results/README.md",
     *sorted(ROOT.glob("docs/*.md")),
-    *sorted(ROOT.glob("reproductions/**/README.md")),
+    *sorted(ROOT.glob("reproductions/**/*.md")),
 ]
 OURS = re.compile(
     r"python (?:-m (?P<module>(?:binaries|common)\.[\w.]+)|(?P<script>tests/\S+\.py))"
