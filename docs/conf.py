@@ -64,7 +64,7 @@ def _extend(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] += "".join(_toctree(pages, caption) for caption, pages in CONTENTS.items())
     elif folder.parent == pathlib.PurePath("reproductions") and name.endswith("/README"):
         source[0] += _results_of(re.match(r"# (.+)\n", source[0])[1])
-        pages = ("RESULTS", "*/README")
+        pages = ("RESULTS", "CLUSTER", "*/README")
         more = [page for page in pages if list((ROOT / folder).glob(f"{page}.md"))]
         if more:
             source[0] += "\n## More pages\n" + _toctree("\n".join(more))
