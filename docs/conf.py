@@ -62,12 +62,13 @@ def _extend(app: Sphinx, name: str, source: list[str]) -> None:
     folder = pathlib.PurePath(name).parent
     if name == root_doc:
         source[0] += "".join(_toctree(pages, caption) for caption, pages in CONTENTS.items())
-    elif folder.parent == pathlib.PurePath("reproductions") and name.endswith("/README"):
+    elif re.fullmatch("reproductions/[^/]+/README", name):
         source[0] += _results_of(re.match(r"# (.+)\n", source[0])[1])
-        pages = ("RESULTS", "CLUSTER", "*/README")
-        more = [page for page in pages if list((ROOT / folder).glob(f"{page}.md"))]
-        if more:
-            source[0] += "\n## More pages\n" + _toctree("\n".join(more))
+        pages = sorted((ROOT / folder).glob("**/*.md"))
+        names = [str(page.relative_to(ROOT / folder).with_suffix("")) for page in pages]
+        names.remove("README")
+        if names:
+            source[0] += "\n## More pages\n" + _toctree("\n".join(names))
 
 
 def _plain_docstring(app: Sphinx, what: str, name: str, member, options, lines: list[str]) -> None:
