@@ -52,7 +52,11 @@ PAGES = {
         tests=8,
     ),
     "reactor": Page(
-        settings=reactor.SETTINGS, pitfalls=range(1, 20), places=30, pitfalls_test=FILE
+        settings=reactor.SETTINGS,
+        pitfalls=range(1, 20),
+        places=30,
+        tests=25,
+        pitfalls_test=r"`test_\w+`",
     ),
     "aql": Page(
         settings=aql.SETTINGS, pitfalls=range(1, 26), places=40, pitfalls_test=rf"{FILE}::\w+"

@@ -146,7 +146,7 @@ def test_the_samples_per_insert_are_kept(ended):
 
 CLUSTERS = (ROOT / "docs/clusters.md").read_text()
 APEX = (ROOT / "reproductions/apex/README.md").read_text()
-REACTOR = (ROOT / "reproductions/reactor/README.md").read_text()
+REACTOR = (ROOT / "reproductions/reactor/REFERENCE.md").read_text()
 TOKEN_FILE = ".config/replay_rl/token"
 EXPORT = f'export REPLAY_RL_TOKEN_FILE="$HOME/{TOKEN_FILE}"'
 SHOW = f"""#!{sys.executable}
