@@ -61,22 +61,6 @@ PAGES = {
     )
     for path in sorted(ROOT.glob(pattern))
 }
-# Pages that still have the idiom. Remove a page once it is clean; add none.
-ALLOWED_YET = {
-    "CHANGELOG.md",
-    "README.md",
-    "docs/running.md",
-    "reproductions/apex/README.md",
-    "reproductions/apex/dpg/README.md",
-    "reproductions/apex/dqn/README.md",
-    "reproductions/aql/README.md",
-    "reproductions/d4pg/README.md",
-    "reproductions/d4pg/ppo/README.md",
-    "reproductions/reactor/README.md",
-    "reproductions/refer/README.md",
-    "reproductions/refer/ppo/README.md",
-    "results/README.md",
-}
 # What is not prose, or is the paper's, and what replaces it in a page, one after the other.
 NOT_PROSE = (
     (r"^<!-- hyperparameters: written by[\s\S]*?^<!-- end of hyperparameters -->", ""),
@@ -100,15 +84,8 @@ def prose(page: str) -> str:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_in_plain_english(name):
     phrases = list(found(prose(PAGES[name].read_text())))
-    if name in ALLOWED_YET:
-        assert phrases, f"{name} is clean: remove it from ALLOWED_YET"
-    else:
-        lines = [f"{key} ({IDIOM[key][1]}): ... {around} ..." for key, around in phrases]
-        assert not phrases, "\n".join([name, *lines])
-
-
-def test_allowed_pages_exist():
-    assert set(PAGES) >= ALLOWED_YET, "remove from ALLOWED_YET what is not there"
+    lines = [f"{key} ({IDIOM[key][1]}): ... {around} ..." for key, around in phrases]
+    assert not phrases, "\n".join([name, *lines])
 
 
 @pytest.mark.parametrize(
