@@ -22,6 +22,36 @@ def names_in(path):
     return found
 
 
+def check_flags(text, all_settings):
+    """Asserts that the hyperparameters and settings in a text's flags exist in one of `Settings`.
+
+    Returns:
+      The names of these hyperparameters and of these settings.
+    """
+    fields = {
+        f.name for settings in all_settings for f in dataclasses.fields(settings.config_class)
+    }
+    named = set(re.findall(r"--config\.(\w+)=", text))
+    assert named <= fields, named - fields
+    settings = {name for settings in all_settings for name in settings.names}
+    chosen = set(re.findall(r"--setting=([\w.-]+)", text))
+    assert chosen <= settings, chosen - settings
+    return named, chosen
+
+
+def check_named_tests(text):
+    """Asserts that the tests that a text names exist; returns the names in `code`."""
+    there = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        there |= names_in(path)
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert named <= there, named - there
+    for file, name in re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", text):
+        assert (ROOT / file).exists(), file
+        assert not name or name in names_in(ROOT / file), f"{file}::{name}"
+    return named
+
+
 def columns(text):
     """Returns the names in the first cells of a table's rows."""
     cells = re.findall(r"^\| (`.+?) \| .+ \|$", text, re.M)
@@ -29,29 +59,29 @@ def columns(text):
 
 
 class Readme:
-    """The pages of a directory below `reproductions`, README.md first."""
+    """The pages of a directory below `reproductions`.
+
+    Attributes:
+      text: README.md and all others but RESULTS.md, which may be about several agents.
+    """
 
     def __init__(self, directory):
         self._here = ROOT / "reproductions" / directory
-        pages = (self._here / name for name in ("README.md", "REFERENCE.md", "RESULTS.md"))
-        self.text = "\n".join(page.read_text() for page in pages if page.exists())
+        order = {"README.md": 0, "RESULTS.md": 2}
+        paths = sorted(self._here.glob("*.md"), key=lambda path: (order.get(path.name, 1), path))
+        self._pages = {path.name: path.read_text() for path in paths}
+        self.text = "\n".join(t for name, t in self._pages.items() if name != "RESULTS.md")
 
     def section(self, title):
-        """Returns the text under a heading."""
-        return self.text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+        """Returns the text under a heading, in the first page that has it."""
+        heading = f"\n## {title}\n"
+        page = next(page for page in self._pages.values() if heading in page)
+        return page.split(heading, 1)[1].split("\n## ", 1)[0]
 
     def metrics(self, separator):
         """Returns the columns of learner.csv of each part, which lines with `separator` divide."""
         section = self.section("Columns of learner.csv")
         return map(columns, re.split(f"^(?:{separator})", section, flags=re.M))
-
-    def check_flags(self, config, settings):
-        """Asserts that the hyperparameters and settings in flags exist, and that there are some."""
-        fields = {field.name for field in dataclasses.fields(config)}
-        named = re.findall(r"--config\.(\w+)=", self.text)
-        assert named and set(named) <= fields
-        chosen = re.findall(r"--setting=([\w.-]+)", self.text)
-        assert chosen and set(chosen) <= set(settings)
 
     def check_files(self):
         """Asserts that the beginning of the page lists the modules there are, and no other file."""
@@ -66,18 +96,6 @@ class Readme:
             path = ROOT / file if "/" in file else self._here / file
             assert name in names_in(path), f"{file}:{name}"
         return len(places)
-
-    def check_tests(self):
-        """Asserts that the tests that the page names exist; returns their names."""
-        there = set()
-        for path in (ROOT / "tests").rglob("test_*.py"):
-            there |= names_in(path)
-        named = set(re.findall(r"`(test_\w+)`", self.text))
-        assert named <= there, named - there
-        for file, name in re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", self.text):
-            assert (ROOT / file).exists(), file
-            assert not name or name in names_in(ROOT / file), f"{file}::{name}"
-        return named
 
     def check_equations(self, numbers):
         """Asserts that the list of equations has these numbers, and its table their places."""

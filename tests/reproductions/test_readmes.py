@@ -5,7 +5,7 @@ import dataclasses
 import re
 
 import pytest
-from reproduction_readme import Readme
+from reproduction_readme import ROOT, Readme, check_flags, check_named_tests
 
 from common.config import Settings
 from reproductions.apex.dpg import config as dpg
@@ -82,7 +82,8 @@ def readme(directory):
 
 
 def test_flags_in_the_text_exist(page, readme):
-    readme.check_flags(page.settings.config_class, page.settings.names)
+    named, chosen = check_flags(readme.text, [page.settings])
+    assert named and chosen
 
 
 @pytest.mark.parametrize("directory", [each for each in PAGES if each != "apex/dpg"])
@@ -101,7 +102,7 @@ def test_every_file_in_the_list_exists(readme):
 
 
 def test_every_test_that_is_named_exists(page, readme):
-    assert len(readme.check_tests()) > page.tests
+    assert len(check_named_tests(readme.text)) > page.tests
 
 
 def test_every_pitfall_is_there_with_a_test(page, readme):
@@ -110,3 +111,15 @@ def test_every_pitfall_is_there_with_a_test(page, readme):
     assert numbers == [*page.pitfalls]
     pitfalls = re.split(r"^\d+\. ", section, flags=re.M)[1:]
     assert [text for text in pitfalls if not re.search(page.pitfalls_test, text)] == []
+
+
+@pytest.mark.parametrize(
+    "results", sorted(ROOT.glob("reproductions/*/RESULTS.md")), ids=lambda path: path.parent.name
+)
+def test_flags_and_tests_in_the_results_exist(results):
+    paper = results.parent.name
+    text = results.read_text()
+    check_flags(
+        text, [each.settings for name, each in PAGES.items() if name.split("/")[0] == paper]
+    )
+    check_named_tests(text)
