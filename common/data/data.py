@@ -1,8 +1,8 @@
-"""A kind of data: the adder that completes its rows, the store that keeps them, and their limits.
+"""The interface of a kind of data: adder, store, and the limit between actors and learner.
 
-Actors give each timestep to an `Adder`, whose deliveries are put into the `Store`; the learner
-draws from it. The other modules of this room are a kind each. `ItemData` is the base of those whose
-store is a `Memory`.
+Actors give each timestep to an `Adder`. Its deliveries are put into the `Store`, from which the
+learner draws. Each other module of this room has a kind of data. `ItemData` is the base of kinds
+that are stored in a `Memory`.
 """
 
 import abc
@@ -22,14 +22,14 @@ from common.types import Nest
 
 
 class Delivery(NamedTuple):
-    """Rows that are put into a store at once, and the actor steps that are accepted with them."""
+    """Rows that are put into a store together, and the number of actor steps that they complete."""
 
     rows: Any
     steps: int
 
 
 class Adder(abc.ABC):
-    """A converter of timesteps of a batch of K environments to the rows of a store.
+    """Converter of the timesteps of K environments to the rows of a store.
 
     Call both methods once for each timestep, with the policy's output for its observation:
 
@@ -39,19 +39,20 @@ class Adder(abc.ABC):
     Everything stored or returned is a copy.
 
     Attributes:
-      num_steps: actor steps of all rows completed so far, also of those that wait for `flush`.
-      incarnation: of this start of the actors, which becomes part of keys.
-      replay: the store of these actors themselves, if they have one.
-      on_policy: whether all steps of a delivery have one version of the parameters, as the policy
-        gives it. Actors then wait for a newer one after each delivery, which replaces
-        `actor_period`, and ask the policy again at that timestep; its first action is not executed.
+      num_steps: actor steps of all rows completed so far, including rows that wait for `flush`.
+      incarnation: number of this start of the actors; it is part of keys.
+      replay: the actors' own store, if any.
+      on_policy: whether all steps of a delivery have the same version of the parameters, which the
+        policy reports. After each delivery the actors then wait for a newer version, instead of
+        requesting it every `actor_period` steps, and call the policy again at the same timestep;
+        its first action is not executed.
     """
 
     replay: LocalReplay | None = None
     on_policy: bool = False
 
     def __init__(self) -> None:
-        """Begins without steps, in incarnation 0."""
+        """Starts without steps, in incarnation 0."""
         self.num_steps = self.incarnation = 0
 
     @abc.abstractmethod
@@ -61,7 +62,7 @@ class Adder(abc.ABC):
         """Takes a timestep; returns the deliveries that are complete.
 
         Args:
-          timestep: of K environments, as an `EnvironmentBatch` returns it.
+          timestep: a timestep of K environments, as an `EnvironmentBatch` returns it.
           extras: named arrays [K, ...], the policy's extras at its observation.
         """
 
@@ -72,28 +73,28 @@ class Adder(abc.ABC):
         """Takes the action at the timestep that `observe` just got.
 
         Args:
-          timestep: of K environments.
+          timestep: a timestep of K environments.
           action: [K, A] or [K], the action taken at its observation.
           extras: named arrays [K, ...], the policy's extras at its observation.
         """
 
     def flush(self) -> Sequence[Delivery]:
-        """Returns the completed rows that are collected for a larger delivery."""
+        """Returns the completed rows that were held back for a larger delivery."""
         return ()
 
 
 class Data(abc.ABC):
-    """A kind of data: its adder, its store, and how far one may run ahead of the other.
+    """A kind of data: its adder, its store, and how far actors and learner may run ahead.
 
     Attributes:
       send_batch: actor steps that actors collect for a delivery to another process; 0 collects
         none.
       num_copies: items that the store gets for an actor step.
       steps_per_item: timesteps of an item from which an update learns.
-      in_lockstep: whether actors wait until a store elsewhere has taken all that they added.
+      in_lockstep: whether actors wait until a remote store has accepted all that they added.
       acts_beside: whether the actors of a process that also learns act while an update runs.
-      inserts_late: whether what such actors add is inserted once, when the next call is due. Each
-        actor step then adds `num_copies` items.
+      inserts_late: whether the rows of such actors are inserted together, when the next call is
+        due. Each actor step then adds `num_copies` items.
       pull_timestep: timestep of each `actor_period` at which an actor requests new parameters.
     """
 
@@ -120,29 +121,29 @@ class Data(abc.ABC):
         """Builds the adder of some actors.
 
         Args:
-          policy: with which they act.
+          policy: the actors' policy.
           actors: index of the actor in each row of the batch of environments.
           specs: as for `make_store`.
-          seed: of what the adder draws.
+          seed: seed of the adder's draws.
           shard: number of the shard that gets the rows.
           send_batch: actor steps collected for a delivery, if this kind of data collects: 0
             delivers at once, infinity waits for `flush`.
-          share: these actors, as a part of all of the run.
+          share: these actors as a fraction of the run's actors.
         """
 
     @abc.abstractmethod
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> Store:
-        """Builds the store, or one of `num_shards` shards of it.
+        """Builds the store, or a shard of it.
 
         Args:
-          specs: nest of `tf.TensorSpec` and `Bytes`, see `common.agents.agent.Agent.step_specs`.
-          seed: of draws and removals.
-          num_shards: stores that share the capacity.
+          specs: nest of `tf.TensorSpec` and `Bytes`; see `common.agents.agent.Agent.step_specs`.
+          seed: seed of draws and removals.
+          num_shards: number of shards that share the capacity.
         """
 
     @abc.abstractmethod
     def wire(self, specs: Nest) -> Wire:
-        """Returns how the rows of the store travel."""
+        """Returns the form in which the store's rows are sent."""
 
     @abc.abstractmethod
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
@@ -150,8 +151,8 @@ class Data(abc.ABC):
 
         Args:
           num_samples: items of a call of updates.
-          num_ahead: calls that the learner draws ahead of; None if one process acts and learns in
-            turns, without prefetching or sending.
+          num_ahead: calls that the learner draws ahead; None if a single process acts and learns
+            in turns, without prefetching or sending.
         """
 
 
@@ -160,7 +161,7 @@ class StoredState(NamedTuple):
 
     Attributes:
       observation: nest of [...].
-      action: [A] (or []), taken at the observation; without meaning at the last state.
+      action: [A] (or []), taken at the observation; meaningless at the last state.
       extras: named arrays, the policy's extras at the observation.
     """
 
@@ -170,7 +171,7 @@ class StoredState(NamedTuple):
 
 
 def gaussian_state_specs(spec: EnvironmentSpec) -> StoredState:
-    """Returns the columns of a state at which a Gaussian policy mu acted, and those of mu."""
+    """Returns the columns of a state, with mean and variance of the Gaussian policy that acted."""
     action = tf.TensorSpec([spec.action_size])
     return StoredState(
         observation=tf.TensorSpec([spec.observation_size]),
@@ -183,8 +184,9 @@ class ItemData(Data):
     """Base of data whose store is a `Memory`.
 
     Attributes:
-      distributions: of the memory, by name: the learner draws from "sample"; "remove" removes.
-      sequence_length: T, timesteps of an item that is a sequence; 0 if an item is one step.
+      distributions: distributions of the memory by name: the learner draws from "sample", and
+        "remove" picks the items to remove.
+      sequence_length: T, timesteps of an item that is a sequence; 0 if an item is a single step.
     """
 
     sequence_length = 0
@@ -204,14 +206,14 @@ class ItemData(Data):
 
         Args:
           config: a paper's dataclass of hyperparameters.
-          sample: from which the learner draws.
-          remove: which picks the items to remove.
+          sample: distribution from which the learner draws.
+          remove: distribution that picks the items to remove.
           send_batch: actor steps that an actor process sends at a time.
-          num_copies: copies of each transition (Ape-X appendix A). Each copy is an item of its own
+          num_copies: copies of each transition (Ape-X appendix A). Each copy is a separate item
             and counts in `min_replay_size` and `replay_capacity`.
-          reward_clip: bound on the magnitude of rewards as the adder stores them; None for none.
-          is_soft: whether the capacity is a soft limit, above which the learner removes (Ape-X
-            section 4.1).
+          reward_clip: bound on the magnitude of stored rewards; None does not clip.
+          is_soft: whether the learner removes items above the capacity from time to time, so that
+            the capacity is a soft limit (Ape-X section 4.1).
         """
         self._config = config
         self.distributions = {"sample": sample, "remove": remove}
@@ -240,10 +242,10 @@ class ItemData(Data):
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns the limit on how far actors and learner may run ahead of each other.
 
-        The tolerance is at least the samples of two calls, or of the present call and the
-        prefetched ones if those are more. It is also at least two sends of an actor process: with
-        less than a send, the learner would wait for each send and the actors for the learner after
-        it.
+        The tolerance is at least the samples of two calls, or of the current call and the
+        prefetched calls if those are more. It is also at least two sends of an actor process: with
+        less than a send, the learner would wait for each send, and the actors for the learner after
+        each send.
         """
         ratio = self._config.samples_per_insert or None
         calls, sent = 2, 0.0

@@ -1,4 +1,4 @@
-"""Whole episodes, of which updates draw single steps or windows (ReF-ER)."""
+"""Whole episodes; updates draw single steps or windows of them (ReF-ER)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,14 +20,14 @@ _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 
 _NUMBERS = ("value", "advantage")
-"""Extras of a policy that the memory keeps apart from the columns of a state."""
+"""Extras of a policy that the memory stores separately from the columns of a state."""
 
 
 class EpisodeAdder(Adder):
-    """Collector of the episodes of K environments, each of which is stored when it has ended.
+    """Collector of the episodes of K environments; it delivers an episode when it has ended.
 
-    Rows that are ABSENT are neither counted nor stored, nor is the episode that they cut off. An
-    actor step counts when its action follows, in running episodes, too. The extras "value" and
+    ABSENT rows are neither counted nor stored, and the episode that they interrupt is dropped. An
+    actor step counts when its action is chosen, also in running episodes. The extras "value" and
     "advantage" of a policy become the `values` and `advantages` of its episodes. A last state has
     the extras of its observation, and an action of zeros.
     """
@@ -37,7 +37,7 @@ class EpisodeAdder(Adder):
 
         Args:
           num_environments: K.
-          max_steps: steps that the memory holds.
+          max_steps: capacity of the memory in steps.
           send_batch: actor steps that are collected for a delivery.
         """
         super().__init__()
@@ -50,7 +50,7 @@ class EpisodeAdder(Adder):
     def observe(
         self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]
     ) -> Sequence[Delivery]:
-        """Collects the actions that follow this timestep, and the episodes that end at it.
+        """Counts the actions that follow this timestep, and collects the episodes that end at it.
 
         Raises:
           UnusableEnvironmentError: a discount is neither 1 nor, at the end of an episode, 0.
@@ -78,7 +78,7 @@ class EpisodeAdder(Adder):
         return self.flush() if self._num_collected >= self._send_batch else ()
 
     def flush(self) -> Sequence[Delivery]:
-        """Returns the finished episodes and the number of all steps."""
+        """Returns the finished episodes, with the number of all steps since the last delivery."""
         rows = Episodes(self._num_collected, tuple(self._finished))
         self._finished, self._num_collected = [], 0
         return [Delivery(rows, rows.num_steps)] if rows.num_steps or rows.episodes else ()
@@ -109,10 +109,10 @@ class _Running:
     """A running episode of an environment.
 
     Attributes:
-      states: so far.
-      values: of the policy at these states.
-      advantages: of its actions there.
-      rewards: of the steps between them.
+      states: states so far.
+      values: values of the policy at these states.
+      advantages: advantages of its actions there.
+      rewards: rewards of the steps between these states.
     """
 
     def __init__(self):
@@ -147,9 +147,9 @@ class _Running:
 
 
 class WholeEpisodes(Data):
-    """Episodes, each added when it has ended.
+    """Episodes, which are added when they have ended.
 
-    A step counts when its action is executed, although a running episode cannot be drawn from.
+    A step counts when its action is executed, although a running episode cannot be drawn yet.
     """
 
     send_batch = 64  # not in the paper
@@ -167,11 +167,11 @@ class WholeEpisodes(Data):
 
         Args:
           config: a paper's dataclass of hyperparameters.
-          sample: from which the learner draws single steps.
-          removal: the episodes that a full memory removes, see `EpisodeMemory`.
-          window: most steps of an episode that the learner draws, from a `WindowMemory` in its
-            process; None: it draws single steps.
-          history: states before a drawn single step, see `EpisodeMemory.sample`.
+          sample: distribution from which the learner draws single steps.
+          removal: rule for the episodes that a full memory removes; see `EpisodeMemory`.
+          window: maximal length of the windows that the learner draws from a `WindowMemory` in its
+            process; None draws single steps.
+          history: states before a drawn single step; see `EpisodeMemory.sample`.
         """
         self._config = config
         self._sample, self._removal = sample, removal
@@ -200,10 +200,10 @@ class WholeEpisodes(Data):
         return EpisodeWire(specs, self._config.updates_per_call, self._history)
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
-        """Returns the limit by which a call is due as soon as its steps have been executed.
+        """Returns the limit with which a call is due as soon as its steps have been executed.
 
         Between calls, actor steps - (steps per update) * learner steps is constant. Actors wait for
-        a learner only once the episodes that have ended have the steps of a batch.
+        a learner only once the finished episodes have the steps of a batch.
         """
         del num_ahead
         config = self._config

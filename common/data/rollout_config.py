@@ -3,11 +3,11 @@
 from common.config import Config
 
 HELD_ROLLOUTS = 2
-"""Rollouts that a store has room for, since actors may send twice."""
+"""Capacity of a store in rollouts: actors may send twice."""
 
 
 class RolloutConfig(Config):
-    """Base of hyperparameters: what all agents have follows from the sizes of a rollout.
+    """Base of hyperparameters; the fields of all agents follow from the sizes of a rollout.
 
     Attributes:
       horizon: steps of a rollout.
@@ -19,12 +19,12 @@ class RolloutConfig(Config):
 
     @property
     def replay_capacity(self) -> int:
-        """Steps that the store of the rollout holds."""
+        """Capacity of the store of rollouts, in steps."""
         return HELD_ROLLOUTS * self.horizon
 
     @property
     def min_replay_size(self) -> int:
-        """Steps before the first update: none but those of a rollout."""
+        """Steps before the first update, in addition to those of a rollout: 0."""
         return 0
 
     @property
@@ -34,5 +34,5 @@ class RolloutConfig(Config):
 
     @property
     def actor_period(self) -> int:
-        """Timesteps between pulls of parameters: none within a rollout."""
+        """Timesteps between requests for parameters: a whole rollout."""
         return self.horizon

@@ -1,4 +1,4 @@
-"""Rollouts: the steps of all actors with one version of the parameters, learnt from and dropped."""
+"""Rollouts: all actors' steps with the same version of the parameters, used once and dropped."""
 
 from collections.abc import Callable, Mapping, Sequence
 import math
@@ -21,11 +21,11 @@ _FIRST = int(dm_env.StepType.FIRST)
 
 
 class RolloutSteps(NamedTuple):
-    """N steps of a rollout; all but the states float32 [N].
+    """N steps of a rollout; all fields except the states are float32 [N].
 
     Attributes:
       states: columns of [N, ...].
-      rewards: of the steps.
+      rewards: rewards of the steps.
       values: V of the states, from the policy that acted.
       advantages: generalised advantage estimates.
     """
@@ -37,7 +37,7 @@ class RolloutSteps(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """N steps that were taken with one version of the parameters.
+    """N steps that were taken with the same version of the parameters.
 
     Attributes:
       version: int64 [N].
@@ -49,23 +49,23 @@ class Rollout(NamedTuple):
 
     @property
     def token(self) -> tf.Tensor:
-        """Nothing: the steps are gone."""
+        """Empty, because the steps are no longer stored."""
         return tf.zeros([0], tf.int64)
 
     def batch(self) -> Batch:
-        """Returns what updates learn from."""
+        """Returns the batch for the updates."""
         return equal_batch(self.steps)
 
 
 class RolloutAdder(Adder):
-    """Collector of the steps of K environments, which are complete once there are enough of them.
+    """Collector of the steps of K environments; a rollout is complete once it has enough steps.
 
-    A true end, a time limit and the end of a rollout are one case: what follows the step counts as
-    V of the next state, which is 0 after a true end. The policy is asked again for the timestep at
-    which a rollout ends, so that the next one begins with newer parameters.
+    A true end, a time limit and the end of a rollout are treated alike: the rewards after the step
+    are estimated by V of the next state, which is 0 after a true end. The policy is called again
+    for the timestep at which a rollout ends, so that the next rollout begins with newer parameters.
 
     The extras "value" and "version" of the policy, both [K], are V and the version of its
-    parameters; the others are stored with the states.
+    parameters; other extras are stored with the states.
     """
 
     on_policy = True
@@ -76,11 +76,11 @@ class RolloutAdder(Adder):
         """Makes an adder without steps.
 
         Args:
-          num_steps: of all environments, after which a rollout is complete.
+          num_steps: steps of all environments that complete a rollout.
           discount: gamma, per step.
-          lambda_: of generalised advantage estimation.
-          unroll_length: timesteps after which an estimate takes V for the rest; None: as many as
-            the rollout has.
+          lambda_: lambda of generalised advantage estimation.
+          unroll_length: timesteps after which an advantage estimate bootstraps from V; None
+            bootstraps at the end of the rollout.
         """
         super().__init__()
         self._size = num_steps
@@ -94,7 +94,7 @@ class RolloutAdder(Adder):
         """Adds the step that led to a timestep; returns the rollout if it is complete."""
         if not self._states:
             return ()
-        # No step led to a FIRST. Its reward makes the error of the estimate there 0.
+        # No step led to a FIRST. This reward makes the TD error there 0.
         is_step = timestep.step_type != _FIRST
         self._is_step.append(is_step)
         self._rewards.append(np.where(is_step, timestep.reward, self._values[-1]))
@@ -102,7 +102,7 @@ class RolloutAdder(Adder):
         self._held += int(np.count_nonzero(is_step))
         if self._held < self._size:
             return ()
-        # A few steps may exceed the rollout. They count, since they were executed.
+        # The last timestep may exceed the rollout by a few steps, which count: they were executed.
         delivery = Delivery(self._rollout(extras["value"]), self._held)
         self.num_steps += self._held
         self._begin()
@@ -128,7 +128,7 @@ class RolloutAdder(Adder):
         self._held = 0
 
     def _rollout(self, value: np.ndarray) -> Rollout:
-        """Returns the rollout, whose last states have these values."""
+        """Returns the rollout, given the values of its last states."""
         values = np.array([*self._values, value], np.float32)
         rewards = np.array(self._rewards, np.float32)
         discounts = np.array(self._discounts, np.float32)
@@ -147,7 +147,7 @@ class RolloutAdder(Adder):
         is_step = np.array(self._is_step)
 
         def rows(*timesteps: np.ndarray) -> np.ndarray:
-            """Returns the steps [N, ...] among T timesteps [K, ...], in the order of time."""
+            """Selects the steps [N, ...] of T timesteps [K, ...], in chronological order."""
             return np.array(timesteps)[is_step][: self._size]
 
         steps = RolloutSteps(
@@ -160,20 +160,20 @@ class RolloutAdder(Adder):
 
 
 class RolloutWire(Wire):
-    """The form in which rollouts travel."""
+    """The form in which rollouts are sent."""
 
     consumes = True
-    draw_bytes = 1  # a draw is never cut, since it empties the store
+    draw_bytes = 1  # a draw is never split, since it empties the store
 
     def __init__(self, specs: Nest):
-        """Takes the columns of a step: nest of `tf.TensorSpec` without batch dimension."""
+        """Computes sizes; `specs` are those of `RolloutStore`."""
         self.signature = Signature(specs)
         self.row_bytes = self.signature.message_bytes + 8
         version = tf.TensorSpec([None], tf.int64, "version")
         self.put_specs = [version, *self.signature.column_specs]
 
     def columns(self, rows: Rollout) -> list:
-        """Returns the versions, and the columns of the steps."""
+        """Returns the versions and the columns of the steps."""
         return [rows.version, *self.signature.flatten(rows.steps)]
 
     def rows(self, columns: Sequence) -> Rollout:
@@ -191,11 +191,11 @@ class RolloutWire(Wire):
 
 
 class RolloutStore(Store):
-    """The steps of the present policy. A draw empties it, since the next policy is another one.
+    """The steps of the current policy; a draw empties the store, since the policy then changes.
 
-    All steps that it holds have one version. Steps of a version that has been drawn come too late
-    and are dropped: their sender, or another in its place, has sent twice. Of others it takes those
-    of the version that it follows; without one, they replace those that it holds.
+    All stored steps have the same version. Steps of a version that was already drawn are dropped:
+    their sender, or its replacement, has sent twice. If the store follows a version, it accepts
+    only steps of that version. Otherwise steps of a new version replace the stored steps.
     """
 
     def __init__(self, specs: Nest, capacity: int):
@@ -203,7 +203,7 @@ class RolloutStore(Store):
 
         Args:
           specs: columns of a step, nest of `tf.TensorSpec` without batch dimension.
-          capacity: steps that it holds at most.
+          capacity: maximal number of stored steps.
         """
         self.wire: RolloutWire = RolloutWire(specs)
         self.capacity = capacity
@@ -215,14 +215,14 @@ class RolloutStore(Store):
         self._wanted: Callable[[], int] | None = None
 
     def follow(self, version: Callable[[], int]) -> None:
-        """Takes steps of `version()` alone from now on, that of the learner; see base class.
+        """Accepts only steps of the learner's `version()` from now on; see base class.
 
-        A learner that has returned to an earlier checkpoint gets steps of later versions.
+        Otherwise a learner that has returned to an earlier checkpoint would get later versions.
         """
         self._wanted = version
 
     def put(self, rows: Rollout) -> bool:
-        """Adds steps, of which it keeps a copy; returns False if they do not fit now.
+        """Adds a copy of the steps; returns False if they do not fit now.
 
         Raises:
           ValueError: a column is wrong, there are several versions, or the steps never fit.
@@ -247,7 +247,7 @@ class RolloutStore(Store):
         return True
 
     def draw(self, num_items: int, seed: int | None = None) -> Rollout | None:
-        """Returns the oldest steps and drops the others; None if there are too few."""
+        """Returns the oldest steps and drops the others; returns None if there are too few."""
         del seed
         with self._lock:
             if self._held < num_items:
@@ -258,13 +258,13 @@ class RolloutStore(Store):
         return self.wire.rows([np.concatenate(column)[:num_items] for column in zip(*puts)])
 
     def counters(self) -> Counters:
-        """Returns the counters; steps that were dropped count as removed."""
+        """Returns the counters; dropped steps count as removed."""
         with self._lock:
             held, inserted, sampled = self._held, self._inserted, self._sampled
         return Counters(held, inserted, sampled, removed=inserted - sampled - held)
 
     def _columns(self, rows: Rollout) -> list[np.ndarray]:
-        """Returns copies of the columns, after a check."""
+        """Checks the columns and returns copies of them."""
         steps = self.wire.signature.checked(rows.steps)
         version, num_rows = np.asarray(rows.version), len(steps[0])
         if version.dtype != np.int64 or version.shape != (num_rows,):
@@ -279,7 +279,7 @@ class RolloutStore(Store):
 
 
 class Rollouts(Data):
-    """Rollouts of a horizon of steps, of which each actor makes its share and then waits.
+    """Rollouts with a fixed number of steps; each actor makes its share and then waits.
 
     The columns of the store are those of the states, with the step's reward, value and advantage.
     """
@@ -289,20 +289,20 @@ class Rollouts(Data):
     def __init__(
         self, horizon: int, discount: float, lambda_: float, unroll_length: int | None = None
     ):
-        """Takes a rollout's size and the terms of its advantages.
+        """Takes a rollout's size and the parameters of its advantages.
 
         Args:
           horizon: steps of all actors in a rollout.
           discount: gamma, per step.
-          lambda_: of generalised advantage estimation.
-          unroll_length: see `RolloutAdder`.
+          lambda_: lambda of generalised advantage estimation.
+          unroll_length: as in `RolloutAdder`.
         """
         self._horizon = horizon
         self._of_advantages = discount, lambda_, unroll_length
 
     def make_adder(self, *, share: float = 1.0, **_: Any) -> RolloutAdder:
         """Builds the adder of some actors; see base class."""
-        # Rounded, since the share of three actors of seven is no number of binary digits.
+        # Rounded first, since a share such as 3 / 7 is inexact in binary.
         num_steps = math.ceil(round(share * self._horizon, 6))
         return RolloutAdder(num_steps, *self._of_advantages)
 
@@ -316,7 +316,7 @@ class Rollouts(Data):
         return RolloutWire(_columns(specs))
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
-        """Returns no limit: actors wait for the parameters that were made of their steps."""
+        """Returns no limit: actors wait for the parameters that were learnt from their steps."""
         del num_samples, num_ahead
         return UNLIMITED
 

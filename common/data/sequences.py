@@ -1,4 +1,4 @@
-"""Overlapping sequences of timesteps, items of a `Memory` that stores each timestep once.
+"""Overlapping sequences of timesteps as items of a `Memory` that stores each timestep once.
 
 Source: Reactor, section 3.4.
 """
@@ -21,11 +21,11 @@ _LAST = int(dm_env.StepType.LAST)
 
 
 class StoredTimestep(NamedTuple):
-    """The columns of a timestep in replay: [B, T, ...] in sequences, [S, ...] as an adder gives it.
+    """The columns of a timestep: [B, T, ...] in drawn sequences, [S, ...] in an adder's delivery.
 
     Attributes:
       observation: nest of [...].
-      action: [A] (or []), taken at the observation; without meaning at LAST.
+      action: [A] (or []), taken at the observation; meaningless at LAST.
       reward: float32, the clipped reward that led to the observation; 0 at FIRST.
       discount: float32, gamma times the environment's discount that led to the observation; 0 at
         FIRST, so that no return crosses a reset.
@@ -45,18 +45,17 @@ class SequenceAdder(Adder):
     """Converter of the timesteps of K environments to sequences of T timesteps.
 
     Every timestep begins a sequence, which is complete once its T-th timestep is (Reactor, section
-    3.4: T = 33). Consecutive sequences share T - 1 timesteps, so the adder gives each timestep once
-    and says where the completed sequences begin. A sequence may span several episodes: FIRST and
-    LAST are timesteps like the others, and a discount of 0 at FIRST keeps returns from crossing a
-    reset. A time limit (LAST with discount 1) and a lost life (discount 0 within an episode) keep
+    3.4: T = 33). Consecutive sequences share T - 1 timesteps, so the adder delivers each timestep
+    once, with the beginnings of the completed sequences. A sequence may span several episodes:
+    FIRST and LAST are ordinary timesteps, and a discount of 0 at FIRST keeps returns from crossing
+    a reset. A time limit (LAST with discount 1) and a lost life (discount 0 within an episode) keep
     their discounts, times gamma.
 
     `act` completes a timestep, which the next `observe` returns. The first T - 1 timesteps are held
-    back until their sequence is complete, because a memory drops steps that no item views. From
-    then on each call returns one timestep and one sequence for each environment, of unknown
-    priority. The timesteps of an actor are numbered 0, 1, 2, ... over the lifetime of the adder,
-    across episodes, without gaps; their keys are made of these numbers. FIRST and LAST count like
-    the others.
+    back until their sequence is complete, because a memory drops steps that no item contains. After
+    that each call returns a timestep and a sequence, of unknown priority, for each environment. The
+    timesteps of an actor are numbered 0, 1, 2, ... over the lifetime of the adder, across episodes,
+    without gaps and including FIRST and LAST; their keys are made of these numbers.
     """
 
     def __init__(
@@ -83,17 +82,17 @@ class SequenceAdder(Adder):
         self._gamma = gamma
         self._reward_clip = np.inf if reward_clip is None else reward_clip
         self._num_given = 0  # timesteps of each environment that `observe` has returned
-        self._held: list[StoredTimestep] = []  # those after them, [K, ...] each
+        self._held: list[StoredTimestep] = []  # the timesteps after those, [K, ...] each
 
     def observe(
         self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
     ) -> Sequence[Delivery]:
-        """Returns the timesteps before this one that have not been returned, and their sequences.
+        """Returns earlier timesteps that were not returned yet, and the sequences they complete.
 
-        The timesteps are in the order of time. While the first sequence is incomplete, there are
-        none.
+        The timesteps are in chronological order. The result is empty while the first sequence is
+        incomplete.
         """
-        del timestep, extras  # `act` gets them, too
+        del timestep, extras  # `act` also gets them
         begin, end = self._num_given, self._num_given + len(self._held)
         if not self._held or end < self._length:
             return ()
@@ -134,16 +133,16 @@ class SequenceAdder(Adder):
         )
 
     def _keys(self, begin: int, end: int) -> np.ndarray:
-        """Returns the keys of the timesteps in [begin, end), in the order of time."""
+        """Returns the keys of the timesteps in [begin, end), in chronological order."""
         steps = np.arange(begin, end, dtype=np.int64)[:, None]
         return transition_keys(self._shard, self._actors, self.incarnation, steps).reshape(-1)
 
 
 class Sequences(ItemData):
-    """Timesteps, each stored once, and items that view T consecutive ones."""
+    """Timesteps, which are stored once, and items that refer to T consecutive timesteps."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any):
-        """Reads `sequence_length` of the configuration, too; see base class."""
+        """Also reads `sequence_length` of the configuration; see base class."""
         super().__init__(config, *args, **kwargs)
         self.sequence_length = config.sequence_length
 

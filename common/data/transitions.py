@@ -1,4 +1,4 @@
-"""n-step transitions, each an item of a `Memory` (Ape-X appendix F)."""
+"""n-step transitions as items of a `Memory` (Ape-X appendix F)."""
 
 from collections.abc import Sequence
 import itertools
@@ -21,7 +21,7 @@ _LAST = int(dm_env.StepType.LAST)
 class StoredTransition(NamedTuple):
     """The columns of n-step transitions from S_t to S_{t+k}, k <= n.
 
-    In the names `tm1` is where a transition begins and `t` where it ends.
+    In the names, `tm1` marks the beginning of a transition and `t` its end.
 
     Attributes:
       observation_tm1: nest of [B, ...], S_t.
@@ -39,7 +39,7 @@ class StoredTransition(NamedTuple):
 
 
 class PrioritizingPolicy(Protocol):
-    """A policy that gives transitions their first priorities."""
+    """A policy that computes initial priorities of transitions."""
 
     def initial_priorities(
         self,
@@ -57,7 +57,7 @@ class PrioritizingPolicy(Protocol):
 
 
 class _Completed(NamedTuple):
-    """M completed transitions, of which step `step` of actor `actor` was the first."""
+    """M completed transitions; each began at step `step` of actor `actor`."""
 
     actor: np.ndarray
     step: np.ndarray
@@ -75,21 +75,21 @@ class NStepAdder(Adder):
         gamma_{t:t+k} = prod_{j=1}^{k} gamma_{t+j}
         gamma_j       = gamma * the environment's discount_j
 
-    k is n, or less if the episode ends first. No transition spans two episodes, and none is cut
-    short at the beginning of an episode. Termination (discount 0) gives gamma_{t:t+k} = 0. A time
-    limit (LAST with discount 1) gives gamma^k, so that the learner bootstraps from the true last
+    k is n, or less if the episode ends first. No transition spans two episodes or is shortened at
+    the beginning of an episode. Termination (discount 0) gives gamma_{t:t+k} = 0. A time limit
+    (LAST with discount 1) gives gamma^k, so that the learner bootstraps from the true last
     observation; the paper sets the discount to 0 at any end. A discount of 0 within an episode (an
-    Atari game's lost life) cuts the return, and the episode goes on. Rewards are clipped before
+    Atari game's lost life) cuts the return, and the episode continues. Rewards are clipped before
     they are summed.
 
     `act` opens a transition in each environment that is not at LAST. `observe` adds the timestep's
     reward to the open transitions and completes those that end, the oldest of an environment first.
     The transitions of an actor are numbered 0, 1, 2, ... over the lifetime of the adder, across
-    episodes, without gaps. Their keys are made of these numbers: with C copies, that of copy j of
-    transition t has the step C * t + j.
+    episodes, without gaps. Their keys are made of these numbers: with C copies, the key of copy j
+    of transition t has the step C * t + j.
 
     All environments advance together, so the transitions opened at time t are in slot t mod n of a
-    ring, and a mask says which of them are open.
+    ring, and a mask marks the open transitions.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class NStepAdder(Adder):
           n: steps of a transition.
           gamma: discount per step.
           reward_clip: bound on the magnitude of a reward; None does not clip.
-          policy: gives the priorities of a whole delivery at once.
+          policy: computes the initial priorities of each delivery.
           shard: number of the shard that gets the transitions.
-          num_copies: items for each transition.
+          num_copies: C, items for each transition.
           send_batch: transitions that are collected for a delivery.
         """
         super().__init__()
@@ -132,7 +132,7 @@ class NStepAdder(Adder):
         self._next_step = np.zeros(num_environments, np.int64)
         self._is_open = np.zeros((n, num_environments), bool)
         self._steps = np.zeros((n, num_environments), np.int64)
-        # float64, so that a result is rounded only once. Valid only where a transition is open.
+        # float64, so that results are rounded only once. Valid only where a transition is open.
         self._rewards = np.zeros((n, num_environments))
         self._discounts = np.zeros((n, num_environments))
         self._ring: Nest = None  # (observation, action, extras), leaves [n, K, ...]
@@ -141,7 +141,7 @@ class NStepAdder(Adder):
     def observe(
         self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
     ) -> Sequence[Delivery]:
-        """Adds a timestep to the open transitions; returns deliveries of `send_batch` or more."""
+        """Adds a timestep to the open transitions; returns deliveries of at least `send_batch`."""
         completed = self._complete(timestep, extras)
         if completed is None:
             return ()
@@ -151,7 +151,7 @@ class NStepAdder(Adder):
         return self.flush() if self._num_collected >= self._send_batch else ()
 
     def flush(self) -> Sequence[Delivery]:
-        """Returns the collected transitions, cut evenly into deliveries of `send_batch` or more."""
+        """Returns the collected transitions in even deliveries of at least `send_batch`."""
         if not self._collected:
             return ()
         completed = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._collected)
@@ -186,7 +186,7 @@ class NStepAdder(Adder):
         self._time += 1
 
     def _delivery(self, completed: _Completed) -> Delivery:
-        """Returns C = `num_copies` items for each transition."""
+        """Returns a delivery with C items for each transition."""
         num_steps, copies = len(completed.step), self._num_copies
         steps = copies * completed.step[:, None] + np.arange(copies)
         keys = columns.transition_keys(
@@ -203,7 +203,7 @@ class NStepAdder(Adder):
     def _complete(
         self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
     ) -> _Completed | None:
-        """Adds a timestep to the open transitions; returns those that it completes, if any."""
+        """Adds a timestep to the open transitions; returns the transitions that it completes."""
         step_type = timestep.step_type
         # A reset within an episode drops its open transitions, because they have no end.
         self._is_open &= step_type != _FIRST
@@ -250,7 +250,7 @@ class Transitions(ItemData):
     inserts_late = True
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any):
-        """Reads `n_step` and `send_batch` of the configuration, too; see base class."""
+        """Also reads `n_step` and `send_batch` of the configuration; see base class."""
         super().__init__(config, *args, send_batch=config.send_batch, **kwargs)
 
     def make_adder(

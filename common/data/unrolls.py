@@ -1,4 +1,4 @@
-"""Unrolls, which actors keep in replays of their own and send to the learner's queue (AQL)."""
+"""Unrolls, which actors keep in their own replays and send to the learner's queue (AQL)."""
 
 import collections
 from collections.abc import Callable, Sequence
@@ -24,12 +24,13 @@ class Unrolls(NamedTuple):
 
     Attributes:
       observation: nest of [K, T, ...].
-      reward: float32 [K, T], of the step that follows the timestep; 0 after the last of an episode.
-      discount: float32 [K, T], the environment's, without gamma, of the step that follows the
-        timestep; 0 after the last of an episode.
+      reward: float32 [K, T], reward of the step that follows the timestep; 0 at the last timestep
+        of an episode.
+      discount: float32 [K, T], the environment's discount of that step, without gamma; 0 at the
+        last timestep of an episode.
       is_last: bool [K, T], whether the timestep is the last of its episode.
       extras: named arrays [K, T, ...], the policy's extras at the timestep.
-      state: nest of [K, ...], the extra "state" at the first timestep; () without.
+      state: nest of [K, ...], the extra "state" at the first timestep; () if there is none.
     """
 
     observation: Nest
@@ -43,16 +44,17 @@ class Unrolls(NamedTuple):
 class UnrollAdder(Adder):
     """Converter of the timesteps of K environments to unrolls of T timesteps (AQL algorithm 1).
 
-    An unroll begins where the one before it ended, whatever happens in the environment: it may span
-    several episodes, and FIRST and LAST are timesteps like the others. The reward and the discount
-    of a timestep are those of the step that follows it, so an unroll is complete once the next
-    timestep is observed. A reset has neither: they are 0 at the last timestep of an episode. Time
+    An unroll begins where the previous unroll ended, regardless of episodes: it may span several of
+    them, and FIRST and LAST are ordinary timesteps. The reward and the discount of a timestep are
+    those of the step that follows it, so an unroll is complete once the next timestep is observed.
+    A reset has no reward and no discount: both are 0 at the last timestep of an episode. Time
     limits and true ends differ in the discount of the step that led to that timestep.
 
-    Each unroll is followed by R others from the replay of its actor. They are cut into deliveries
-    that the queue takes, and the actor steps count once the last of these is taken. Unrolls have no
-    column of actions: a policy whose learner needs them gives them as extras. The extra "state" of
-    a recurrent policy, its state before a timestep, is kept of the first timestep alone.
+    Each unroll is followed by R unrolls from the replay of its actor. They are split into
+    deliveries of sizes that the queue accepts, and the actor steps count once the last of these
+    deliveries is accepted. Unrolls have no column of actions: if a learner needs actions, its
+    policy returns them as extras. The extra "state" of a recurrent policy, its state before a
+    timestep, is kept only for the first timestep.
     """
 
     def __init__(
@@ -69,10 +71,10 @@ class UnrollAdder(Adder):
         Args:
           actors: index of the actor in each of the K environments.
           length: T, timesteps of an unroll.
-          columns: returns what is stored and sent of unrolls, nest of [K, T, ...].
-          replay: of these actors.
-          num_replayed: R.
-          most_put: unrolls of a delivery.
+          columns: returns the columns of unrolls that are stored and sent, nest of [K, T, ...].
+          replay: the actors' replay.
+          num_replayed: R, unrolls drawn from the replay for each new unroll.
+          most_put: largest number of unrolls in a delivery.
         """
         super().__init__()
         self.replay: LocalReplay = replay
@@ -81,7 +83,7 @@ class UnrollAdder(Adder):
         self._columns = columns
         self._num_replayed = num_replayed
         self._most_put = most_put
-        self._stored = 0  # timesteps of the present unroll
+        self._stored = 0  # timesteps of the current unroll
         self._nest: Nest = None  # (observation, extras), leaves [K, T, ...]
         self._state: Nest = ()
         self._leaves: list[np.ndarray] = []
@@ -90,15 +92,15 @@ class UnrollAdder(Adder):
     def observe(
         self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
     ) -> Sequence[Delivery]:
-        """Adds the step that led to a timestep; returns what is sent of unrolls that it completes.
+        """Adds the step that led to a timestep; returns deliveries when it completes unrolls.
 
-        There is an unroll of each environment at every T-th timestep.
+        Every T-th timestep completes an unroll of each environment.
         """
         del extras
         if not self._stored:
             return ()
         before = self._stored - 1
-        # Also where an environment resets within an episode, whose last timestep then is no LAST.
+        # A reset within an episode also counts, although its last timestep is not LAST.
         is_last = timestep.step_type == _FIRST
         self._is_last[:, before] = is_last
         self._reward[:, before] = np.where(is_last, 0, timestep.reward)
@@ -147,7 +149,7 @@ class UnrollAdder(Adder):
         return list(map(Delivery, parts, [0] * (len(parts) - 1) + [num_steps]))
 
     def _begin_unroll(self) -> None:
-        """Makes new arrays, since those of the last unroll belong to its receiver."""
+        """Makes new arrays, since the last unroll's arrays belong to its receiver."""
         shape = (len(self._actors), self._length)
         self._stored = 0
         self._reward = np.empty(shape, np.float32)
@@ -166,16 +168,16 @@ class UnrollBatch(NamedTuple):
 
     @property
     def token(self) -> tf.Tensor:
-        """Nothing: the unrolls are gone."""
+        """Empty, because the unrolls are no longer stored."""
         return tf.zeros([0], tf.int64)
 
     def batch(self) -> Batch:
-        """Returns what updates learn from."""
+        """Returns the batch for the updates."""
         return equal_batch(self.steps)
 
 
 class UnrollWire(Wire):
-    """The form in which unrolls travel.
+    """The form in which unrolls are sent.
 
     Attributes:
       signature: the columns of an unroll.
@@ -208,11 +210,11 @@ class UnrollWire(Wire):
 
 
 class UnrollQueue(Store):
-    """A first in, first out queue of unrolls, which are learnt from once (AQL section 4, A.1).
+    """A first-in, first-out queue of unrolls, which are drawn only once (AQL section 4, A.1).
 
     Attributes:
       signature: the columns of an unroll.
-      capacity: unrolls that the queue holds at most.
+      capacity: maximal number of unrolls in the queue.
     """
 
     def __init__(self, specs: Nest, capacity: int):
@@ -220,7 +222,7 @@ class UnrollQueue(Store):
 
         Args:
           specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
-          capacity: unrolls that it holds at most.
+          capacity: maximal number of unrolls in the queue.
 
         Raises:
           ValueError: `capacity` is less than 1.
@@ -246,7 +248,7 @@ class UnrollQueue(Store):
         Raises:
           ValueError, TypeError: `rows` is a nest of another structure.
           ValueError: M exceeds the capacity, or a column has another dtype or shape, or values that
-            are not finite. The message names the column, and the queue is as it was.
+            are not finite. The message names the column, and the queue is unchanged.
         """
         columns = self.signature.checked(rows)
         num_rows = len(columns[0])
@@ -260,7 +262,7 @@ class UnrollQueue(Store):
         return True
 
     def draw(self, num_items, seed=None) -> UnrollBatch | None:
-        """Removes and returns the oldest unrolls; None if there are fewer than `num_items`."""
+        """Removes and returns the oldest unrolls; returns None if fewer than `num_items` wait."""
         del seed
         count = int(num_items)
         if count < 1:
@@ -273,16 +275,16 @@ class UnrollQueue(Store):
         return UnrollBatch(self.signature.unflatten([np.stack(column) for column in zip(*rows)]))
 
     def counters(self) -> Counters:
-        """Returns the counters; an item is an unroll, and one that was taken counts as sampled."""
+        """Returns the counters; an item is an unroll, and a drawn unroll counts as sampled."""
         with self._lock:
             return Counters(len(self._rows), self._inserted, self._sampled)
 
 
 class ReplayedUnrolls(Data):
-    """Unrolls of T timesteps, new and replayed ones (AQL algorithm 2).
+    """New and replayed unrolls of T timesteps (AQL algorithm 2).
 
-    For each unroll an actor sends that unroll and R others, drawn from its replay, to the learner's
-    queue. So (learner steps) * B * T = (1 + R) * timesteps.
+    For each new unroll, an actor sends that unroll and R unrolls drawn from its replay to the
+    learner's queue. Therefore (learner steps) * B * T = (1 + R) * timesteps.
     """
 
     in_lockstep = True
@@ -293,7 +295,7 @@ class ReplayedUnrolls(Data):
 
         Args:
           config: a paper's dataclass of hyperparameters.
-          columns: returns what is stored and sent of unrolls, nest of [K, T, ...].
+          columns: returns the columns of unrolls that are stored and sent, nest of [K, T, ...].
         """
         self._config = config
         self._columns = columns
@@ -333,11 +335,11 @@ class ReplayedUnrolls(Data):
         return UnrollWire(specs)
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
-        """Returns no limit: the queue's capacity is one."""
+        """Returns no limit, because the queue's capacity limits the actors."""
         return UNLIMITED
 
     @property
     def _most_put(self) -> int:
-        """Unrolls of the largest put that the queue takes while the learner lacks a batch."""
+        """Size of the largest put that the queue accepts while the learner lacks a batch."""
         config = self._config
         return config.queue_capacity - config.batch_size * config.updates_per_call + 1

@@ -1,7 +1,7 @@
 """A run's bookkeeping: counters, the learner's log, checkpoints and published snapshots.
 
-Wall-clock time and actor steps continue across restarts of learner, replay and actors. The log is
-learner.csv and TensorBoard's events.
+Wall-clock time and actor steps continue across restarts of learner, replay and actors. The log
+consists of learner.csv and TensorBoard's events.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,17 +32,17 @@ from common.reporting.tensorboard import Events
 from common.types import Metrics
 
 _UNKNOWN = 0
-"""Stands for incarnations whose counts were lost; the numbers that a replay assigns are larger."""
+"""Number for all incarnations whose counts were lost; a replay assigns larger numbers."""
 _MOST_STEPS = 2**53
-"""Upper bound of the sum: a float64 has every integer up to it."""
+"""Upper bound of the sum: float64 represents every integer up to it."""
 
 
 class SavedCounters(tf.Module):
     """The counters in a checkpoint.
 
     Attributes:
-      wall_seconds: float64, since the run's first start.
-      incarnations: int64 [n], the numbers that the replay assigned to starts of actor processes.
+      wall_seconds: float64, seconds since the run's first start.
+      incarnations: int64 [n], numbers that the replay assigned to starts of actor processes.
       accepted: int64 [n], transitions accepted from each incarnation.
     """
 
@@ -57,8 +57,8 @@ class RunCounters:
     """Wall-clock time and actor steps of a run, continued from saved counters.
 
     An actor step counts once the replay has accepted the transition that begins with it. The replay
-    counts by incarnation and loses its counts when it dies. This class keeps the largest count ever
-    reported for each incarnation, so that every accepted transition counts once.
+    counts by incarnation, and loses its counts when it dies. This class keeps the largest count
+    ever reported for each incarnation, so that every accepted transition counts once.
     """
 
     def __init__(self, saved: SavedCounters, wall_seconds: float = 0.0, actor_steps: int = 0):
@@ -66,7 +66,7 @@ class RunCounters:
 
         Args:
           saved: the restored counters; `store` writes to them.
-          wall_seconds: last time in learner.csv, which is later than the checkpoint if the learner
+          wall_seconds: last time in learner.csv; it is later than the checkpoint's if the learner
             was killed.
           actor_steps: last number of actor steps in learner.csv, valid until the replay reports
             them.
@@ -81,7 +81,7 @@ class RunCounters:
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds since the run's first start, without the time in which it did not run."""
+        """Seconds since the run's first start, without the time between its starts."""
         return time.monotonic() - self._begin
 
     @property
@@ -106,7 +106,7 @@ class RunCounters:
 
         Returns:
           True if neither this replay nor the last `store` has all counts, because a replay has
-          died: it is time to save.
+          died. The caller then saves.
         """
         for incarnation, count in accepted.items():
             self._accepted[incarnation] = max(count, self._accepted.get(incarnation, 0))
@@ -116,7 +116,7 @@ class RunCounters:
         )
 
     def store(self) -> None:
-        """Writes the present counts to the saved counters."""
+        """Writes the current counts to the saved counters."""
         self._saved.wall_seconds.assign(self.wall_seconds)
         self._saved.incarnations.assign(list(self._accepted))
         self._saved.accepted.assign(list(self._accepted.values()))
@@ -130,14 +130,14 @@ _GROUPS = {
     **dict.fromkeys(("learner_steps_per_second", "actor_steps_per_second"), "time"),
     **dict.fromkeys(("samples_per_insert", "priority_lag_steps", "replay_size"), "replay"),
 }
-"""The groups of TensorBoard's tags by column; the others are the learner's."""
+"""Groups of TensorBoard's tags by column; all other columns are in the group `learner`."""
 
 
 class LearnerLog:
     """Writer of rows of counters, metrics and speeds.
 
-    Metrics and speeds cover the time since the last row. So do the returns of training episodes,
-    which are among the events as their mean. The columns of metrics come with the first update.
+    Metrics and speeds cover the time since the last row. The events also have the mean return of
+    the training episodes in that time. The first update adds the columns of metrics.
     """
 
     def __init__(
@@ -147,9 +147,9 @@ class LearnerLog:
 
         Args:
           run: the run's directory.
-          samples_per_update: items per update; timesteps, where the items are unrolls.
+          samples_per_update: items per update, or timesteps if the items are unrolls.
           num_copies: items per actor step.
-          counters: of the run.
+          counters: the run's counters.
         """
         self._rows = GrowingRows(run.learner_csv, csv_rows.LEARNER)
         self._events = Events(run.tensorboard)
@@ -182,14 +182,14 @@ class LearnerLog:
         """Writes a row.
 
         Args:
-          wall_seconds: since the run's first start.
-          steps: learner steps done.
+          wall_seconds: seconds since the run's first start.
+          steps: number of learner steps made.
           version: version of the newest published parameters.
-          stored: counters of the store, None while it is gone.
-          priority_lag: see `Trainer`.
+          stored: counters of the store; None while it is unavailable.
+          priority_lag: as in `Trainer`.
 
         Raises:
-          ValueError: a metric has the name of a column of every agent.
+          ValueError: a metric has the name of a column that every agent has.
         """
         actor_steps = self._counters.actor_steps
         before = self._before or (wall_seconds, steps, actor_steps)
@@ -218,7 +218,7 @@ class LearnerLog:
         self._rows.append(row)
         scalars = {f"{_GROUPS.get(name, 'learner')}/{name}": row[name] for name in row}
         returns = []
-        with contextlib.suppress(CsvError):  # learning needs no such file
+        with contextlib.suppress(CsvError):  # learning does not need this file
             returns = self._returns.read()
         scalars["actor/episode_return"] = sum(returns) / len(returns) if returns else None
         self._events.write(scalars, steps)
@@ -237,13 +237,13 @@ class BookkeepingOptions:
     """Options of `Bookkeeping`.
 
     Attributes:
-      samples_per_update: items per update; timesteps, where the items are unrolls.
+      samples_per_update: items per update, or timesteps if the items are unrolls.
       num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
       checkpoint_seconds: time between checkpoints.
       poll_seconds: time between requests for the numbers of accepted actor steps.
-      quiet_seconds: time without a transition after which the actors have ended; the roles ask
-        every second whether the run has. 0 if there are no other roles.
+      quiet_seconds: time without a transition after which the actors are taken to have ended;
+        roles ask every second whether the run has ended. 0 if there are no other roles.
     """
 
     samples_per_update: int
@@ -260,10 +260,10 @@ class Bookkeeping:
     Call `after_call` after every call of the learner, and `settle` at the end.
 
     Attributes:
-      counters: of the run.
-      steps: learner steps done, as of the last call.
+      counters: the run's counters.
+      steps: learner steps at the last call.
       version: version of the newest snapshot, 0 before the first.
-      store_file: of the store in this process, if there is one; saved with a checkpoint.
+      store_file: file of the store in this process, if any; saved with each checkpoint.
     """
 
     def __init__(
@@ -275,18 +275,18 @@ class Bookkeeping:
         accepted: Callable[[], Mapping[int, int]],
         options: BookkeepingOptions,
     ):
-        """Restores the newest checkpoint, if there is one.
+        """Restores the newest checkpoint, if any.
 
         Args:
           run: the run's directory.
-          learner: the networks and optimisers to save and to publish.
+          learner: the networks to publish, and the optimisers to save with them.
           trainer: makes the learner's updates.
           parameters: publishes the snapshots.
           accepted: asks for the number of actor steps accepted from each incarnation.
           options: periods and sizes.
 
         Raises:
-          CheckpointError: see `Checkpoints.restore`.
+          CheckpointError: `Checkpoints.restore` failed.
         """
         saved = SavedCounters()
         self._checkpoints = Checkpoints(
@@ -302,7 +302,7 @@ class Bookkeeping:
         known = (last["wall_seconds"], int(last["actor_steps"])) if last else ()
         self.counters = RunCounters(saved, *known)
         self._learner = learner
-        # Once: Sonnet's search for a module's variables takes as long as an update.
+        # Searched once, because Sonnet's search for variables takes as long as an update.
         self._actor_variables = tuple(learner.actor_variables)
         self._trainer = trainer
         self._parameters = parameters
@@ -352,21 +352,21 @@ class Bookkeeping:
         except (tf.errors.OpError, OSError) as error:
             reason = disk_full(error) or str(error).splitlines()[0]
             logging.warning("cannot write a checkpoint, the previous one stays: %s", reason)
-        return_free_memory()  # otherwise it grows slowly for hours
+        return_free_memory()  # otherwise the process grows slowly for hours
         if self.store_file is not None:
             self.store_file.begin_to_save()
 
     def close_store_file(self, is_over: bool) -> None:
-        """Closes the file of the store, see `StoreFile.close`; does nothing the second time."""
+        """Closes the file of the store with `StoreFile.close`; a second call does nothing."""
         if self.store_file is not None:
             self.store_file.close(is_over)
             self.store_file = None
 
     def after_call(self, metrics: Metrics | None) -> None:
-        """Polls the replay, writes a row, publishes and saves, each if it is due.
+        """Polls the replay, writes a row, publishes and saves, if each of these is due.
 
         Args:
-          metrics: result of the learner's call, None if it made no update.
+          metrics: result of the learner's call; None if the call made no update.
         """
         counters = self._trainer.counters  # the prefetching thread may replace it
         if metrics is not None:
@@ -396,7 +396,7 @@ class Bookkeeping:
         """Saves, waits for the last transitions of the ending actors, and writes the last row.
 
         Args:
-          ask: asks the store for its counters.
+          ask: requests the store's counters.
         """
         wall_seconds = self.counters.wall_seconds
         self.poll()

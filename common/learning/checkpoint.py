@@ -1,7 +1,7 @@
 """Checkpoints of named state, saved and restored as a whole, and the files of policies.
 
-A policy is kept as the parameters of a run's best evaluation, and exported as layers for any
-program.
+A policy file has either the parameters of a run's best evaluation, or layers exported for other
+programs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,21 +28,21 @@ _NAMES_FILE = "checkpoint"
 _VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _UNREADABLE = "cannot be read ({}): remove nothing, mend that and start again"
 _OF_DAMAGE = (tf.errors.OpError, tf.errors.DataLossError, tf.errors.OutOfRangeError, IndexError)
-"""TensorFlow's errors for wrong content: the first is one without a code, of a malformed index."""
+"""TensorFlow's errors for wrong content. A malformed index raises the first, without a code."""
 
 
 class CheckpointError(ValueError):
     """Error of a checkpoint that cannot be read or belongs to another run.
 
-    The message has one line, which names the file and what to do.
+    The message is a line that names the file and what to do.
     """
 
 
 class Checkpoints:
     """The checkpoints of named state in a directory.
 
-    A new checkpoint is written beside the old one and only then named as the newest, so that the
-    old one stays valid if the process is killed meanwhile.
+    A new checkpoint is written next to the previous checkpoint and only then named as the newest.
+    The previous checkpoint therefore stays valid if the process is killed while it writes.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Checkpoints:
         """Reads nothing yet.
 
         Args:
-          directory: of the checkpoints.
+          directory: the directory of the checkpoints.
           state: modules and variables by name.
           keep: number of checkpoints that stay on disk.
         """
@@ -60,7 +60,10 @@ class Checkpoints:
         self._keep = keep
 
     def restore(self) -> bool:
-        """Restores the newest checkpoint, which may have more variables; False if there is none.
+        """Restores the newest checkpoint, which may have more variables.
+
+        Returns:
+          False if there is no checkpoint.
 
         Raises:
           CheckpointError: it cannot be read, or does not fit the state. The files are unchanged,
@@ -90,7 +93,7 @@ class Checkpoints:
           tf.errors.OpError: TensorFlow cannot write the files; the previous checkpoint stays.
           OSError: the disk is full, for example; the previous checkpoint stays.
         """
-        self._directory.mkdir(exist_ok=True)  # not the run directory: it was moved or removed
+        self._directory.mkdir(exist_ok=True)  # fails if the run directory was moved or removed
         self._remove_partial_files()
         saves = _saves(self._directory)
         number = 1 + (_number(saves[-1]) if saves else 0)
@@ -109,13 +112,13 @@ class Checkpoints:
             _remove(save)
 
     def _write_names(self, saves: Sequence[str]) -> None:
-        """Names the last of `saves` as the newest checkpoint, in TensorFlow's own file format."""
+        """Names the last of `saves` as the newest checkpoint, in TensorFlow's file format."""
         lines = [f'model_checkpoint_path: "{saves[-1]}"']
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in saves]
         replace_file(self._directory / _NAMES_FILE, "\n".join(lines) + "\n")
 
     def _remove_partial_files(self) -> None:
-        """Removes what killed or failed saves and removals have left: files without an index."""
+        """Removes files without an index, which killed or failed saves and removals left behind."""
         whole = {save.name for save in _saves(self._directory)}
         for entry in list(self._directory.iterdir()):
             is_partial = _PARTIAL.fullmatch(entry.name)
@@ -126,18 +129,18 @@ class Checkpoints:
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:
-    """Returns the prefix of the newest checkpoint's files, None if there is no checkpoint.
+    """Returns the prefix of the newest checkpoint's files, or None if there is no checkpoint.
 
-    The directory's file `checkpoint` names the newest one. That file is missing if the first save
-    was cut off or a person removed it. The newest checkpoint is then the one with the highest
-    number that has an index file, because the index is written last.
+    The directory's file `checkpoint` names the newest checkpoint. That file is missing if the first
+    save was interrupted or a person removed it. The newest checkpoint is then that with the highest
+    number among those with an index file, because the index is written last.
 
     Raises:
       CheckpointError: the file `checkpoint` is malformed, or names a checkpoint without files.
     """
     names = pathlib.Path(directory, _NAMES_FILE)
     try:
-        names.read_bytes()  # TensorFlow's reader does not tell what is wrong from what is damaged
+        names.read_bytes()  # TensorFlow's reader does not distinguish unreadable from damaged
     except (FileNotFoundError, NotADirectoryError):
         saves = _saves(names.parent)
         return saves[-1] if saves else None
@@ -167,14 +170,14 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
 
 @contextlib.contextmanager
 def _readable(path: pathlib.Path) -> Iterator[str]:
-    """Yields a prefix of a checkpoint's files without characters that have a meaning.
+    """Yields a prefix of a checkpoint's files without special characters.
 
-    TensorFlow takes the prefix of a restore for a pattern, in which brackets, a backslash and
-    others stand for other files. A path through a descriptor has none of them.
+    TensorFlow reads the prefix of a restore as a pattern, in which brackets, backslashes and others
+    have a special meaning. A path through a file descriptor has none of these.
 
     Raises:
-      CheckpointError: TensorFlow cannot read the files. Only what is proved to be damaged, because
-        Python can read the file and TensorFlow finds its content wrong, is named for removal.
+      CheckpointError: TensorFlow cannot read the files. The message names files for removal only
+        if they are surely damaged: Python can read them, and TensorFlow rejects their content.
     """
     descriptor = os.open(path.parent, os.O_PATH)
     directory = pathlib.Path(f"/proc/self/fd/{descriptor}")
@@ -228,7 +231,7 @@ def _refuse_foreign(
 
 
 def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
-    """Returns the variables' shapes by their names in a checkpoint, which are shortest paths."""
+    """Returns the shapes of variables by their names in a checkpoint, which are shortest paths."""
     view = tf.train.TrackableView(checkpoint)
     shapes, queue, seen = {}, [("", checkpoint)], {id(checkpoint)}  # variables have no hash
     for path, node in queue:  # the loop appends to it: breadth-first search
@@ -252,7 +255,7 @@ def _number(save: pathlib.Path) -> int:
 
 
 def _sync(path: pathlib.Path) -> None:
-    """Returns once a file, or the names in a directory, are on the disk."""
+    """Waits until a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -261,7 +264,7 @@ def _sync(path: pathlib.Path) -> None:
 
 
 def _remove(save: pathlib.Path) -> None:
-    """Removes a checkpoint's files, first the index, without which the others do not count."""
+    """Removes a checkpoint's files, the index first: without it the others are ignored."""
     for kind in ("index", "data-*-of-*"):
         for file in save.parent.glob(f"{save.name}.{kind}"):
             file.unlink(missing_ok=True)
@@ -274,11 +277,11 @@ def _way_out(directory: pathlib.Path, saves: list[pathlib.Path], how: str) -> st
 
 
 class StoredPolicy(NamedTuple):
-    """The contents of a file.
+    """The contents of a policy file.
 
     Attributes:
       parameters: [P] float32, in the order in which they are published to actors.
-      learner_steps: updates that the parameters have had.
+      learner_steps: number of updates behind the parameters.
       episode_return: mean return of the evaluation.
     """
 
@@ -288,14 +291,14 @@ class StoredPolicy(NamedTuple):
 
 
 def read_policy(path: pathlib.Path, num_parameters: int | None) -> StoredPolicy | None:
-    """Returns the contents of a file, None if there is none.
+    """Returns the contents of a policy file, or None if there is no file.
 
     Args:
-      path: of the file.
-      num_parameters: P, of the agent; None: the parameters are not read, they come back empty.
+      path: path of the file.
+      num_parameters: P of the agent. None does not read the parameters and returns them empty.
 
     Raises:
-      CheckpointError: it is damaged, or has parameters of another number.
+      CheckpointError: the file is damaged, or has another number of parameters.
     """
     try:
         with zipfile.ZipFile(path) as file:
@@ -313,16 +316,16 @@ def read_policy(path: pathlib.Path, num_parameters: int | None) -> StoredPolicy 
         raise CheckpointError(f"{path} {error}: it belongs to another run, or is damaged") from None
     except OSError as error:
         raise CheckpointError(f"{path} {_UNREADABLE.format(error.strerror)}") from None
-    except Exception as error:  # the readers of the archive and of its parts raise any for damage
+    except Exception as error:  # readers of the archive and its parts raise any for damage
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path} cannot be read ({reason}): remove it") from None
 
 
 def _array(file: zipfile.ZipFile, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns an array of an .npz file; no more of it is unpacked than these arguments allow.
+    """Returns an array of an .npz file; unpacks at most the bytes of this type and shape.
 
     Raises:
-      CheckpointError: it has another type or shape.
+      CheckpointError: the array has another type or shape.
     """
     with file.open(f"{name}.npy") as member:
         if np.lib.format.read_magic(member) != (1, 0):
@@ -331,13 +334,13 @@ def _array(file: zipfile.ZipFile, name: str, dtype: type, shape: tuple[int, ...]
         if (there, kind) != (shape, dtype):
             wanted = f"{np.dtype(dtype)} {list(shape)}"
             raise CheckpointError(f"has {name} of {kind} {list(there)}, not {wanted}")
-        # One byte more: the archive's checksum is compared at the end.
+        # Reading a byte more reaches the end, where zipfile compares the checksum.
         content = member.read(math.prod(shape) * kind.itemsize + 1)
         return np.frombuffer(content, dtype).reshape(shape).copy()
 
 
 def write_policy(path: pathlib.Path, policy: StoredPolicy) -> None:
-    """Writes a whole file, or leaves the old one and logs a warning while the disk is full."""
+    """Writes a policy file, or keeps the previous file and logs a warning if the disk is full."""
     try:
         path.parent.mkdir(exist_ok=True)
         with whole_file(path) as file:
@@ -352,11 +355,11 @@ def write_policy(path: pathlib.Path, policy: StoredPolicy) -> None:
 def export_policy(
     path: str | os.PathLike, layers: Sequence[tuple[str, Sequence[np.ndarray]]]
 ) -> None:
-    """Writes the layers of a policy, as docs/read_policy.py reads them.
+    """Writes the layers of a policy in the format that docs/read_policy.py reads.
 
     Args:
-      path: ends in .npz.
-      layers: as of `Policy.layers`.
+      path: path of the file, which ends in .npz.
+      layers: result of `Policy.layers`.
     """
     arrays: dict[str, Any] = {
         f"{i}_{j}": parameter

@@ -1,7 +1,7 @@
-"""Base class of a paper's learner, and the parts of which learners are made.
+"""Base class of a paper's learner, and parts that learners share.
 
-The parts are updates of target networks, optimisers, and the metrics of updates: their reduction
-over several updates, and the check that they are finite.
+The parts are updates of target networks, optimisers, and functions on metrics, which reduce them
+over several updates and check that they are finite.
 """
 
 import abc
@@ -24,8 +24,8 @@ class Gradients(NamedTuple):
       gradients: nest of the gradients that `Learner.apply` takes.
       outputs: nest of [B, ...] that the agent writes back to the replay, such as new priorities
         [B].
-      metrics: scalars by name. At least one is not finite if a gradient is not, such as their norm:
-        the run then ends (`common.learning.learner.check_finite`).
+      metrics: scalars by name. If a gradient is not finite, at least one metric, such as the norm,
+        must not be finite: the run then ends (`common.learning.learner.check_finite`).
     """
 
     gradients: Nest
@@ -34,13 +34,13 @@ class Gradients(NamedTuple):
 
 
 class Learner(tf.Module, abc.ABC):
-    """Networks, target networks and optimisers as a module, so that a checkpoint has them all.
+    """Networks, target networks and optimisers as a module, so that a checkpoint saves them all.
 
-    A learner step has two halves, which may be in different processes. All methods are called
-    inside a graph, compiled by XLA if the agent says so.
+    A learner step has two halves, `gradients` and `apply`, which may be in different processes. All
+    methods are called inside a graph, which XLA compiles if the agent says so.
 
     Attributes:
-      steps: int64 scalar, updates done.
+      steps: int64 scalar, number of updates made.
       actor_variables: variables published to actors and evaluator, in this order.
       target_variables: variables of the target networks, which a parameter server publishes.
     """
@@ -66,7 +66,7 @@ class Learner(tf.Module, abc.ABC):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step; changes nothing.
 
-        It is traced without AutoGraph: what depends on a tensor's value is a `tf.cond`.
+        It is traced without AutoGraph: use `tf.cond` for branches on a tensor's value.
 
         Args:
           batch: B items drawn from replay.
@@ -74,10 +74,10 @@ class Learner(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def apply(self, gradients: Nest) -> None:
-        """Makes a step of the optimisers, counts it, and copies target networks if it is time.
+        """Makes a step of the optimisers, counts it, and updates target networks if it is due.
 
         Args:
-          gradients: of `Gradients`.
+          gradients: the field of `Gradients`.
         """
 
     def update(self, batch: Batch) -> tuple[Nest, Metrics]:
@@ -87,8 +87,8 @@ class Learner(tf.Module, abc.ABC):
           batch: B items drawn from replay.
 
         Returns:
-          outputs: of `Gradients`.
-          metrics: of `Gradients`.
+          outputs: the field of `Gradients`.
+          metrics: the field of `Gradients`.
         """
         gradients, outputs, metrics = self.gradients(batch)
         self.apply(gradients)
@@ -106,7 +106,7 @@ def copy_periodically(
 ) -> None:
     """Copies `source` to `target` if `step` is a multiple of `period` (D4PG algorithm 1, line 9).
 
-    It selects values instead of branching, so that XLA needs no conditional around variables.
+    It selects values instead of branching, so XLA needs no conditional around variables.
     """
     due = tf.equal(step % period, 0)
     for s, t in zip(source, target, strict=True):
@@ -118,7 +118,7 @@ def copy_in_branch(
 ) -> None:
     """Copies as `copy_periodically` does, but in a branch, for networks that XLA does not compile.
 
-    The steps between two copies then write nothing.
+    Steps between two copies then write nothing.
     """
     tf.cond(tf.equal(step % period, 0), lambda: copy_variables(source, target), lambda: None)
 
@@ -141,9 +141,9 @@ def create_variables(optimizer: snt.Optimizer, variables: Sequence[tf.Variable])
 
 
 class Adam(snt.optimizers.Adam):
-    """Sonnet's Adam, as one kernel per variable.
+    """Sonnet's Adam with a single kernel per variable.
 
-    Sonnet's own has a dozen operations, each of which passes over all parameters.
+    Sonnet's implementation has a dozen operations, each of which passes over all parameters.
     """
 
     def apply(self, updates: Sequence[tf.Tensor], parameters: Sequence[tf.Variable]) -> None:
@@ -170,26 +170,25 @@ class Adam(snt.optimizers.Adam):
 
 
 class CenteredRMSProp(snt.optimizers.RMSProp):
-    """Sonnet's centred RMSProp without momentum, as one kernel per variable.
+    """Sonnet's centred RMSProp without momentum, with a single kernel per variable.
 
         m <- decay m + (1 - decay) g,  v <- decay v + (1 - decay) g^2
         w <- w - rate g / sqrt(v - m^2 + epsilon)
 
-    Sonnet's own has some twenty operations, each of which passes over all parameters: 17 ms instead
-    of 8 ms for 3.3 million parameters.
+    Sonnet's implementation has about twenty operations, each of which passes over all parameters:
+    it takes 17 ms instead of 8 ms for 3.3 million parameters.
 
-    v - m^2 is a variance, but in float32 it can come out negative where the gradient hardly
-    changes. Below -epsilon its root would be NaN. A variable whose gradients are large enough for
-    that is updated by separate operations that keep the variance at 0 or above, since the kernel
-    cannot.
+    v - m^2 is a variance, but in float32 it can be negative if the gradient hardly changes. Below
+    -epsilon its root would be NaN. If gradients of a variable are large enough for that, separate
+    operations update the variable and clip the variance at 0, which the kernel cannot do.
     """
 
     def __init__(self, learning_rate: float, decay: float, epsilon: float):
         """Makes the optimiser; the first `apply` makes its variables `ms` (v), `mg` (m), `mom`."""
         super().__init__(learning_rate, decay=decay, epsilon=epsilon, centered=True)
-        # With u = 2^-24, a running mean stops moving, because steps round to nothing, while it is
-        # still off by up to u / (1 - decay), relatively. v - m^2 is then off by up to three times
-        # as much, in units of v. The roundings of a step itself add a few u.
+        # Let u = 2^-24. A running mean stops moving when its steps round to nothing; its relative
+        # error is then up to u / (1 - decay). The error of v - m^2 is up to three times that, in
+        # units of v. The roundings of a step itself add a few u.
         u = np.finfo(np.float32).epsneg
         self._largest_square = epsilon / (4 * u / (1 - decay) + 8 * u)
 
@@ -231,11 +230,11 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
 class DivergedError(UserError):
     """Error of an update whose loss or gradients are not finite.
 
-    The run ends with it, since from its last checkpoint it would learn alike.
+    It ends the run, because a restart from the last checkpoint would diverge in the same way.
     """
 
     def __init__(self, what: str):
-        """Says what has diverged."""
+        """Makes the message; `what` names the value that diverged."""
         super().__init__(
             f"learning has diverged: {what}; try a lower learning rate, or look for extreme "
             "rewards and observations (the last checkpoint is of before)"
@@ -248,12 +247,12 @@ def is_maximum(name: str) -> bool:
 
 
 def reduce_metric(name: str, values: Sequence[float]) -> float:
-    """Returns the maximum or the mean of a metric's values, of which there is at least one."""
+    """Returns the maximum or the mean of the values of a metric, a non-empty sequence."""
     return max(values) if is_maximum(name) else sum(values) / len(values)
 
 
 def check_finite(metrics: Metrics) -> None:
-    """Raises DivergedError, which names the first one, unless all metrics of a call are finite.
+    """Raises DivergedError, which names the first bad metric, unless all metrics are finite.
 
     Call it before anything is written back, published or saved.
     """
@@ -263,7 +262,7 @@ def check_finite(metrics: Metrics) -> None:
 
 
 def check_steps(begin: int, end: int, num_updates: int) -> None:
-    """Raises UserError unless the count of steps has grown by the number of updates of a call."""
+    """Raises UserError unless a call raised the count of steps by its number of updates."""
     if end - begin != num_updates:
         raise UserError(
             f"the learner's `steps` went from {begin} to {end} in a call of {num_updates} "

@@ -1,4 +1,4 @@
-"""Learning with a parameter server (Reactor, section 3.4), on both sides.
+"""Learning with a parameter server (Reactor, section 3.4): the server's and the worker's side.
 
 A worker computes the gradients of a learner step with the server's newest parameters; the server
 applies them.
@@ -23,16 +23,16 @@ from common.types import Batch, Metrics, Nest
 
 _WAIT_SECONDS = 0.05
 _MOST_DIVERGED = 3
-"""Starts of a worker, with no update applied between them, that may end with an update that is not
-finite. Each begins with another replay, of which the next one may be free of what made it so."""
+"""Starts of a worker that may end with a non-finite update in a row, without an applied update
+between them. Each start fills a new replay, which may lack the data that caused the failure."""
 
 
 class _SavedNumbers(tf.Module):
     """Numbers of the last applied updates in a checkpoint.
 
     Attributes:
-      incarnations: int64 [n], of workers.
-      numbers: int64 [n], of the last update applied from each incarnation.
+      incarnations: int64 [n], incarnations of workers.
+      numbers: int64 [n], number of the last update applied from each incarnation.
     """
 
     def __init__(self):
@@ -42,24 +42,25 @@ class _SavedNumbers(tf.Module):
 
 
 class AppliedGradients:
-    """The updates of a parameter server, as `common.learning.trainer.Trainer` makes others.
+    """The updates of a parameter server, with the interface of `common.learning.trainer.Trainer`.
 
-    The thread that calls `step` applies, publishes and saves, so nothing is torn. A worker learns
-    that its update is applied at the next `step`, when the caller has published the parameters.
+    A single thread calls `step`, publishes and saves, so no half-applied update is published or
+    saved. A worker is told of its applied update at the next `step`, when the caller has published
+    the parameters.
 
-    An update is applied however stale it is. The paper names no bound either: it takes momentum out
-    of Adam because asynchrony brings its own (section 3.4.1). A bound would drop all updates of a
-    worker that is slower than the others. Since a worker waits for its update before it computes
-    the next one, at most one of each is under way, and an update after a long pause of its worker
-    is a single step of Adam.
+    Updates are applied regardless of their staleness. The paper names no bound either: it removes
+    momentum from Adam because asynchrony has the effect of momentum (section 3.4.1). A bound would
+    drop all updates of a worker that is slower than the others. A worker waits for its update
+    before it computes the next, so each worker has at most a single update under way, and an update
+    after a long pause is just a single step of Adam.
 
-    An update that is not finite is not applied. Its worker ends, and may start again. Once a worker
-    has done so several times and nobody's update was applied meanwhile, the parameters are at
-    fault, and the server ends, too.
+    An update that is not finite is not applied. Its worker ends, and may restart. After several
+    such starts of a worker without any applied update between them, the parameters are at fault,
+    and the server ends as well.
 
     Attributes:
-      priority_lag: 0; workers own the priorities.
-      state: numbers of the updates that the networks contain, so that none is applied twice.
+      priority_lag: 0, because workers own the priorities.
+      state: numbers of the updates that the networks contain, so that no update is applied twice.
     """
 
     priority_lag = 0.0
@@ -70,10 +71,10 @@ class AppliedGradients:
         """Prepares the graph.
 
         Args:
-          learner: the networks and the optimiser. Its gradients are one for each of its
+          learner: the networks and the optimiser. It has a gradient for each of its
             `actor_variables`, in their order.
-          queue: has the updates.
-          inbox: of the queue.
+          queue: the queue of updates.
+          inbox: the inbox of the queue.
           on_applied: called after each update.
         """
         self._learner = learner
@@ -93,7 +94,7 @@ class AppliedGradients:
 
     @property
     def counters(self) -> Counters | None:
-        """Counters of the workers' memories, summed; None if no worker has reported lately."""
+        """Sums of the counters of the workers' replays; None if no worker has reported lately."""
         reported = self._inbox.reported()
         return Counters.total(reported) if reported else None
 
@@ -104,12 +105,13 @@ class AppliedGradients:
         self._inbox.acknowledge(self._applied)
 
     def step(self) -> Metrics | None:
-        """Applies the next update; returns its metrics, or None if none has come.
+        """Applies the next update; returns its metrics, or None if no update has arrived.
 
-        Its staleness, in updates, and the workers' numbers follow those that its worker reports.
+        The metrics are those of the worker, then the staleness in updates, the number of workers
+        and the number of refused updates.
 
         Raises:
-          DivergedError: every update is not finite, also those of workers that started again.
+          DivergedError: updates stay non-finite, even after restarts of a worker.
           UserError: the learner has not counted the update.
         """
         self._inbox.acknowledge(self._applied)
@@ -117,10 +119,10 @@ class AppliedGradients:
         if update is None:
             return None
         worker, incarnation, number, learner_steps = update.head.tolist()
-        # Below 0 after a restart: the worker has parameters that the checkpoint lacks.
+        # It is below 0 if the worker has parameters from after the restored checkpoint.
         staleness = max(0, int(self._learner.steps) - learner_steps)
         if number > self._inbox.received(incarnation):
-            self._refuse(worker, "it names another delivery")  # which would count as taken
+            self._refuse(worker, "it names another delivery")  # this one would count as taken
             return None
         self._applied[incarnation] = number
         before = int(self._learner.steps)
@@ -151,7 +153,7 @@ class AppliedGradients:
         self._saved.numbers.assign(list(self._applied.values()))
 
     def close(self) -> None:
-        """Releases the workers that wait."""
+        """Releases the waiting workers."""
         self._inbox.close()
 
     def _refuse(self, worker: int, reason: str) -> None:
@@ -169,9 +171,9 @@ _RETRY_SECONDS = 0.2
 
 
 class RemoteStep(Updates):
-    """Learner steps with the server's newest parameters (Reactor, section 3.4), one per call.
+    """Learner steps with the server's newest parameters (Reactor, section 3.4), a step per call.
 
-    It is also the source of the parameters for the worker's actors.
+    It also provides the parameters for the worker's actors.
     """
 
     num_updates = 1
@@ -190,7 +192,7 @@ class RemoteStep(Updates):
         """Prepares the graph.
 
         Args:
-          learner: computes gradients, one for each of its `actor_variables`, in their order.
+          learner: computes a gradient for each of its `actor_variables`, in their order.
           online: reads the network.
           target: reads the target network.
           updates: sends the gradients.
@@ -240,7 +242,7 @@ class RemoteStep(Updates):
         """Reads the newest network, and the target if it has changed.
 
         Returns:
-          False if a stop was requested before there was any.
+          False if a stop was requested before any network arrived.
 
         Raises:
           ClusterError: the server refuses this worker, or does not answer for too long.
@@ -269,7 +271,7 @@ class RemoteStep(Updates):
         self.download()
         flat, outputs, metrics = self._gradients(drawn.batch())
         self._updates.push(self.steps, flat, metrics)
-        self._learner.steps.assign_add(1)  # its own: the next draw has another seed
+        self._learner.steps.assign_add(1)  # the local count: gives the next draw another seed
         return outputs, metrics
 
     def _packed_gradients(self, batch: Batch):

@@ -1,4 +1,4 @@
-"""The learner's loop on a store: draw, update, write back (all papers' algorithm)."""
+"""The learner's loop on a store: draw, update and write back, as in all papers."""
 
 import collections
 from collections.abc import Callable, Mapping
@@ -19,13 +19,13 @@ from common.replay.store import Counters, RateLimiter, Store
 from common.types import Metrics, Nest
 
 _MOST_DAMAGED = 3
-"""Draws in a row of which no item can be decoded before a learner gives up."""
+"""Number of consecutive draws without any decodable item after which a learner gives up."""
 _UNAVAILABLE = (ServiceUnavailableError, tf.errors.FailedPreconditionError)
-"""Errors of a store that is gone for a while or still empty."""
+"""Errors of a store that is temporarily unavailable or still empty."""
 
 
 class UndecodableReplayError(ClusterError):
-    """Error of a replay of which nothing can be decoded."""
+    """Error of a replay without any decodable item."""
 
 
 class _Draw(NamedTuple):
@@ -36,25 +36,26 @@ class _Draw(NamedTuple):
 
 
 class Trainer:
-    """Loop of drawing, updating and writing back (Ape-X algorithm 2).
+    """Loop that draws, updates and writes back (Ape-X algorithm 2).
 
     A call of `step` makes several updates. With `prefetch` above 0, a background thread draws for
-    the next calls while the updates run, and also writes the outputs, in a fixed order with the
-    draws. This hides the latency of a store in another process, but makes priorities lag by
-    `prefetch` more calls.
+    the next calls while the updates run. It also writes the outputs; the order of draws and writes
+    is fixed. This hides the latency of a store in another process, but priorities lag by `prefetch`
+    more calls.
 
     The draw of a call depends only on the seed, the learner step at which the call begins and the
     contents of the store. Without prefetching, a learner that is stopped and resumed therefore
-    continues bit for bit, unless its agent prepares anew (ReF-ER: the scale of rewards).
+    continues bit for bit, unless its agent recomputes state (ReF-ER: the scale of rewards).
 
     Attributes:
       num_samples: items of a call.
-      counters: of the store when it was last asked; None before, and while it is gone.
-      priority_lag: learner steps from the draw of the last call to its write-back; 0 if the items
-        of the store are drawn once, so that nothing is written back.
-      state: nothing, since a draw follows from the learner step.
-      beside: returns a context in which the updates of a call are made, given the store's counters
-        before it. What happens in the context must not change the store.
+      counters: the store's counters when last requested; None before, and while the store is
+        unavailable.
+      priority_lag: learner steps from the draw of the last call to its write-back; 0 if items are
+        drawn only once, so that nothing is written back.
+      state: empty, since a draw follows from the learner step.
+      beside: returns a context for the updates of a call, given the store's counters before the
+        call; actors may act in it. It must not change the store.
     """
 
     state: Mapping[str, tf.Module] = {}
@@ -75,10 +76,10 @@ class Trainer:
 
         Args:
           store: the store to learn from.
-          updates: of a call.
-          steps: the learner's own count of updates.
+          updates: the updates of a call.
+          steps: the learner's count of updates.
           limiter: limits how far the learner may run ahead of the actors.
-          seed: of the draws, not negative.
+          seed: seed of the draws, not negative.
           prefetch: number of calls to draw ahead; 0 draws when a call begins.
           decode: converts drawn steps; called in the thread that draws them.
           trim_period: learner steps between removals of items above the store's soft capacity; None
@@ -107,13 +108,13 @@ class Trainer:
         """Makes the updates of one call.
 
         Returns:
-          The metrics of the updates. None if there were none, because the store is not filled yet,
-          is gone, or the actors have to add more first: wait a moment before the next call.
+          The metrics of the updates. None if no update was made, because the store is not filled
+          yet or unavailable, or the actors have to add more: wait a moment before the next call.
 
         Raises:
-          UndecodableReplayError: none of the items of three draws in a row can be decoded.
+          UndecodableReplayError: three consecutive draws had no decodable item.
           DivergedError: an update is not finite.
-          UserError: the updates have not added themselves to the learner's count.
+          UserError: the learner has not counted the updates.
         """
         begin = int(self._steps)
         draw = self._next(begin)
@@ -135,7 +136,7 @@ class Trainer:
         """Waits until the outputs of the last call are written back.
 
         Raises:
-          Exception: the error of that write.
+          Exception: the write failed with this error.
         """
         if self._written is not None:
             self._written.result()
@@ -155,7 +156,7 @@ class Trainer:
         try:
             draw = self._ahead.popleft().result()
         finally:
-            if draw is None:  # the later ones have not drawn either
+            if draw is None:  # later futures have not drawn either
                 futures.wait(self._ahead)
                 self._ahead.clear()
                 self._is_held_up = False
@@ -170,7 +171,7 @@ class Trainer:
         self._ahead.append(self._worker.submit(self._draw_in_order, step, begin))
 
     def _draw_in_order(self, step: int, begin: int) -> _Draw | None:
-        """Draws, unless the draw of an earlier call failed: that call must draw first."""
+        """Draws, unless the draw for an earlier call failed: that call must draw first."""
         draw = None
         try:
             if not self._is_held_up:
@@ -192,10 +193,10 @@ class Trainer:
         return None if drawn is None else _Draw(drawn, step)
 
     def _decoded(self, drawn: Any, decode: Callable[[Nest], Nest]) -> Any:
-        """Decodes the steps of a draw; returns None if none of its items can be decoded.
+        """Decodes the steps of a draw; returns None if no item of the draw can be decoded.
 
-        Others of the draw stand in for the items that cannot be decoded. Where items stay in the
-        store, those get the priority 0.
+        Other items of the draw replace those that cannot be decoded. If items stay in the store,
+        the undecodable items get priority 0.
         """
         size = len(tf.nest.flatten(drawn.steps)[0])
         try:
@@ -230,7 +231,7 @@ class Trainer:
         if self._worker is None:
             self._unless_gone(self._write_now, drawn, outputs, trims)
             return
-        self.flush()  # raises the error of the previous write, one call late
+        self.flush()  # raises the error of the previous call's write
         self._written = self._worker.submit(
             self._unless_gone, self._write_now, drawn, outputs, trims
         )
@@ -253,7 +254,7 @@ class Trainer:
 
 
 def _decodable(steps: Nest, decode: Callable[[Nest], Nest], begin: int, end: int) -> list[int]:
-    """Returns which of the items from `begin` to `end` can be decoded, by halving."""
+    """Returns the decodable items among those from `begin` to `end`, found by bisection."""
     try:
         decode(tf.nest.map_structure(lambda column: column[begin:end], steps))
         return list(range(begin, end))

@@ -1,7 +1,7 @@
-"""Calls of the learner's updates: several in one graph, so that only the first costs a launch.
+"""Graph calls that make several of the learner's updates, so that a launch is paid only once.
 
 The batches come from a store (`UpdateLoop`), are drawn and written back in the same graph
-(`FusedUpdates`), or are those of several epochs on a rollout (`RolloutUpdates`).
+(`FusedUpdates`), or form several epochs on a rollout (`RolloutUpdates`).
 """
 
 import abc
@@ -21,12 +21,12 @@ from common.types import Batch, Metrics, Nest
 
 
 class Updates(abc.ABC):
-    """The updates of a call, with their draw and their write-back, as a `Trainer` asks for them.
+    """The updates of a call, with their draw and their write-back, for a `Trainer`.
 
     Attributes:
       num_updates: updates per call.
       num_samples: items that a call learns from.
-      are_counted: whether a call adds its updates to the learner's steps, and nobody else does.
+      are_counted: whether the learner's steps grow by exactly the updates of a call.
     """
 
     num_updates: int
@@ -34,11 +34,11 @@ class Updates(abc.ABC):
     are_counted: bool = True
 
     def draw(self, store: Store, seed: int) -> Any:
-        """Draws what a call learns from, or returns None if the store has too little.
+        """Draws the items of a call; returns None if the store has too few.
 
         Args:
-          store: has the items.
-          seed: determines the draw, together with the contents.
+          store: the store with the items.
+          seed: determines the draw, together with the store's contents.
         """
         return store.draw(self.num_samples, seed)
 
@@ -51,7 +51,7 @@ class Updates(abc.ABC):
 
         Returns:
           outputs: nest of [num_samples, ...], in the order of the items.
-          metrics: means over the updates of the call, but maxima of metrics named `*_max`.
+          metrics: means over the updates of the call; metrics named `*_max` are maxima.
         """
 
     def write_back(self, store: Store, drawn: Any, outputs: Nest) -> None:
@@ -62,9 +62,9 @@ class Updates(abc.ABC):
 class UpdateLoop(Updates):
     """A graph call that makes `num_updates` updates, each on its own batch.
 
-    With one XLA program for all updates, only the first has the cost of a launch, and XLA can keep
-    what the updates share: D4PG's networks on two cores are a quarter faster than with single
-    calls. XLA makes convolutions slower on a CPU: use `jit_compile=False` for them.
+    With a single XLA program, the cost of a launch is paid once, and XLA can keep what the updates
+    share: on two cores D4PG's updates are a quarter faster than in separate calls. XLA makes
+    convolutions slower on a CPU: use `jit_compile=False` for them.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class UpdateLoop(Updates):
         self._run = tf.function(self._loop, jit_compile=jit_compile, autograph=False)
 
     def __call__(self, drawn: Drawn) -> tuple[Nest, Metrics]:
-        """Learns from what was drawn; see base class."""
+        """Learns from the drawn items; see base class."""
         return self.learn(drawn.batch())
 
     def learn(self, samples: Batch) -> tuple[Nest, Metrics]:
-        """Learns from `num_samples` items, the batches of the updates one after the other."""
+        """Learns from `num_samples` items: the batches of the updates, in their order."""
         return self._run(samples)
 
     def _loop(self, samples: Batch) -> tuple[Nest, Metrics]:
@@ -140,22 +140,22 @@ def _accumulate(name: str, total: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
 
 
 class StoreRules(abc.ABC):
-    """The part of an agent that passes between a memory of episodes and its learner."""
+    """The part of an agent that connects its learner with a memory of episodes."""
 
     @abc.abstractmethod
     def prepare(self, learner: Learner, memory: EpisodeMemory, step: int, is_first: bool) -> None:
-        """Prepares a call, not in its graph.
+        """Prepares a call, outside its graph.
 
         Args:
-          learner: before the updates.
-          memory: from which they draw.
+          learner: the learner before the updates.
+          memory: the memory from which they draw.
           step: learner step at which the call begins.
-          is_first: whether it is the first one since the process started, maybe of a resumed run.
+          is_first: whether it is the process's first call, also in a resumed run.
         """
 
     @abc.abstractmethod
     def before_updates(self, learner: Learner, memory: EpisodeMemory) -> None:
-        """Tells the learner about the memory, in the graph of a call."""
+        """Updates the learner from the memory, in the graph of a call."""
 
     @abc.abstractmethod
     def write_back(
@@ -164,9 +164,9 @@ class StoreRules(abc.ABC):
         """Writes the outputs of a call's updates to the memory, in its graph.
 
         Args:
-          learner: after the updates.
-          memory: from which the steps were drawn.
-          keys: [N] int64, of all steps from which the updates learnt.
+          learner: the learner after the updates.
+          memory: the memory from which the steps were drawn.
+          keys: [N] int64, keys of all steps from which the updates learnt.
           outputs: nest of [N, ...].
         """
 
@@ -174,9 +174,9 @@ class StoreRules(abc.ABC):
 class FusedUpdates(Updates):
     """Calls that draw, update and write back in one graph.
 
-    Launching each alone would take longer than a small network's update. The draw of a call depends
-    only on the seed, the learner step at which the call begins and the contents of the memory. The
-    trainer can neither draw ahead nor decode.
+    Separate launches would take longer than the update of a small network. The draw of a call
+    depends only on the seed, the learner step at which the call begins and the contents of the
+    memory. The trainer can neither draw ahead nor decode.
     """
 
     def __init__(
@@ -190,11 +190,11 @@ class FusedUpdates(Updates):
         """Traces nothing yet.
 
         Args:
-          updates: of a call.
+          updates: the updates of a call.
           learner: the networks that they change.
-          memory: in this process.
-          rules: of the agent.
-          seed: of the draws, not negative.
+          memory: the memory, in this process.
+          rules: the agent's rules.
+          seed: seed of the draws, not negative.
         """
         self.num_updates, self.num_samples = updates.num_updates, updates.num_samples
         self._updates = updates
@@ -204,7 +204,7 @@ class FusedUpdates(Updates):
         self._is_first = True
 
     def draw(self, store: Store, seed: int) -> tuple[()] | None:
-        """Returns (), since the graph draws, or None while the first episodes are running.
+        """Returns (), since the graph draws, or None while the memory has too few steps.
 
         Raises:
           UnusableEnvironmentError: the memory removes episodes before it has a batch.
@@ -224,7 +224,7 @@ class FusedUpdates(Updates):
         return None
 
     def __call__(self, drawn: tuple[()]) -> tuple[Nest, Metrics]:
-        """Draws, updates and writes back; the outputs are (), see base class."""
+        """Draws, updates and writes back; the outputs are (). See base class."""
         step = int(self._learner.steps)
         self._rules.prepare(self._learner, self._memory, step, self._is_first)
         self._is_first = False
@@ -239,7 +239,7 @@ class FusedUpdates(Updates):
         sample = memory.draw(self.num_samples, self._first_seed + learner.steps)
         outputs, metrics = self._updates.learn(sample.batch())
         tf.cond(
-            learner_lib.are_finite(metrics),  # the memory refuses others, with its own error
+            learner_lib.are_finite(metrics),  # the memory would refuse bad outputs itself
             lambda: self._rules.write_back(learner, memory, sample.token, outputs),
             lambda: None,
         )
@@ -247,27 +247,27 @@ class FusedUpdates(Updates):
 
 
 class RolloutLearner(Learner):
-    """Learner on rollouts, whose updates have a beginning and an end for each rollout."""
+    """Learner on rollouts, with methods for the beginning and the end of a rollout's updates."""
 
     @abc.abstractmethod
     def prepare(self, rollout: RolloutSteps) -> None:
-        """Sets the scales of observations and rewards; not in a graph."""
+        """Sets the scales of observations and rewards, outside a graph."""
 
     @abc.abstractmethod
     def begin(self, rollout: RolloutSteps) -> Nest:
-        """Returns what the updates learn from, [N, ...], in the graph of a rollout's updates."""
+        """Returns the data of the updates, [N, ...], in the graph of a rollout's updates."""
 
     @abc.abstractmethod
     def end(self, steps: Nest) -> Metrics:
-        """Ends a rollout after its last update, in the same graph; returns metrics of its own.
+        """Ends a rollout after its last update, in the same graph; returns additional metrics.
 
         Args:
-          steps: what `begin` returned.
+          steps: result of `begin`.
         """
 
 
 class RolloutUpdates(Updates):
-    """Calls that make all updates on a rollout: epochs of batches, each in an order of its own.
+    """Calls that make all updates on a rollout: epochs of batches, each in another order.
 
     The orders depend only on the seed and the learner step at which the call begins.
     """
@@ -286,9 +286,9 @@ class RolloutUpdates(Updates):
         Args:
           learner: makes the updates.
           horizon: steps of a rollout.
-          batch_size: steps of an update, by which the horizon can be divided.
-          num_updates: of a rollout, in whole epochs.
-          seed: of the orders, not negative.
+          batch_size: steps of an update; divides the horizon.
+          num_updates: updates of a rollout, in whole epochs.
+          seed: seed of the orders, not negative.
           jit_compile: whether XLA compiles a call.
         """
         self._learner = learner
@@ -300,8 +300,8 @@ class RolloutUpdates(Updates):
     def __call__(self, drawn: Drawn) -> tuple[Nest, Metrics]:
         """Makes the updates of a rollout; see base class.
 
-        The outputs are (), since a rollout is learnt from once. Metrics of the rollout's end follow
-        those of its updates.
+        The outputs are (), since nothing is written back to a rollout. Metrics of the rollout's end
+        follow those of its updates.
         """
         rollout = drawn.batch()
         self._learner.prepare(rollout.steps)
