@@ -137,7 +137,8 @@ def test_other_fields_and_other_scales(tmp_path):
     text = f"""
         effect = "{FULL} > ddpg"
         measure = "largest_fall"
-        unit = 2
+        since = 2026-11-27
+        headline = true
         quantity = "loss"
         clock = "actor_steps"
         not_at = ["workstation"]
@@ -145,7 +146,7 @@ def test_other_fields_and_other_scales(tmp_path):
         at.small.tasks = ["control:cartpole:*"]
         """
     test = read(tmp_path, text).test
-    assert (test.measure, test.unit, test.quantity) == (effects.largest_fall, 2, "loss")
+    assert (test.measure, test.since, test.quantity) == (effects.largest_fall, "2026-11-27", "loss")
     assert test.clock == "actor_steps" and test.at["workstation"] is None
     small = test.at_scale("small")
     assert small.parts[0].weights == {"ddpg": 1, FULL: -1} and small.measure is test.measure
@@ -182,7 +183,10 @@ GOOD = f'effect = "{FULL} > ddpg"'
         (f'{GOOD}\nat.tiny.effect = ""', 'name.at: there is no "tiny": there are paper, '),
         (f'{GOOD}\nnot_at = ["tiny"]', 'name.not_at: there is no "tiny"'),
         (f'{GOOD}\nexperiment = "figure 99"', 'name.experiment: there is no "figure 99"'),
-        (f'{GOOD}\nover = "all"', 'name.over: there is no "all": there are mean, uniform, some'),
+        (
+            f'{GOOD}\nover = "all"',
+            'name.over: there is no "all": there are mean, uniform, every, some',
+        ),
         (f'{GOOD}\nmeasure = "mean"', 'name.measure: there is no "mean": there are late_mean'),
         (f'{GOOD}\ntasks = ["control:*:sleep"]', 'name.tasks: there is no "control:.*:sleep"'),
         (f"{GOOD}\nbounds = [0, 1]", "name.effect: .*give .>., .>=. or .~. once, or `bounds`"),

@@ -244,13 +244,13 @@ def effect(estimate, low, high, outcome):
 
 
 AHEAD, UNCLEAR = effect(0.2, 0.15, 0.25, "ahead"), effect(-0.05, -0.12, 0.02, "unclear")
-BOTH = {"n_step": AHEAD, "noise": UNCLEAR}
+BOTH = [drawing.ForestRow("n_step", AHEAD, True), drawing.ForestRow("noise", UNCLEAR, False)]
 
 
 def test_outcomes_are_told_by_colours_over_the_margin(tmp_path):
     both, alone = (
         saved(drawing.forest(rows, 0.05), tmp_path / name)[0]
-        for name, rows in (("both", BOTH), ("alone", {"noise": UNCLEAR}))
+        for name, rows in (("both", BOTH), ("alone", [drawing.ForestRow("noise", UNCLEAR, True)]))
     )
     assert (
         pixels_near(both, COLOR_NAMES["blue"]) > 50 and pixels_near(alone, COLOR_NAMES["blue"]) == 0
@@ -267,7 +267,7 @@ def test_the_same_effects_give_the_same_bytes(tmp_path):
 
 def test_an_unknown_outcome_is_no_colour():
     with pytest.raises(KeyError):
-        drawing.forest({"a": effect(1.0, 0.5, 2.0, "better")}, 0.05)
+        drawing.forest([drawing.ForestRow("a", effect(1.0, 0.5, 2.0, "better"), True)], 0.05)
 
 
 def moment(step, chosen, size=5):

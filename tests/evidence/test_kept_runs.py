@@ -162,7 +162,8 @@ def test_a_frame_has_a_row_for_each_evaluation_of_runs_that_ended(tmp_path):
     plant_run(tmp_path, "ddpg", TASK, 1, [2.0, 4.0], steps=1600, budget=budget, outcome=None)
     plant_run(tmp_path, "d3pg", TASK, 0, [5.0], seconds=60.0)
     found = frame("d4pg", "two_cores", tmp_path)
-    names = ["setting", "task", "seed", "x", "value", "budget", "commit", "by_rule"]
+    names = ["setting", "task", "seed", "x", "value", "budget", "commit"]
+    names += ["started", "by_rule"]
     assert list(found) == names
     assert found[["setting", "task", "seed", "x", "value"]].to_numpy().tolist() == [
         ["d3pg", TASK, 0, 60.0, 5.0],
