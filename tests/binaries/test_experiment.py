@@ -68,7 +68,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
 @pytest.mark.parametrize(
     "flags, words",
     [
-        (["--paper=refer", "--figure=6", "--scale=two_cores"], "use the scale small"),
+        (["--paper=refer", "--figure=7", "--scale=two_cores"], "use the scale small"),
         (["--paper=d4pg", "--figure=11"], "there are figure 1, figure 2"),
         (["--paper=d4pg", "--figure=6", "--scale=small"], "use the scale two_cores"),
         ([*FEW[:2], "--tasks", "pong"], "acrobot:swingup"),

@@ -185,7 +185,7 @@ def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
         "nobody,small,figure 1,good,,1,,",
         "fake,huge,figure 1,good,,1,,",
         "fake,small,figure 2,good,,1,,",
-        "refer,two_cores,figure 6,,,1,,",
+        "refer,two_cores,figure 7,,,1,,",
         "good,a:easy,many,,",
         "good,a:easy,1,maybe,",
         "fake,small,figure 1,good,,1",
