@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from launched import ROOT, forked
+import numpy as np
 import pytest
 from refusals import refusal
 
@@ -287,16 +288,18 @@ NAMES = sorted(path.name for path in POLICIES.iterdir() if path.is_dir())
 def test_a_policy_plays_as_well_as_its_run_says(name):
     directory = RunDirectory(POLICIES / name)
     run = trained.load(directory.path, imported(agent_of(directory.path).agent_class), "best")
-    best = read_rows(directory.evaluator_csv)["episode_return_mean"].max()
+    evaluations = read_rows(directory.evaluator_csv)["episode_return_mean"]
+    first, best = evaluations.iloc[0], evaluations.max()
     seeds, frames = environment_seeds(1, 4), run.agent.declaration.num_frames
     batch = environments.make_batch(run.environment, seeds, evaluation=True, frames=frames)
     returns = run_episodes(batch, run.make_policy(4), 4)
-    assert returns.mean() > 0.9 * best > 0
+    # The median, since an unlucky start may cost an episode of four.
+    assert np.median(returns) > first + 0.9 * (best - first) > first
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_policy_is_small_and_has_the_run_that_made_it(name):
     files = [path for path in (POLICIES / name).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 4e6
-    (start,) = json.loads((POLICIES / name / "run.json").read_text())["starts"]
+    *_, start = json.loads((POLICIES / name / "run.json").read_text())["starts"]
     assert start["outcome"] in ("finished", "stopped") and start["git"]["commit"]

@@ -280,8 +280,8 @@ def by_hand(tmp_path_factory):
     run = WatchedRun(folder / "run")
     own, other = free_ports(2)
 
-    def begin(name, role, *flags, port=own, host="127.0.0.1", token=TOKEN, workdir="run"):
-        config = {"cluster": {"tally": [f"{host}:{port}"]}, "task": {"type": role, "index": 0}}
+    def begin(name, role, *flags, port=own, token=TOKEN, workdir="run"):
+        config = {"cluster": {"tally": [f"127.0.0.1:{port}"]}, "task": {"type": role, "index": 0}}
         programs[name] = start(
             *(folder / f"{name}.log", "tally", ENVIRONMENT, f"--workdir={folder / workdir}"),
             *(f"--role={role}", "--clickers=1", "--max_actor_steps=20", *flags),
@@ -307,7 +307,6 @@ def by_hand(tmp_path_factory):
         begin(
             *("other", "clicker", "--config.clicks=7", "--environment=control:cheetah:run"),
             *("--clickers=2", "--seed=1"),
-            host="localhost",
             workdir="other",
         )
         for name in ("impostor", "same_port", "same_workdir", "other"):
@@ -339,16 +338,16 @@ def test_roles_by_hand_end_with_the_same_record_and_result(by_hand):
 @pytest.mark.parametrize(
     "name, code, words",
     [
-        ("impostor", 2, ["refused this role's token", "REPLAY_RL_TOKEN"]),
+        ("impostor", 2, ["does not know this role's token", "REPLAY_RL_TOKEN"]),
         ("same_port", 1, ["another process serves", "another port"]),  # it may be free again
         ("same_workdir", 2, ["another tally uses", "another --workdir"]),
         (
             "other",
             2,
             [
-                "this clicker and the tally at localhost:",
+                "this clicker and the tally at 127.0.0.1:",
                 "belong to different runs",
-                "and 2 more",
+                "and 1 more",
                 "config.clicks is 7 here and 5 there",
                 "control:cheetah:run",
                 "seed is 1 here and 0 there",
