@@ -263,11 +263,15 @@ def largest_fall(run: pandas.DataFrame) -> float:
     eighth of the run, because a run that is evaluated more often falls further by chance.
     """
     first, run = run["value"].iloc[0], run[run["x"] > 0].sort_values("x")
-    stretch = np.ceil(_STRETCHES * run["x"] / run["x"].max() - 1e-9)
-    values = run["value"].groupby(stretch).last()
+    values = run["value"].groupby(_eighth(run["x"] / run["x"].max())).last()
     rise = values.cummax() - first
     falls = ((values.cummax() - values) / rise)[rise >= _LEARNT]
     return float(falls.max()) if len(falls) else 0.0
+
+
+def _eighth(part: pandas.Series) -> pandas.Series:
+    """Returns the eighth of a run, from 1, of positions in parts of its length; 0 of its start."""
+    return np.ceil(_STRETCHES * part - 1e-9)
 
 
 def late_magnitude(run: pandas.DataFrame) -> float:
@@ -355,8 +359,7 @@ def by_run(
     ]
     means, first, peak = value[late].groupby(keys).mean(), grouped["value"].first(), math.nan
     if is_return:
-        stretches = np.ceil(_STRETCHES * part - 1e-9).clip(lower=1)
-        peak = value.groupby([*keys, stretches]).mean().groupby(_RUN).max()
+        peak = value.groupby([*keys, _eighth(part).clip(lower=1)]).mean().groupby(_RUN).max()
     return pandas.DataFrame(
         {
             "value": means if measure is late_mean else grouped[["x", "value"]].apply(measure),

@@ -188,6 +188,12 @@ def draw(
     )
 
 
+def has_effect(finding: Finding) -> bool:
+    """Returns whether a finding is in the figure of effects: with an interval, in percent."""
+    deciding = next(iter(finding.effects), None)
+    return deciding is not None and deciding.effect.seeds > 1 and not deciding.is_logarithm
+
+
 def draw_effects(
     paper: Paper,
     findings: Iterable[tuple[Claim, Finding]],
@@ -195,14 +201,7 @@ def draw_effects(
     suffixes: Sequence[str] = PNG,
 ) -> tuple[pathlib.Path, ...]:
     """Draws the effects of a paper's claims, and returns the files; none without effects."""
-    shown = [
-        row
-        for claim, finding in findings
-        if finding.effects
-        and not finding.effects[0].is_logarithm  # which has no place on this axis
-        and finding.effects[0].effect.seeds > 1
-        for row in _effect_rows(claim, finding)
-    ]
+    shown = [row for of in findings if has_effect(of[1]) for row in _effect_rows(*of)]
     if not shown:
         return ()
     words = (

@@ -220,10 +220,7 @@ class TableWriter:
         for (setting, environment, _), record in self._records.items():
             if (setting, environment) == key[:2]:
                 kept = self._configs[record["config"]]
-                there, here = (
-                    one | {"config": {**earlier, **one["config"]}} for one in (kept, config)
-                )
-                if found := differences(there, here):
+                if found := differences(kept, config, earlier):
                     raise RunDirectoryError(
                         f"{self._tables.runs} has runs of another config than this one of "
                         f"{_words(key)} ({listed(found)}): first set them aside"

@@ -237,7 +237,7 @@ def page(paper: Paper, kept: KeptRuns, findings: Sequence[tuple[Claim, Finding]]
         f"# {paper.title}, figure by figure",
         "Written by `make results`. [Overview](README.md) and [rules](../docs/verdicts.md).",
     ]
-    if any(finding.effects for _, finding in findings):
+    if any(figures.has_effect(finding) for _, finding in findings):
         parts.append(f"![{paper.title}, effects](figures/{paper.name}_{figures.EFFECTS}.png)")
     pictures: dict[str, list[str]] = {}
     for name, picture in _pictures(paper, kept):

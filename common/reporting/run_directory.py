@@ -24,20 +24,33 @@ _MOST = 5
 _LONGEST = 80
 
 
-def differences(there: Any, here: Any) -> dict[str, tuple[str, str]]:
+def differences(
+    there: Any, here: Any, earlier: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, tuple[str, str]]:
     """Returns {"learner.batch_size": ("256", "64"), ...}: the values there and here, as JSON text.
 
     Args:
       there: nested mappings, sequences and scalars that JSON can hold.
       here: the same.
+      earlier: the hyperparameters of a run whose config does not name them, because they did not
+        exist when it was written; see `common.config.earlier_values`.
     """
     # Through JSON, so that a tuple equals the list that a file made of it.
-    there, here = (_leaves(json.loads(json.dumps(config))) for config in (there, here))
+    there, here = (
+        _leaves(json.loads(json.dumps(_completed(config, earlier)))) for config in (there, here)
+    )
     return {
         key: (there.get(key, ABSENT), here.get(key, ABSENT))
         for key in {**there, **here}
         if there.get(key) != here.get(key)
     }
+
+
+def _completed(config: Any, earlier: Mapping[str, Any]) -> Any:
+    """Returns a config with the hyperparameters that it does not name, if it has any at all."""
+    if isinstance(config, dict) and isinstance(config.get("config"), dict):
+        return config | {"config": {**earlier, **config["config"]}}
+    return config
 
 
 def listed(found: Mapping[str, tuple[str, str]], form: str = "{name} {there} -> {here}") -> str:
@@ -147,8 +160,7 @@ class RunDirectory:
 
         Args:
           config: nested mappings, sequences and scalars that JSON can hold.
-          earlier: the hyperparameters of a run whose config.json does not name them, because they
-            did not exist when it was written; see `common.config.earlier_values`.
+          earlier: as of `differences`.
 
         Raises:
           ConfigMismatchError: the directory holds a run with another config; it is left unchanged.
@@ -297,10 +309,7 @@ class RunDirectory:
             )
 
     def _check_config(self, config: Any, earlier: Mapping[str, Any]) -> None:
-        there = records.read_json(self.config_json)
-        if isinstance(there, dict) and isinstance(there.get("config"), dict):
-            there["config"] = {**earlier, **there["config"]}
-        found = differences(there, config)
+        found = differences(records.read_json(self.config_json), config, earlier)
         if not found:
             return
         kind = "with another config"

@@ -346,15 +346,20 @@ def test_a_kept_config_that_the_plan_does_not_want_is_unusable(tmp_path, capsys)
     assert "num_actors is 3, not 2: move" in capsys.readouterr().err
 
 
-def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypatch):
-    one = Campaign(tmp_path, f"good steady,{SHORT[0]},1,,")
+def keep_at_each_start(monkeypatch, campaign):
+    """Has somebody else keep `steady` whenever the campaign starts a run."""
     real = execute._start
 
     def start(planned, slot):
-        one.keep("steady")
+        campaign.keep("steady")
         return real(planned, slot)
 
     monkeypatch.setattr(execute, "_start", start)
+
+
+def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypatch):
+    one = Campaign(tmp_path, f"good steady,{SHORT[0]},1,,")
+    keep_at_each_start(monkeypatch, one)
     assert one("--cores=1") == 0, capsys.readouterr().err
     assert "2 of 2 runs are finished" in capsys.readouterr().err
     assert one.seeds("good") == one.seeds("steady") == [0]
@@ -364,13 +369,7 @@ def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypa
 def test_a_run_that_others_keep_while_it_is_made_is_done(tmp_path, capsys, monkeypatch):
     """Two campaigns of one list, with run directories of their own, keep runs in one place."""
     one = Campaign(tmp_path, f"steady,{SHORT[0]},1,,")
-    real = execute._start
-
-    def start(planned, slot):
-        one.keep("steady")
-        return real(planned, slot)
-
-    monkeypatch.setattr(execute, "_start", start)
+    keep_at_each_start(monkeypatch, one)
     assert one("--cores=1") == 0, capsys.readouterr().err
     err = capsys.readouterr().err
     assert "another session has kept it meanwhile" in err and "1 of 1 runs are finished" in err
