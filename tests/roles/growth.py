@@ -1,4 +1,4 @@
-"""Growth of a run's processes over time: memory, threads and file descriptors, by role."""
+"""Growth of a run over time: memory, threads and descriptors by role, shared memory, disk."""
 
 import collections
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,18 +20,21 @@ BOUNDS: Mapping[str, float] = {
     "anonymous_mb": 2.0,
     "threads": 1.0,
     "descriptors": 1.0,
+    "shm_mb": 1.0,
+    "disk_mb": 1.0,
 }
 """Most growth a minute. The rarest work that repeats is an evaluation every 30 s and a checkpoint
 every 20 s: a thread, a descriptor or two megabytes that each leaves behind break the bound. 2 MB a
 minute are 3 GB in a day's run, where roles of undisturbed runs grow by up to 1.2 between two
-collections of garbage."""
+collections of garbage. Shared memory is all of /dev/shm, disk the run directory, whose saved replay
+is full after the warm-up."""
 _MORE_THREADS = 32
 """Most threads of a role beyond those before the first fault. One that waited for partners once
 made 190 in a minute."""
 
 
 def usage(pid: int) -> dict[str, float]:
-    """Returns what a process holds now; the keys are those of `BOUNDS`.
+    """Returns what a process holds now; the keys are of `BOUNDS`.
 
     Raises:
       OSError: it has ended.
@@ -44,6 +47,19 @@ def usage(pid: int) -> dict[str, float]:
         "anonymous_mb": int(sizes["Anonymous"]) / 1024,
         "threads": len(os.listdir(process / "task")),
         "descriptors": len(os.listdir(process / "fd")),
+    }
+
+
+def space(workdir: pathlib.Path) -> dict[str, float]:
+    """Returns what the run holds in /dev/shm and on the disk; the keys are of `BOUNDS`."""
+    shared = os.statvfs("/dev/shm")
+    size = 0
+    for path in workdir.rglob("*"):
+        with contextlib.suppress(OSError):  # it has just been removed
+            size += path.lstat().st_size
+    return {
+        "shm_mb": (shared.f_blocks - shared.f_bfree) * shared.f_frsize / 2**20,
+        "disk_mb": size / 2**20,
     }
 
 
@@ -78,13 +94,17 @@ class Growth:
     Args:
       keeper: role with whose end the run ends. Samples that come later do not count: an evaluator
         then loads the last checkpoint.
+      workdir: run directory, whose size is the run's use of the disk.
       quiet_seconds: after the first sample, in which every role makes the threads that it needs.
       warm_up_seconds: of a process: imports, compilation, the caches of allocators, and its replay,
         which has to be full by then.
     """
 
-    def __init__(self, keeper: str, quiet_seconds: float, warm_up_seconds: float):
+    def __init__(
+        self, keeper: str, workdir: pathlib.Path, quiet_seconds: float, warm_up_seconds: float
+    ):
         self._keeper = keeper
+        self._workdir = workdir
         self._quiet_seconds = quiet_seconds
         self._warm_up_seconds = warm_up_seconds
         self._lives: dict[tuple[str, int], list[tuple[float, dict[str, float]]]] = {}
@@ -107,9 +127,10 @@ class Growth:
             with contextlib.suppress(OSError):  # it has just ended
                 sample = (now - self._begin, usage(pid))
                 self._lives.setdefault((name.rpartition("-")[0], pid), []).append(sample)
+        self._lives.setdefault(("run", 0), []).append((now - self._begin, space(self._workdir)))
 
     def table(self) -> dict[str, dict]:
-        """Returns a row for each role.
+        """Returns a row for each role, and one for the "run": its shared memory and its disk.
 
         It has the numbers of lives and of minutes after warm-up, and for each quantity its value
         `at_first`, before any fault, its value at `most`, and its growth `per_minute` after
@@ -130,7 +151,8 @@ class Growth:
         lines = [",".join(("role", "pid", "seconds", *BOUNDS))]
         for (role, pid), life in self._lives.items():
             lines += [
-                f"{role},{pid},{seconds:.1f}," + ",".join(f"{held[name]:.1f}" for name in BOUNDS)
+                f"{role},{pid},{seconds:.1f},"
+                + ",".join(f"{held[name]:.1f}" if name in held else "" for name in BOUNDS)
                 for seconds, held in life
             ]
         path.write_text("\n".join(lines) + "\n")
@@ -143,7 +165,7 @@ class Growth:
         row = {"lives": len(lives), "minutes": round(seconds / 60, 1)}
         samples = [one for life in lives for one in life]
         first = [one for one in samples if one[0] < self._quiet_seconds]
-        for name in BOUNDS:
+        for name in samples[0][1]:
             growth = slope([(at, held[name]) for at, held in life] for life in warm)
             row[name] = {
                 "at_first": max((round(held[name], 1) for _, held in first), default=None),
@@ -157,11 +179,12 @@ def excesses(table: Mapping[str, Mapping]) -> list[str]:
     """Returns what exceeds a bound, of what `Growth.table` returns."""
     found = []
     for role, row in table.items():
-        for name, most in BOUNDS.items():
-            growth = row[name]["per_minute"]
+        for name in (name for name in BOUNDS if name in row):
+            most, growth = BOUNDS[name], row[name]["per_minute"]
             if row["minutes"] >= _LEAST_MINUTES and growth is not None and growth > most:
                 found.append(f"{name} of the {role} grows by {growth:g} a minute, above {most:g}")
-        before, most = row["threads"]["at_first"], row["threads"]["most"]
+        threads = row.get("threads", {"at_first": None, "most": None})
+        before, most = threads["at_first"], threads["most"]
         if before is not None and most > before + _MORE_THREADS:
             found.append(f"threads of the {role} grew from {before} to {most}")
     return found

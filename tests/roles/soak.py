@@ -9,8 +9,9 @@ When is random; of several acting processes, or shards of the replay, each has i
 exit code 1 if the run does not come through: a role that does not come back, learning that stands
 still after the last fault, another exit code than that of a run that is over, a return below the
 soak's, counters that do not add up, a file that is not whole, a process or file that is left over,
-memory, threads or descriptors of a role that grow. No test: it takes as long as it says. The full
-disk is a tmpfs; without the right to mount one, that fault is skipped, and the record says so.
+memory, threads or descriptors of a role that grow, shared memory or a run directory that grows. No
+test: it takes as long as it says. The full disk is a tmpfs; without the right to mount one, that
+fault is skipped, and the record says so.
 """
 
 import argparse
@@ -215,17 +216,14 @@ def main() -> None:
     except ValueError as error:
         sys.exit(f"error: {error}: raise --minutes")
     folder = (arguments.workdir or pathlib.Path(tempfile.mkdtemp(prefix="soak_"))).absolute()
-    disk, skipped, growth = (
-        Disk(folder / "disk"),
-        {},
-        Growth(layout.keeper.name, QUIET_BEGIN_SECONDS, soak.warm_up_seconds),
-    )
+    disk, skipped = Disk(folder / "disk"), {}
     with disk.mounted() as why_not:
         if why_not and soak.full_disks:
             skipped["fill disk"] = why_not
             print(f"skipped: a full disk, because it cannot be mounted: {why_not}", flush=True)
             planned = [fault for fault in planned if fault.kind != "fill"]
         run = WatchedRun(disk.path / "run")
+        growth = Growth(layout.keeper.name, run.workdir, QUIET_BEGIN_SECONDS, soak.warm_up_seconds)
         numbers, wrong = _attack(soak, layout, planned, arguments.seed, run, disk, growth)
     wrong += [
         f"{fault}: {'not over' if fault.done else 'did not happen'} before the end"

@@ -54,10 +54,10 @@ def test_samples_that_lie_close_have_no_slope():
     assert slope([[], life(0, 0.4, lambda minute: 500 * minute)]) is None
 
 
-def test_the_table_leaves_out_what_a_process_needs_at_its_start(monkeypatch):
+def test_the_table_leaves_out_what_a_process_needs_at_its_start(monkeypatch, tmp_path):
     held = {}
     monkeypatch.setattr("growth.usage", lambda pid: held[pid])
-    growth = Growth("learner", quiet_seconds=30, warm_up_seconds=90)
+    growth = Growth("learner", tmp_path, quiet_seconds=30, warm_up_seconds=90)
     for now in range(0, 600, 5):
         minute = now / 60
         # An actor that is restarted after five minutes, and fills its replay anew each time.
@@ -69,22 +69,24 @@ def test_the_table_leaves_out_what_a_process_needs_at_its_start(monkeypatch):
             "threads": 8 + 30 * (minute > 9),
         }
         held |= {pid: actor, 7: {**leaking, "descriptors": 40 + int(1.5 * minute)}}
+        (tmp_path / "log").write_bytes(b"x" * int(minute * 2 * 2**20))
         growth.observe({"actor-1": pid, "learner-0": 7}, 1000 + now)
     held[pid] = {**held[pid], "anonymous_mb": 5000}
     growth.observe({"actor-1": pid, "evaluator-0": 7}, 1600)  # the run is over
     table = growth.table()
-    assert set(table) == {"actor", "learner"} and table["actor"]["lives"] == 2
+    assert set(table) == {"actor", "learner", "run"} and table["actor"]["lives"] == 2
     assert table["actor"]["minutes"] == pytest.approx(7, abs=0.3)
     assert table["actor"]["anonymous_mb"] == {"at_first": 125, "most": 300, "per_minute": 0}
     assert excesses({"actor": table["actor"]}) == []
     assert excesses(table) == [
         "anonymous_mb of the learner grows by 3 a minute, above 2",
         "descriptors of the learner grows by 1.5 a minute, above 1",
+        "disk_mb of the run grows by 2 a minute, above 1",
     ]
     table["learner"]["threads"]["most"] = 8 + 33
-    assert excesses(table)[-1] == "threads of the learner grew from 8 to 41"
+    assert "threads of the learner grew from 8 to 41" in excesses(table)
     table["learner"]["minutes"] = 1.5
-    assert len(excesses(table)) == 1  # too short a time to judge by
+    assert len(excesses(table)) == 2  # too short a time to judge by
 
 
 def test_usage_is_that_of_a_process():
