@@ -343,6 +343,8 @@ class Faults:
 
         def episodes() -> int:
             rows = self._run.acting()
+            if rows is None:  # a slow machine: no episode has ended yet
+                return 0
             fault.note = f"{len(set(rows['incarnation']))} lives of actors so far"
             return int(rows["actor"].between(first, last - 1).sum())
 
