@@ -2,8 +2,8 @@
 
 A stack of four grey frames is one image of four channels. Neighbouring channels are nearly equal
 and large areas are flat, so the rows are not filtered, and ISA-L compresses them: faster than zlib
-at its fastest, and into fewer bytes. Any PNG reader can read the files. An op decodes them, and
-those of other writers with the same header; it checks every checksum.
+at its fastest, and into fewer bytes. Any PNG reader can read the files. Only files of this writer
+are decoded, by ISA-L too, and every checksum is checked.
 
 TensorFlow is imported only where it is needed: the launcher encodes images without it.
 """
@@ -77,27 +77,38 @@ def encode(images: np.ndarray) -> np.ndarray:
 
 
 def decode(encoded: tf.Tensor, shape: Sequence[int], name: str = "image") -> tf.Tensor:
-    """Returns the images, uint8 [..., height, width, channels], of PNG files, tf.string [...].
+    """Returns the images, uint8 [..., height, width, channels], of files that `encode` has made.
 
     Args:
-      encoded: files of one shape, with any leading dimensions: [B], or [B, T] for sequences.
+      encoded: files of one shape, tf.string with any leading dimensions: [B], or [B, T] for
+        sequences. Eager: a background thread decodes what the learner has drawn.
       shape: [height, width, channels].
       name: name of the column, for errors.
 
     Raises:
-      tf.errors.InvalidArgumentError: a file is damaged inside, or of another shape.
+      tf.errors.InvalidArgumentError: a file is damaged, or of another shape or writer.
     """
     import tensorflow as tf
 
-    from common.replay import library
-
-    shape = tuple(shape)
-    try:
-        return library.ops().replay_decode_png(encoded, prefix=prefix(shape), shape=shape)
-    except tf.errors.InvalidArgumentError as error:
-        raise tf.errors.InvalidArgumentError(
-            None, None, f"{name}: cannot decode an image of {list(shape)}: {error.message}"
-        ) from None
+    height, width, channels = shape
+    begin, end = prefix(tuple(shape)), suffix()
+    files = np.asarray(encoded)
+    images = np.empty((files.size, height, width * channels), np.uint8)
+    for image, file in zip(images, files.flat):
+        data = file[len(begin) + 8 : -len(end) - 4]
+        try:
+            if file != b"".join((begin, _chunk(b"IDAT", data), end)):
+                raise ValueError("its chunks are damaged, or of another writer")
+            rows = isal_zlib.decompress(data, bufsize=image.size + height)
+            rows = np.frombuffer(rows, np.uint8).reshape(height, 1 + width * channels)
+            if rows[:, 0].any():
+                raise ValueError("its rows are filtered")
+        except (ValueError, isal_zlib.error) as error:
+            raise tf.errors.InvalidArgumentError(
+                None, None, f"{name}: cannot decode an image of {list(shape)}: {error}"
+            ) from None
+        image[...] = rows[:, 1:]
+    return tf.convert_to_tensor(images.reshape(*files.shape, *shape))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

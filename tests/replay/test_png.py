@@ -1,7 +1,6 @@
 """Tests of common.replay.png."""
 
 import io
-import struct
 import zlib
 
 import numpy as np
@@ -23,10 +22,7 @@ def test_round_trip_is_exact(shape):
     encoded = png.encode(images)
     assert encoded.shape == (4,) and encoded.dtype == object
     np.testing.assert_array_equal(png.decode(tf.constant(encoded), shape), images)
-    # Also as TensorFlow writes and reads such files.
-    np.testing.assert_array_equal(
-        png.decode(tf.io.encode_png(images, compression=1), shape), images
-    )
+    # Also as other programs read such files.
     np.testing.assert_array_equal(tf.io.decode_png(encoded[0], channels=0), images[0])
     pixels = np.asarray(Image.open(io.BytesIO(encoded[0])))
     np.testing.assert_array_equal(pixels.reshape(shape), images[0])
@@ -44,88 +40,12 @@ def test_nothing_takes_more_than_the_bound(shape):
     assert len(png.encode(noise(1, *shape))[0]) <= png.max_bytes(shape)
 
 
-def chunk(name, data):
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-def with_data(shape, *parts, between=b""):
-    """A PNG file with these parts of compressed data, and chunks between them and the header."""
-    data = b"".join(chunk(b"IDAT", part) for part in parts)
-    return png.prefix(shape) + between + data + png.suffix()
-
-
-def filtered_rows(shape, seed, levels=256):
-    """Rows of random filters and values, some of them repeated, as in images."""
-    random = np.random.default_rng(seed)
-    rows = random.integers(0, levels, (shape[0], 1 + shape[1] * shape[2]), np.uint8)
-    rows[:, 1:][random.random((shape[0], shape[1] * shape[2])) < 0.5] = 0
-    rows[shape[0] // 3 : shape[0] // 2] = rows[0]
-    rows[:, 0] = random.integers(0, 5, shape[0])
-    return rows.tobytes()
-
-
-def compressed(data, level, strategy, wbits=15):
-    compressor = zlib.compressobj(level, zlib.DEFLATED, wbits, 9, strategy)
-    return compressor.compress(data) + compressor.flush()
-
-
-STRATEGIES = [
-    (0, zlib.Z_DEFAULT_STRATEGY),
-    (1, zlib.Z_DEFAULT_STRATEGY),
-    (9, zlib.Z_DEFAULT_STRATEGY),
-    (6, zlib.Z_FIXED),
-    (6, zlib.Z_RLE),
-    (6, zlib.Z_HUFFMAN_ONLY),
-]
-
-
-@pytest.mark.parametrize("shape", [(84, 84, 4), (40, 36, 3), (36, 35, 2), (400, 300, 1), (1, 1, 1)])
-def test_filters_and_data_of_other_writers(shape):
-    """TensorFlow, which decodes with libpng, gives the same."""
-    for seed, (level, strategy) in enumerate(STRATEGIES):
-        data = compressed(filtered_rows(shape, seed, 4**seed % 255 + 1), level, strategy)
-        file = with_data(shape, data)
-        parted = with_data(
-            shape, data[:1], b"", data[1:7], data[7:], between=chunk(b"tEXt", b"Title\0a")
-        )
-        expected = tf.io.decode_png(file)
-        for image in (file, parted):
-            np.testing.assert_array_equal(png.decode(tf.constant(image), shape), expected)
-
-
-def test_mutated_files_are_refused_or_decoded_as_zlib_does():
-    """A CRC of the mutated data, as nothing would be decompressed otherwise, and its Adler-32."""
-    shape, random = (9, 7, 4), np.random.default_rng(0)
-    size, num_decoded, num_refused = 9 * (1 + 7 * 4), 0, 0
-    for attempt in range(6000):
-        level, strategy = STRATEGIES[attempt % len(STRATEGIES)]
-        rows = filtered_rows(shape, attempt, int(random.integers(2, 256)))
-        raw = bytearray(compressed(rows, level, strategy, wbits=-15))
-        for _ in range(random.integers(0, 4)):
-            # Most of what a block says about its codes is in front.
-            most = len(raw) if random.random() < 0.5 else min(30, len(raw))
-            raw[random.integers(most)] ^= 1 << random.integers(8)
-        if random.random() < 0.1:
-            del raw[random.integers(len(raw)) :]
-        reader, data = zlib.decompressobj(-15), b""
-        try:
-            data = reader.decompress(raw, size + 1)
-        except zlib.error:
-            pass
-        is_whole = reader.eof and len(data) == size and max(data[:: 1 + 7 * 4]) <= 4
-        end = len(raw) - len(reader.unused_data)
-        body = b"\x78\x01" + raw[:end] + struct.pack(">I", zlib.adler32(data))
-        file = with_data(shape, body)
-        try:
-            image = png.decode(tf.constant(file), shape)
-        except tf.errors.InvalidArgumentError:
-            assert not is_whole, attempt
-            num_refused += 1
-        else:
-            assert is_whole, attempt
-            np.testing.assert_array_equal(image, tf.io.decode_png(file))
-            num_decoded += 1
-    assert num_decoded > 1500 and num_refused > 1500
+@pytest.mark.parametrize("change", [0, -1, 1], ids=["filtered", "short", "long"])
+def test_whole_files_of_other_rows_are_refused(change):
+    rows = b"\1" + bytes(9 * (1 + 7 * 4) - 1) if not change else bytes(9 * (1 + 7 * 4) + change)
+    file = png.prefix((9, 7, 4)) + png._chunk(b"IDAT", zlib.compress(rows)) + png.suffix()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="^image: cannot decode"):
+        png.decode(tf.constant([file]), (9, 7, 4))
 
 
 def test_any_changed_byte_of_a_file_is_noticed():

@@ -3,4 +3,3 @@
 #include "episode_ops.cc"
 #include "memory_ops.cc"
 #include "ops.cc"
-#include "png_ops.cc"

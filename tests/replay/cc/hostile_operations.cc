@@ -7,7 +7,7 @@
 // the same memory at once. Both check the answers: a copied step has the values
 // of its key, counters fit together, and CheckInvariants finds nothing. Exits
 // with code 1 at the first violation; else prints the counts in a line each for
-// `Memory`, `EpisodeMemory` and `PngDecoder`.
+// `Memory` and `EpisodeMemory`.
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,7 +33,6 @@
 
 #include "arguments.h"
 #include "episode_memory.h"
-#include "hostile_images.h"
 #include "memory.h"
 #include "saved_file.h"
 
@@ -933,5 +932,4 @@ int main(int argc, char** argv) {
   };
   replay::AttackAll(argument(1, 200000), argument(2, 15000));
   replay::AttackEpisodes(argument(1, 200000) / 4, argument(2, 15000) / 4);
-  replay::AttackImages(argument(1, 200000));
 }
