@@ -252,7 +252,7 @@ class Refer(Agent, StoreRules):
         if config.sampling == "rank":
             sample = RankBased(config.priority_exponent, config.rank_period)
         window = config.window if is_acer else None
-        history = config.history if config.recurrent else None
+        history = config.history if config.recurrent and not is_acer else None
         self.data = WholeEpisodes(config, sample, config.removal, window, history)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:

@@ -32,8 +32,16 @@ class ReferConfig(Config):
     penalty_d: float = field(0.1, above=0, below=1, suffix="D{:g}")
     """D, the part of the memory that may be far from the policy (eq 12, section 3)."""
     annealing: float = field(5e-7, minimum=0, suffix="A{:g}")
-    """A, of c_max and of all learning rates, here per update (eq 13, section 3). 0 for DDPG with
-    plain or prioritised replay (section 5.1)."""
+    """A, of c_max and of all learning rates (eq 13, section 3). 0 for DDPG with plain or
+    prioritised replay (section 5.1)."""
+    annealed_by: str = field(
+        "steps",
+        choices=("steps", "updates"),
+        suffix="annealed_by_{}",
+        earlier=lambda of: "steps" if of.get("steps_per_update", 1) == 1 else "updates",
+    )
+    """The t by which A anneals: steps of the environments after the first N_start, F of them for an
+    update (eq 13); or updates, as in the authors' program. With F = 1 both are the same."""
     initial_beta: float = field(0.2, minimum=0, maximum=1, suffix="beta{:g}")
     """beta before the first update. Not in the paper; that of the authors' first release. After
     30,000 updates a twentieth of it is left."""
@@ -76,13 +84,12 @@ class ReferConfig(Config):
     hidden_size: int = field(128, minimum=1, suffix="units{}")
     """S, units of each of the two hidden layers (appendix A)."""
     recurrent: bool = field(False, suffix="recurrent")
-    """LSTM layers instead of the hidden layers of MLPs, of V-RACER and DDPG, as in flow control
-    (section 5.4)."""
+    """LSTM layers instead of the hidden layers of MLPs, as in flow control (section 5.4)."""
     lstm_size: int = field(32, minimum=1, suffix="cells{}")
     """Cells of each of the two LSTM layers of recurrent networks (section 5.4)."""
     history: int = field(16, minimum=0, suffix="history{}")
-    """States before a step from which recurrent networks begin, with a state of zeros, and through
-    which they learn (section 5.4: the window of back-propagation)."""
+    """States before a step through which recurrent networks learn (section 5.4: the window of
+    back-propagation). They begin there with a state of zeros; ACER's begin with its windows."""
     initial_variance: float = field(0.2, above=0, suffix="variance{:g}")
     """Diagonal of Sigma at the start, of V-RACER (appendix A). The paper does not name ACER's; the
     same."""
@@ -109,7 +116,7 @@ class ReferConfig(Config):
     """Updates between rankings of all errors. Not in the paper; the authors' program."""
     importance_exponent: float = field(0.5, minimum=0, maximum=1, suffix="weights{:g}")
     """Exponent of the importance weights of prioritised replay at the start; with annealing it
-    rises to 1, by A / 2 an update. Not in the paper; the authors' program."""
+    rises to 1 with A t. Not in the paper; the authors' program."""
     truncation: float = field(5.0, above=0, suffix="c{:g}")
     """c of ACER, at which the policy's importance weights are truncated (appendix A)."""
     trust_region: float = field(1.0, above=0, suffix="delta{:g}")
@@ -142,6 +149,11 @@ class ReferConfig(Config):
     ACER has 1, since its updates take long."""
 
     @property
+    def annealing_per_update(self) -> float:
+        """Growth of A t by an update."""
+        return self.annealing * (self.steps_per_update if self.annealed_by == "steps" else 1)
+
+    @property
     def samples_per_insert(self) -> float:
         """Steps drawn per environment step."""
         return self.batch_size / self.steps_per_update
@@ -162,8 +174,6 @@ class ReferConfig(Config):
             self.require(self.sampling == "uniform", "sampling", "uniform for ACER")
         if self.recurrent:
             self.require_at_most("replay_capacity", "history")
-            is_there = self.agent in ("vracer", "ddpg")
-            self.require(is_there, "recurrent", f"False with the agent {self.agent}")
         if self.agent != "vracer":
             self.require(self.advantage == "none", "advantage", f"none with the agent {self.agent}")
 

@@ -97,15 +97,16 @@ class NafLearner(OneNetworkLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, network, steps = self._config, self.network, batch.steps
-        observation = self.standardizer(steps.states.observation)
-        next_value = self.target_network.value(self.standardizer(steps.next_states.observation))
+        view = self.view(steps)
+        observation = view.observation
+        next_value = self.target_network.value(view.next_observation)
         target = steps.rewards + steps.discounts * next_value
         with tf.GradientTape() as tape:
             outputs = network(observation)
             found = losses(
                 *outputs,
-                steps.states.action,
-                steps.states.extras["mean"],
+                view.states.action,
+                view.states.extras["mean"],
                 target,
                 self.beta,
                 self.c_max(),
