@@ -20,8 +20,9 @@ class ReferConfig(Config):
 
     agent: str = field("vracer", choices=("vracer", "naf", "ddpg", "acer"), suffix="{}")
     """vracer (section 4), naf or ddpg (section 2), or acer (section 5.3, appendix A)."""
-    sampling: str = field("uniform", choices=("uniform", "rank"), suffix="{}")
-    """uniform, or rank: rank-based prioritised replay (section 5.1)."""
+    sampling: str = field("uniform", choices=("uniform", "rank", "proportional"), suffix="{}")
+    """uniform; rank, rank-based prioritised replay, the better one in the paper (section 5.1); or
+    proportional, by a power of the error itself."""
     clipping: bool = field(True, suffix="clipping")
     """Rule 1: steps far from the policy have no gradient (section 3)."""
     penalty: bool = field(True, suffix="penalty")
@@ -59,6 +60,12 @@ class ReferConfig(Config):
     )
     """behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior,
     D_KL(pi || mu), as in the authors' program. They differ for V-RACER and ACER only."""
+    value_target: str = field("current", choices=("current", "stored"), suffix="{}_target")
+    """V_tbc from which V-RACER's V learns: current, of the update's V and rho and the stored Q_ret,
+    as in the authors' program; or stored, of the V and rho stored before (algorithm 3)."""
+    naf_beta: str = field("mean", choices=("mean", "all"), suffix="beta_of_{}")
+    """The outputs of NAF whose own gradient rule 2 multiplies by beta: the mean, as in the authors'
+    program, or all (eq 10). The paper does not say it for NAF."""
     max_importance_weight: float = field(1000.0, above=1, suffix="rho{:g}")
     """Bound of rho and of 1 / rho (section 5.3, for ReF-ER-2); the authors' program has it, as e^7,
     for all."""
@@ -111,7 +118,10 @@ class ReferConfig(Config):
     """Coefficient of the squared weights in the loss of DDPG's critic (appendix A): the gradient
     has this times the weight."""
     priority_exponent: float = field(0.5, minimum=0, suffix="alpha{:g}")
-    """alpha of a rank's priority, rank^-alpha. Not in the paper; the authors' program."""
+    """alpha of priorities, rank^-alpha or |error|^alpha. Not in the paper; the authors' program."""
+    priority_mix: float = field(0.001, above=0, maximum=1, suffix="mix{:g}")
+    """Share of proportional draws that are uniform, so that steps without an error are drawn, too.
+    Not in the paper; the authors' program adds a small number to errors."""
     rank_period: int = field(10, minimum=1, suffix="ranks{}")
     """Updates between rankings of all errors. Not in the paper; the authors' program."""
     importance_exponent: float = field(0.5, minimum=0, maximum=1, suffix="weights{:g}")
@@ -127,8 +137,9 @@ class ReferConfig(Config):
     trace_exponent: float = field(1.0, minimum=0, suffix="trace{:g}")
     """p of ACER's traces min(1, rho)^(dA^-p): 1 in the paper (section 4); the authors' program has
     0.5."""
-    window: int = field(200, minimum=1, suffix="window{}")
-    """Most steps of an episode in an update of ACER. Not in the paper; the authors' program."""
+    window: int = field(200, minimum=0, suffix="window{}")
+    """Most steps of an episode in an update of ACER: 0, whole episodes, as the paper says (appendix
+    A); 200 in the authors' program, at a fraction of the time."""
     replay_capacity: int = field(2**18, minimum=2, maximum=2**29, suffix="replay{}")
     """N = 2^18, steps in the memory (section 3); 1e5 of ACER (appendix A)."""
     min_replay_size: int = field(2**18, minimum=1, suffix="start{}")
@@ -226,6 +237,10 @@ SETTINGS = Settings(
             f"{agent}_{replay}": _setting(agent, replay) for agent in _AGENTS for replay in _REPLAYS
         },
         **{f"acer_lr{rate}": {**_ACER, "policy_learning_rate": rate} for rate in ACER_RATES},
+        **{
+            f"acer_episodes_lr{rate}": {**_ACER, "policy_learning_rate": rate, "window": 0}
+            for rate in ACER_RATES
+        },
     },
     default="vracer_refer",
 )

@@ -1,7 +1,7 @@
 """Networks of V-RACER, NAF, DDPG and ACER (Novati & Koumoutsakos 2019, sections 2, 4, appendix A).
 
-They take standardised observations [B, D], recurrent ones a `Window` of them, which `StateView` and
-`WindowView` make of a batch. Actions are in canonical units, without bounds for all but DDPG.
+They take standardised observations [B, D], recurrent ones a `Window` of them; `view_of` makes both
+of a batch. Actions are in canonical units, without bounds for all but DDPG.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic
+from common.data.data import StoredState
 from common.networks import standardizer
 from common.networks.control import Layer, SoftsignMLP
 from common.networks.recurrent import LSTMNetwork, LSTMState, Window
@@ -239,58 +240,35 @@ class DuelingCritic(snt.Module):
         return tf.reshape(flat, shape[:2])
 
 
-class StateView:
-    """Steps for networks that see one state.
+class View(NamedTuple):
+    """B steps as networks see them.
 
     Attributes:
       states: columns of [B, ...] at the steps.
-      actions_before: None; those of a window.
-      next_actions_before: likewise.
-    """
-
-    actions_before = next_actions_before = None
-
-    def __init__(self, steps: EpisodeBatch, standardizer: Standardizer):
-        self._next_states = steps.next_states
-        self._standardizer = standardizer
-        self.states = steps.states
-
-    @property
-    def observation(self) -> tf.Tensor:
-        """A network's input at the steps: standardised observations [B, D]."""
-        return self._standardizer(self.states.observation)
-
-    @property
-    def next_observation(self) -> tf.Tensor:
-        """The input at the states after the steps, [B, D]."""
-        return self._standardizer(self._next_states.observation)
-
-
-class WindowView:
-    """Steps for recurrent networks, which begin with a state of zeros before a window of each.
-
-    Attributes:
-      states: columns of [B, ...] at the steps.
-      actions_before: [B, H, A], in the windows before the steps.
+      observation: a network's input at the steps: standardised [B, D], of recurrent networks the
+        window up to each, before which their state is zeros.
+      next_observation: the input at the states after the steps; windows begin at the same place.
+      actions_before: [B, H, A], in the windows before the steps; None without windows.
       next_actions_before: [B, H + 1, A], before the states after the steps.
     """
 
-    def __init__(self, steps: HistoryBatch, standardizer: Standardizer):
-        self.actions_before = steps.states.action[:, :-2]
-        self.next_actions_before = steps.states.action[:, :-1]
-        self._observation = standardizer(steps.states.observation)  # [B, H + 2, D]
-        self._begins = self._observation.shape[1] - 2 - steps.lengths
-        self.states = tf.nest.map_structure(lambda column: column[:, -2], steps.states)
-
-    @property
-    def observation(self) -> Window:
-        """A network's input at the steps: the standardised observations up to them."""
-        return Window(self._observation[:, :-1], self._begins)
-
-    @property
-    def next_observation(self) -> Window:
-        """The input at the states after the steps."""
-        return Window(self._observation, self._begins)
+    states: StoredState
+    observation: tf.Tensor | Window
+    next_observation: tf.Tensor | Window
+    actions_before: tf.Tensor | None = None
+    next_actions_before: tf.Tensor | None = None
 
 
-View = StateView | WindowView
+def view_of(steps: EpisodeBatch | HistoryBatch, standardizer: Standardizer) -> View:
+    """Returns the networks' inputs from steps; those with a history are for recurrent networks."""
+    observation, action = standardizer(steps.states.observation), steps.states.action
+    if isinstance(steps, EpisodeBatch):
+        return View(steps.states, observation, standardizer(steps.next_states.observation))
+    begins = observation.shape[1] - 2 - steps.lengths
+    return View(
+        tf.nest.map_structure(lambda column: column[:, -2], steps.states),
+        Window(observation[:, :-1], begins),
+        Window(observation, begins),
+        action[:, :-2],
+        action[:, :-1],
+    )

@@ -186,8 +186,7 @@ class ReferLearner(Learner):
 
     def view(self, steps: EpisodeBatch | HistoryBatch) -> networks.View:
         """Returns the networks' inputs from the steps."""
-        kind = networks.WindowView if self._config.recurrent else networks.StateView
-        return kind(steps, self.standardizer)
+        return networks.view_of(steps, self.standardizer)
 
     def c_max(self) -> tf.Tensor:
         """Returns the present bound of importance weights near the policy (eq 13)."""

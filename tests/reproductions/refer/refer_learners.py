@@ -58,7 +58,7 @@ def make_steps(seed=0, size=B, bootstraps=True):
     cut = np.zeros(size, bool)
     cut[1] = bootstraps
     return EpisodeBatch(
-        states(), states(), normal(), tf.constant(discounts), tf.constant(cut), normal()
+        states(), states(), normal(), tf.constant(discounts), tf.constant(cut), normal(), normal()
     )
 
 
@@ -200,8 +200,8 @@ def weights_of(config, batch):
     """(p_min / p)^b of prioritised replay."""
     p = batch.probabilities.numpy().astype(np.float64)
     b = config.importance_exponent
-    b += (1 - b) * min(1, config.annealing * STEPS)
-    return (p.min() / p) ** (b if config.sampling == "rank" else 0)
+    b += (1 - b) * min(1, config.annealing_per_update * STEPS)
+    return (p.min() / p) ** (b if config.sampling != "uniform" else 0)
 
 
 def of_state(config, learner):

@@ -15,7 +15,7 @@ from common.learning.learner import DivergedError
 from common.networks import packing
 from common.networks.recurrent import Window
 from common.replay.episode_wire import EpisodeBatch, WindowBatch
-from common.replay.memory import RankBased, Uniform
+from common.replay.memory import Proportional, RankBased, Uniform
 from common.types import Batch
 from common.values import gaussian
 from reproductions.refer import vracer
@@ -444,7 +444,7 @@ def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations(kind):
         {name: leaf[:count] for name, leaf in states.extras.items()},
     )
     zeros = np.zeros(count, np.float32)
-    batch = EpisodeBatch(columns, columns, zeros, zeros, zeros.astype(bool), zeros)
+    batch = EpisodeBatch(columns, columns, zeros, zeros, zeros.astype(bool), zeros, zeros)
     outputs = run.learner.gradients(Batch(batch, np.ones(count, np.float32), np.float32(1))).outputs
     np.testing.assert_allclose(outputs.rhos, 1, rtol=1e-4)
     np.testing.assert_allclose(outputs.divergences, 0, atol=1e-6)
@@ -498,7 +498,31 @@ def test_what_is_drawn_by_rank():
         "ddpg_per",
         "naf_per",
     }
-    assert list(names.values()).count(Uniform()) == 14
+    assert list(names.values()).count(Uniform()) == 16
+    proportional = Refer(make_config("ddpg_per", sampling="proportional"), "ddpg_per")
+    assert proportional.data._sample == Proportional(0.25, 0.001)  # of squares: |error|^0.5
+
+
+def test_proportional_replay_draws_by_the_root_of_the_error():
+    run = Run("ddpg_per", sampling="proportional", updates_per_call=2)
+    run.train(100)
+    sample = run.memory.sample(len(run.memory))
+    errors = run.memory.stored(sample.keys).errors.numpy()
+    is_known = errors > 0  # new steps have the largest error so far
+    assert 50 < np.count_nonzero(is_known) < len(errors)
+    masses = sample.probabilities.numpy()[is_known] - 0.001 / len(errors)
+    ratios = masses / errors[is_known] ** 0.25
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-3)
+
+
+def test_acer_may_draw_whole_episodes():
+    run = Run("acer_episodes_lr1e-05")
+    run.train(1)
+    steps = run.memory.draw(16, seed=3).steps
+    whole = sorted(len(episode.rewards) for episode in run.added)
+    assert set(steps.lengths.numpy()) <= set(whole) and steps.rewards.shape[1] <= whole[-1]
+    ended = [episode.terminated for episode in run.added]
+    assert all(ended) and not np.any(steps.bootstraps)
 
 
 def test_the_evaluator_takes_the_means():
