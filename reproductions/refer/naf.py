@@ -64,7 +64,7 @@ def losses(
       behaviour_mean: [B, A], of mu.
       target: [B], y.
       beta: scalar in [0, 1]; 1 without rule 2.
-      c_max: scalar above 1, see `rules.c_max`.
+      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
       gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
       sigma: standard deviation of pi and mu.
       log_bound: see `gaussian.importance_weight`.

@@ -129,7 +129,7 @@ def losses(
       behaviour_variance: [B, A], of mu.
       q_ret: [B], the Retrace estimates of the action's value.
       beta: scalar in [0, 1]; 1 without rule 2.
-      c_max: scalar above 1, see `rules.c_max`.
+      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
       gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
       log_bound: see `gaussian.importance_weight`.
       divergence: the direction, see `rules.divergence`.
