@@ -89,7 +89,7 @@ class Agent(abc.ABC):
     def q_bound(self, environment: str) -> float:
         """Returns max r / (1 - discount), which no value exceeds; infinity where none is known."""
         clip = getattr(self.config, "reward_clip", 0) or math.inf
-        rest = 1 - self.config.discount
+        rest = 1 - getattr(self.config, "discount", 1)
         return min(largest_reward(environment), clip) / rest if rest else math.inf
 
     @abc.abstractmethod

@@ -120,7 +120,7 @@ class ReferConfig(Config):
     priority_exponent: float = field(0.5, minimum=0, suffix="alpha{:g}")
     """alpha of priorities, rank^-alpha or |error|^alpha. Not in the paper; the authors' program."""
     priority_mix: float = field(0.001, above=0, maximum=1, suffix="mix{:g}")
-    """Share of proportional draws that are uniform, so that steps without an error are drawn, too.
+    """Share of proportional draws that are uniform, so that steps without an error are also drawn.
     Not in the paper; the authors' program adds a small number to errors."""
     rank_period: int = field(10, minimum=1, suffix="ranks{}")
     """Updates between rankings of all errors. Not in the paper; the authors' program."""
