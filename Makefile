@@ -76,7 +76,7 @@ UV := build/uv/bin/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version=3.11 --generate-hashes --no-annotate --custom-compile-command="make lock" $(UPGRADE)
 
 lock: setup $(UV)
-	$(COMPILE) setup.py --extra=test --python=$(RUN) --no-build-isolation --output-file=requirements.lock
+	$(COMPILE) setup.py --extra=all --extra=test --python=$(RUN) --no-build-isolation --output-file=requirements.lock
 	$(COMPILE) docs/requirements.in --output-file=docs/requirements.lock
 
 $(UV):

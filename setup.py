@@ -1,4 +1,4 @@
-"""Builds the replay op library against the installed TensorFlow; `pip install -e .`"""
+"""Builds the replay op library against the installed TensorFlow; `pip install -e ".[all]"`."""
 
 from concurrent import futures
 import os
@@ -11,6 +11,51 @@ import setuptools
 from setuptools.command import build_ext
 
 CC = pathlib.Path("common/replay/cc")
+REQUIRED = [
+    "absl-py>=2.5",
+    "dm-env>=1.6",
+    "dm-sonnet==2.0.2",
+    "dm-tree>=0.1.9",
+    "isal>=1.7",
+    "ml_collections>=1.1",
+    "numpy>=2.0",
+    "rich>=13",
+    "tensorboard>=2.20",
+    "tensorflow==2.21.0",
+    "tensorflow-probability==0.25.0",
+    "tf-keras==2.21.0",
+]
+"""What the replay, the losses and the agents need: no simulator, no Gymnasium, no pandas."""
+EXTRAS = {
+    "atari": ["ale-py>=0.12.1", "gymnasium==1.4.0"],
+    "control": [
+        "dm_control==1.0.50",
+        'labmaze>=1.0.6; python_version < "3.13"',  # dm_control's; mazes use it, too
+        "mujoco==3.17.0",
+        "pillow>=10",
+    ],
+    "figures": ["matplotlib>=3.9", "pandas>=2.2", "scipy>=1.13", "tabulate>=0.9"],
+    "gym": ["gymnasium[mujoco]==1.4.0", "mujoco==3.17.0", "pillow>=10"],
+    # The others are not in the lock.
+    "box2d": ["gymnasium[box2d]==1.4.0"],
+    "cuda": ["tensorflow[and-cuda]==2.21.0"],
+    "maze": ["vizdoom==1.3.2"],
+    "minatar": ["minatar==1.0.15"],  # GPL-3
+    "peers": ["cpprb==11.0.0"],
+    "ray": ["ray>=2.60"],  # 240 MB; of --role=ray
+    "test": [
+        "pytest",
+        "pytest-timeout",
+        "pytest-xdist",
+        "hypothesis",
+        "ruff",
+        "mypy",
+        "pre-commit",
+    ],
+    "video": ["av==18.1.0"],  # its wheel holds x264, GPL
+}
+ALL = ("atari", "control", "figures", "gym")
+"""The extras that `make setup` installs, which the lock has."""
 AGENTS = runpy.run_path("reproductions/__init__.py")["AGENTS"]
 
 
@@ -69,45 +114,8 @@ setuptools.setup(
         exclude=["*.cc"],
     ),
     package_data={"": ["*.flags", "*.toml", "*.csv", "*.json", "*.npz"]},
-    install_requires=[
-        "absl-py>=2.5",
-        "ale-py>=0.12.1",
-        "dm-env>=1.6",
-        "dm-sonnet==2.0.2",
-        "dm-tree>=0.1.9",
-        "dm_control==1.0.50",
-        "gymnasium[mujoco]==1.4.0",
-        "isal>=1.7",
-        'labmaze>=1.0.6; python_version < "3.13"',  # for mazes
-        "matplotlib>=3.9",
-        "ml_collections>=1.1",
-        "mujoco==3.17.0",
-        "numpy>=2.0",
-        "pandas>=2.2",
-        "pillow>=10",
-        "rich>=13",
-        "scipy>=1.13",
-        "tabulate>=0.9",
-        "tensorboard>=2.20",
-        "tensorflow==2.21.0",
-        "tensorflow-probability==0.25.0",
-        "tf-keras==2.21.0",
-    ],
-    extras_require={
-        "minatar": ["minatar==1.0.15"],  # GPL-3
-        "peers": ["cpprb==11.0.0"],
-        "ray": ["ray>=2.60"],  # 240 MB; of --role=ray
-        "test": [
-            "pytest",
-            "pytest-timeout",
-            "pytest-xdist",
-            "hypothesis",
-            "ruff",
-            "mypy",
-            "pre-commit",
-        ],
-        "video": ["av==18.1.0"],  # its wheel holds x264, GPL
-    },
+    install_requires=REQUIRED,
+    extras_require=EXTRAS | {"all": sorted({one for name in ALL for one in EXTRAS[name]})},
     entry_points={
         "console_scripts": ["replay-rl = binaries.__main__:main"],
         "replay_rl.agents": [" = ".join(agent) for agent in AGENTS.items()],

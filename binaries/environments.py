@@ -3,22 +3,29 @@
     python -m binaries.environments                    # every name
     python -m binaries.environments control            # of a suite: sizes, and the agents
     python -m binaries.environments gym:CartPole-v1    # one, also of your own
+    python -m binaries.environments --check python:my_environment:make    # tries it, with advice
 
 An agent that needs another hyperparameter there is shown with it. Suites whose packages are not
-installed say so.
+installed say so. --check has Gymnasium's checker test an environment of Gymnasium, then plays at
+random, and says what is wrong or hard to learn from.
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import dataclasses
 import itertools
+import re
+import sys
+import warnings
 
 from absl import logging
 
 from common import environments
 from common.agents.declaration import AgentDeclaration
+from common.environments import advice, watch
 from common.environments.registry import names_of, suites
 from common.environments.spec import EnvironmentSpec
+from common.names import with_arguments
 from common.reporting.command_line import Parser, exit_with, fail
 from reproductions import declared
 
@@ -27,6 +34,19 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.environments", description=__doc__)
     parser.add_argument(
         "which", nargs="?", metavar="SUITE", help=f"one of {', '.join(suites())}, or a whole name"
+    )
+    parser.add_argument(
+        "--env_kwargs",
+        default="",
+        metavar="ARGUMENTS",
+        help="arguments of an environment of gym: or python:, as in gravity=-5,wind=true or a JSON "
+        "object",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="try an environment, and say what should be changed"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=2_000, metavar="N", help="of random play with --check"
     )
     return parser.parse_args(argv)
 
@@ -67,21 +87,84 @@ def _describe(name: str) -> str:
       UnusableEnvironmentError: it cannot be made.
     """
     with environments.opened(name, seed=0) as environment:
-        spec = EnvironmentSpec.of(environment)
+        return _line(name, EnvironmentSpec.of(environment))
+
+
+def _line(name: str, spec: EnvironmentSpec) -> str:
     seen = f"image {list(spec.image_shape)}" if spec.image_shape else f"{spec.observation_size}"
     kind = "discrete" if spec.is_discrete else "integers" if spec.action_choices else "continuous"
     able = ", ".join(_agents(spec)) or "no agent"
     return f"{name:40} {seen:>18} -> {spec.action_size:3} {kind:10}  {able}"
 
 
+def _check(name: str, steps: int) -> Iterator[str]:
+    """Yields the lines of --check.
+
+    Raises:
+      UnusableEnvironmentError: it cannot be made.
+    """
+    with environments.opened(name, seed=0) as environment:
+        spec = EnvironmentSpec.of(environment)
+        yield _line(name, spec)
+        with watch.Call(name, "random play"):
+            seen = advice.play(environment, steps, max_seconds=20.0)
+    lengths = (
+        f"episodes of {min(seen.lengths)} to {max(seen.lengths)} steps" if seen.lengths else ""
+    )
+    yield (
+        f"random play: {len(seen.rewards):,} steps, {seen.steps_per_second:,.0f} a second; rewards "
+        f"from {seen.rewards.min():.4g} to {seen.rewards.max():.4g}; {lengths or 'no end'}"
+    )
+    yield from (f"Gymnasium: {line}" for line in _of_gymnasium(name))
+    yield from (f"fault: {line}" for line in advice.faults(seen))
+    for agent in declared("config", "AGENT").values():
+        config = agent.settings.configuration(agent.settings.default)
+        line = advice.return_range(seen, config) if _can_act(agent, spec, {}) else None
+        if line:
+            yield f"fault, with {agent.name}: {line}"
+    yield from (f"hint: {line}" for line in advice.hints(seen))
+
+
+def _of_gymnasium(name: str) -> list[str]:
+    """Returns what Gymnasium's checker says about an environment, unless it comes with it."""
+    environment = environments.make(name, seed=0)
+    made = getattr(getattr(environment, "wrapped", None), "unwrapped", None)
+    gymnasium = sys.modules.get("gymnasium")  # whose import takes seconds
+    is_own = not type(made).__module__.startswith("gymnasium.")
+    if gymnasium is None or not isinstance(made, gymnasium.Env) or not is_own:
+        return []
+    from gymnasium.utils.env_checker import check_env
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        try:
+            check_env(made, skip_render_check=True)
+        except Exception as error:  # assertions, and whatever the environment raises
+            warnings.warn(f"{type(error).__name__}: {error}", stacklevel=1)
+    texts = (re.sub(r"\x1b\[\d*m|^WARN: ", "", str(each.message)) for each in found)
+    return list(dict.fromkeys(" ".join(text.split()).removeprefix("WARN: ") for text in texts))
+
+
 def main(argv: list[str] | None = None) -> None:
     """Prints names, or a line for each environment of a suite."""
-    which = _arguments(argv).which
+    arguments = _arguments(argv)
+    which = arguments.which
+    if which is None or ":" not in which:
+        if arguments.check or arguments.env_kwargs:
+            fail("--check and --env_kwargs need a whole name, such as gym:CartPole-v1")
+    else:
+        try:
+            which = with_arguments(which, arguments.env_kwargs)
+        except ValueError as error:
+            fail(f"--env_kwargs: {error}")
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     if which is None:
         print(*environments.names(), sep="\n")
     elif which in suites():
-        names = names_of(which)
+        try:
+            names = names_of(which)
+        except environments.UnusableEnvironmentError as error:
+            fail(str(error))
         if not names:
             fail(f"the suite {which} has no list of names: give a whole name, {which}:...")
         for name in names:
@@ -91,7 +174,9 @@ def main(argv: list[str] | None = None) -> None:
                 print(f"{name:40} {error}", flush=True)
     elif ":" in which:
         try:
-            print(_describe(which))
+            lines = _check(which, arguments.steps) if arguments.check else [_describe(which)]
+            for line in lines:
+                print(line, flush=True)
         except environments.UnusableEnvironmentError as error:
             fail(str(error))
     else:

@@ -163,16 +163,16 @@ def _policies() -> list[str]:
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
     """Returns the agent that made the run, and says which code of a user's is imported to play."""
-    from common.environments import UnusableEnvironmentError, python_suite
+    from common.environments import UnusableEnvironmentError, user_code
 
     config = RunDirectory(arguments.workdir).read_config()
     for environment in filter(None, (str(config.get("environment")), arguments.environment)):
         if not arguments.trust_environment:
             try:
-                python_suite.require_trusted(environment, arguments.workdir)
+                user_code.require_trusted(environment, arguments.workdir)
             except UnusableEnvironmentError as error:
                 fail(str(error))
-        source = python_suite.source_of(environment)
+        source = user_code.source_of(environment)
         if source is not None:
             say(f"importing {source} for {environment}")
     return agent_of(arguments.workdir)

@@ -35,7 +35,8 @@ default_role = "code"  # `name` in a docstring
 suppress_warnings = ["autoapi.python_import_resolution"]  # of packages that are not there
 
 CONTENTS = {
-    "Using it": "docs/running\ndocs/own_environment\ndocs/environments\ndocs/files\ndocs/glossary",
+    "Using it": "docs/running\ndocs/python\ndocs/own_environment\ndocs/environments\n"
+    "docs/files\ndocs/glossary",
     "The papers": "reproductions/*/README",
     "Results": "results/README\ndocs/verdicts\ndocs/experiments\ndocs/campaign\nresults/tables/*",
     "Large runs": "docs/clusters\ndocs/failures\ndocs/benchmarks",

@@ -1,5 +1,6 @@
 """Reproductions of papers, a directory each."""
 
+from collections.abc import Callable, Mapping
 import importlib
 from importlib import metadata
 import os
@@ -73,7 +74,8 @@ def agent_of(directory: str | os.PathLike) -> "AgentDeclaration":
 
 def make(
     agent: str,
-    environment: str,
+    environment: str | Callable[..., Any],
+    env_kwargs: Mapping[str, Any] | None = None,
     workdir: str | os.PathLike | None = None,
     setting: str | None = None,
     **values: Any,
@@ -82,20 +84,23 @@ def make(
 
     Args:
       agent: one of `AGENTS`.
-      environment: its name; see `common.environments.make`.
+      environment: its name, see `common.environments.make`; or a function or class at the top of a
+        module, which makes a `gymnasium.Env` or a `dm_env.Environment`.
+      env_kwargs: arguments of the environment.
       workdir: the run directory; None: a temporary one.
       setting: of the agent; None: its default.
       **values: hyperparameters, such as n_step=3, and flags of the agent's program.
 
     Raises:
-      ValueError: there is no such agent or setting, or a value is not allowed.
+      ValueError: there is no such agent, setting or keyword, or a value is not allowed.
     """
     from common.cluster.layout import imported
     from common.program.notebook import NotebookAgent
 
     if agent not in AGENTS:
         raise ValueError(f'there is no agent "{agent}": there are {", ".join(AGENTS)}')
-    return NotebookAgent(imported(AGENTS[agent]), environment, workdir, setting, **values)
+    found = imported(AGENTS[agent])
+    return NotebookAgent(found, environment, env_kwargs, workdir, setting, **values)
 
 
 def load_policy(

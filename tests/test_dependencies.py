@@ -21,16 +21,18 @@ OPTIONAL = {"av", "cpprb", "reverb", "ray"}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
+VALUES = {
+    node.targets[0].id: node.value
+    for node in ast.parse((ROOT / "setup.py").read_text()).body
+    if isinstance(node, ast.Assign)
+}
+REQUIRED, EXTRAS, ALL = (ast.literal_eval(VALUES[name]) for name in ("REQUIRED", "EXTRAS", "ALL"))
+
+
 def declared():
-    """The requirements that `install_requires` of setup.py lists, by name, and the others."""
-    calls = [node for node in ast.walk(ast.parse((ROOT / "setup.py").read_text()))]
-    values = {
-        key.arg: key.value for node in calls if isinstance(node, ast.Call) for key in node.keywords
-    }
-    return (
-        [Requirement(one) for one in ast.literal_eval(values["install_requires"])],
-        [Requirement(one) for one in ast.literal_eval(values["extras_require"])["test"]],
-    )
+    """The requirements that `make setup` installs for programs, and for tests."""
+    programs = [*REQUIRED, *(one for name in ALL for one in EXTRAS[name])]
+    return [*map(Requirement, programs)], [*map(Requirement, EXTRAS["test"])]
 
 
 def applies(requirement):
@@ -105,6 +107,67 @@ def test_every_locked_package_has_its_hash():
         )
         assert len(entries) == len(re.findall(r"^\w", text, re.M)) > 30
         assert "://" not in text
+
+
+CORE = """
+import importlib, sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ModuleNotFoundError(name + " is not installed", name=name)
+
+sys.meta_path.insert(0, Blocked())
+for name in {modules}:
+    importlib.import_module(name)
+import tensorflow as tf
+from common.replay.memory import Fifo, Memory, Uniform
+memory = Memory(tf.TensorSpec([2]), 10, {{"sample": Uniform(), "removal": Fifo()}}, "removal")
+memory.insert([7], tf.constant([[1.0, 2.0]]), [1.0])
+print(memory.sample(1).steps.numpy().tolist())
+from common import environments
+try:
+    environments.make("control:cartpole:swingup", 0)
+except environments.UnusableEnvironmentError as error:
+    print(error)
+own = environments.make("python:reproductions.d4pg.own_environment:make", 0)
+print(own.reset().observation.shape)
+"""
+
+
+def test_replay_values_and_agents_need_the_required_packages_alone():
+    """The others are blocked, in the place of an environment without them."""
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for room in ("values", "replay", "remote", "data", "networks", "learning", "acting")
+        for path in sorted((ROOT / "common" / room).glob("*.py"))
+    ]
+    modules += ["common.agents.trained", "common.program.main", "reproductions.d4pg.d4pg"]
+    homes = metadata.packages_distributions()
+    names = {canonicalize_name(one.name) for one in declared()[0]}
+    kept, new = set(), {canonicalize_name(Requirement(one).name) for one in REQUIRED}
+    while new:  # with all that they require
+        kept |= new
+        required = [Requirement(line) for one in new for line in metadata.requires(one) or ()]
+        new = {canonicalize_name(one.name) for one in required if applies(one)} - kept
+    absent = {
+        package
+        for package, found in homes.items()
+        if {canonicalize_name(home) for home in found} & (names - kept)
+    }
+    assert {"gymnasium", "pandas", "dm_control", "mujoco", "matplotlib"} <= absent
+    done = subprocess.run(
+        [sys.executable, "-c", CORE.format(absent=absent, modules=modules)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "[[1.0, 2.0]]"
+    assert 'pip install -e ".[control]"' in lines[1]
+    assert lines[2] == "(2,)"
 
 
 SIMULATORS = {"dm_control", "mujoco", "ale_py", "minatar"}

@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 ROOMS = (
     "types",
     "config",
+    "names",
     "values",
     "environments",
     "reporting",

@@ -1,6 +1,6 @@
 """Policies from the newest checkpoint of a run, or from its best evaluation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import dataclasses
 import os
 import pathlib
@@ -12,7 +12,7 @@ import tensorflow as tf
 from common import environments
 from common.acting.policy import Policy, reset_rows
 from common.agents.agent import Agent
-from common.environments import python_suite
+from common.environments import user_code
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint as checkpoint_lib
@@ -34,8 +34,8 @@ class TrainedRun:
       spec: the environment's spec.
       learner_steps: number of updates behind the parameters.
       parameters: [P] float32, in the order in which they are published to actors.
-      parts: splits an observation of the wrapped environment into the vectors that are joined to
-        the flat observation; None if nothing is joined.
+      canonical: maps observations and actions of the user's environment, which is closed; None if
+        the agent takes them as they are.
     """
 
     agent: Agent
@@ -43,7 +43,7 @@ class TrainedRun:
     spec: EnvironmentSpec
     learner_steps: int
     parameters: np.ndarray
-    parts: Callable[[Any], list[np.ndarray]] | None = None
+    canonical: CanonicalEnvironment | None = None
 
     def make_policy(self, num_environments: int) -> Policy:
         """Returns the evaluator's policy for a batch of environments, with these parameters."""
@@ -53,9 +53,11 @@ class TrainedRun:
 
 
 class TrainedPolicy:
-    """A trained policy without exploration: `policy(observation) -> action`.
+    """A trained policy without exploration.
 
-    A recurrent policy keeps its state between calls: call `reset()` at the beginning of an episode.
+    `policy.act(observation)` has observations and actions as the environment gives and takes them;
+    `policy(observation)` has those of `common.environments.make`, also for a batch. A recurrent
+    policy keeps its state between calls: call `reset()` at the beginning of an episode.
     If its state depends on rewards as well, call `policy(observation, reward)` after each step.
 
     Attributes:
@@ -68,7 +70,7 @@ class TrainedPolicy:
         self.learner_steps = run.learner_steps
         self._shape = run.spec.observation_shape
         self._dtype = run.spec.observation_dtype
-        self._parts = run.parts
+        self._canonical = run.canonical
         self._policy = run.make_policy(1)
         self._state: Any = None
         self._size = 0
@@ -84,6 +86,21 @@ class TrainedPolicy:
         else:
             initial = self._policy.initial_state(self._size)
             self._state = reset_rows(self._state, initial, np.asarray(first, bool))
+
+    def act(self, observation: Any, reward: float | None = None) -> Any:
+        """Returns the action in the units, dtype and shape of the environment itself.
+
+        Args:
+          observation: a single observation as the user's environment gives it, also a dictionary, a
+            tuple or an integer.
+          reward: as of `__call__`.
+
+        Raises:
+          ValueError: as of `__call__`.
+        """
+        if self._canonical is None:
+            return self(observation, reward)
+        return self._canonical.own_action(self(self._canonical.observation_of(observation), reward))
 
     def __call__(
         self, observation: np.ndarray | Mapping[str, Any], reward: float | np.ndarray | None = None
@@ -106,8 +123,8 @@ class TrainedPolicy:
             recurrent policy got another K without a `reset`, or a policy that needs rewards got
             none.
         """
-        if isinstance(observation, Mapping) and self._parts:
-            observation = np.concatenate(self._parts(observation))
+        if isinstance(observation, Mapping) and self._canonical:
+            observation = self._canonical.observation_of(observation)
         given = np.asarray(observation)
         is_batch = given.ndim == len(self._shape) + 1
         if given.shape[int(is_batch) :] != self._shape:
@@ -154,8 +171,8 @@ def load(
       agent_class: class of the run's agent.
       checkpoint: "newest", or "best" for the parameters of the best evaluation. None loads the
         newest, or the best if there is no checkpoint, as for a policy stored without its run.
-      trust_environment: whether a user's environment ("python:MODULE:FUNCTION") may be any code;
-        otherwise `python_suite.require_trusted` decides.
+      trust_environment: whether a module of a user ("python:MODULE:FUNCTION") may be any code;
+        otherwise `user_code.require_trusted` decides.
 
     Raises:
       RunDirectoryError: there is no run, or another version wrote its configuration.
@@ -177,10 +194,9 @@ def load(
             f"{run.config_json} was not written by this version of the program: {reason}"
         ) from None
     if not trust_environment:
-        python_suite.require_trusted(name, run.path)
-    environment = environments.make(name, seed=0, frames=agent.declaration.num_frames)
-    spec = EnvironmentSpec.of(environment)
-    environment.close()
+        user_code.require_trusted(name, run.path)
+    with environments.opened(name, seed=0, frames=agent.declaration.num_frames) as environment:
+        spec = EnvironmentSpec.of(environment)
     try:
         agent.declaration.require_spec(agent.config, spec)
     except ValueError as error:
@@ -189,15 +205,15 @@ def load(
         ) from None
 
     learner = agent.make_learner(spec, seed=0)
-    parts = environment.parts if isinstance(environment, CanonicalEnvironment) else None
+    canonical = environment if isinstance(environment, CanonicalEnvironment) else None
     if checkpoint != "best" and restore_newest(run.checkpoints, {"learner": learner}):
         parameters = packing.to_numpy(learner.actor_variables)
-        return TrainedRun(agent, name, spec, int(learner.steps), parameters, parts)
+        return TrainedRun(agent, name, spec, int(learner.steps), parameters, canonical)
     best = None
     if checkpoint != "newest":
         best = checkpoint_lib.read_policy(run.best_policy, learner.num_parameters)
     if best is not None:
-        return TrainedRun(agent, name, spec, best.learner_steps, best.parameters, parts)
+        return TrainedRun(agent, name, spec, best.learner_steps, best.parameters, canonical)
     if checkpoint == "best":
         raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
     raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Control environments with flat observations and canonical actions."""
+"""Environments with flat observations or images, and canonical actions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +17,8 @@ from common.environments.spec import (
 
 _MAX_INTEGER = 2**31 - 2
 """The largest element of an action whose number of choices is an int32, too."""
+_MOST_CHOICES = 4096
+"""The longest one-hot vector of an observation: FrozenLake has 16 values, Taxi has 500."""
 _STEP_SECONDS = 0.04
 """The length of a step in videos of an environment without `control_timestep`."""
 
@@ -41,13 +43,60 @@ class FlatSpec(specs.Array):
         return type(self), (self.shape[0], self.terrain_size)
 
 
-class CanonicalEnvironment(dm_env.Environment):
-    """A wrapper with flat float32 observations, and actions in [-1, 1] or in 0, ..., K - 1.
+class Wrapper(dm_env.Environment):
+    """A wrapper that changes nothing.
+
+    Attributes:
+      wrapped: the wrapped environment.
+    """
+
+    def __init__(self, environment: dm_env.Environment):
+        self.wrapped = environment
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        return self.wrapped.reset()
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step, ignores it and starts an episode."""
+        return self.wrapped.step(action)
+
+    def observation_spec(self) -> Any:
+        """Returns the spec of the observation."""
+        return self.wrapped.observation_spec()
+
+    def action_spec(self) -> Any:
+        """Returns the spec of the action."""
+        return self.wrapped.action_spec()
+
+    def reward_spec(self) -> Any:
+        """Returns the wrapped environment's reward spec."""
+        return self.wrapped.reward_spec()
+
+    def discount_spec(self) -> Any:
+        """Returns the wrapped environment's discount spec."""
+        return self.wrapped.discount_spec()
+
+    def close(self) -> None:
+        """Closes the wrapped environment."""
+        self.wrapped.close()
+
+    def __getattr__(self, name: str) -> Any:  # render, control_timestep, engine_bytes
+        if name == "wrapped":  # a copy that is not filled yet
+            raise AttributeError(name)
+        return getattr(self.wrapped, name)
+
+
+class CanonicalEnvironment(Wrapper):
+    """A wrapper with flat observations or images, and actions in [-1, 1] or in 0, ..., K - 1.
 
     Observation: float32 [D], a new array at each step. It holds the arrays of the wrapped
     environment's observation (one array, or a nest of dicts and sequences), ravelled and joined in
-    the order of its spec (D4PG section 4.1, "features"; the order is ours). If the last of them is
-    called "terrain", the spec says so, and networks may have layers for it.
+    the order of its spec (D4PG section 4.1, "features"; the order is ours). A single integer with
+    bounds becomes its one-hot vector, other integers become floats. If the last array is called
+    "terrain", the spec says so, and networks may have layers for it.
+    An observation that is an image alone, uint8 [H, W], [H, W, C], [C, H, W] or a stack of K of
+    these, stays an image, uint8 [H, W, C]; a stack's channels are those of all its images.
     Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype,
     never beyond them by rounding; an action outside [-1, 1] is not clipped. Policies clip where
     their paper does, and MuJoCo clamps the controls of limited actuators.
@@ -68,28 +117,21 @@ class CanonicalEnvironment(dm_env.Environment):
         """Wraps `environment`.
 
         Args:
-          environment: has observations of float arrays, and one bounded array of actions, of floats
-            or integers.
+          environment: has observations of numbers, and one bounded array of actions, of floats or
+            integers.
           render: draws the environment's state, (height, width) -> uint8 [H, W, 3]. Default: the
             method `render` of `environment`, if it has one.
 
         Raises:
           UnusableEnvironmentError: the observations or the actions are of another kind.
         """
-        self.wrapped = environment
+        super().__init__(environment)
         self._render = render
-        self._places: list[tuple[_Path, int, Any]] = []
-        size = 0
-        for path, spec in _leaves(environment.observation_spec()):
-            _require_float(spec, f"observation{_subscripts(path)}")
-            length = int(np.prod(spec.shape))
-            self._places.append((path, length, spec))
-            size += length
-        if not size:
-            raise UnusableEnvironmentError("its observation is empty")
-        last, length, _ = self._places[-1]
-        self._observation_spec = FlatSpec(size, length if last == ("terrain",) else 0)
-
+        self._places: list[tuple[_Path, int, int | None, Any]] = []
+        self._wrapped_spec = environment.observation_spec()
+        self._axes, self._observation_spec = _image(self._wrapped_spec)
+        if self._axes is None:
+            self._observation_spec = self._flat_spec()
         bounds = environment.action_spec()
         _require_bounded(bounds)
         low, high = (
@@ -112,13 +154,29 @@ class CanonicalEnvironment(dm_env.Environment):
             )
         self._bounds = bounds
 
+    def _flat_spec(self) -> FlatSpec:
+        """Returns the spec of the joined vectors, and notes the place of each."""
+        size = 0
+        for path, spec in leaves(self._wrapped_spec):
+            _require_numbers(spec, f"observation{_subscripts(path)}")
+            choices = _num_choices(spec)
+            length, first = choices or int(np.prod(spec.shape)), None
+            if choices:
+                first = int(spec.minimum)
+            self._places.append((path, length, first, spec))
+            size += length
+        if not size:
+            raise UnusableEnvironmentError("its observation is empty")
+        last, length, *_ = self._places[-1]
+        return FlatSpec(size, length if last == ("terrain",) else 0)
+
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode.
 
         Raises:
           BrokenSpecError: the observation is not what its spec says.
         """
-        return self._flat(self.wrapped.reset())
+        return self._canonical(self.wrapped.reset())
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
         """Takes `action`; after a LAST step, ignores it and starts an episode.
@@ -126,24 +184,32 @@ class CanonicalEnvironment(dm_env.Environment):
         Raises:
           BrokenSpecError: the observation is not what its spec says.
         """
-        mapped = (self.scale * action + self.offset).reshape(self._bounds.shape)
-        return self._flat(self.wrapped.step(mapped.astype(self._bounds.dtype, copy=False)))
+        return self._canonical(self.wrapped.step(self._mapped(action)))
 
-    def observation_spec(self) -> FlatSpec:
-        """Returns the spec of the flat observation, float32 [D]."""
+    def observation_of(self, observation: Any) -> np.ndarray:
+        """Returns the canonical observation, given one of the wrapped environment.
+
+        Raises:
+          BrokenSpecError: the observation is not what its spec says.
+        """
+        if self._axes is not None:
+            return self.image(observation)
+        flat = np.empty(self._observation_spec.shape, np.float32)
+        np.concatenate(self.parts(observation), out=flat, casting="unsafe")
+        return flat
+
+    def own_action(self, action: np.ndarray) -> Any:
+        """Returns an action as the user's environment takes it, given a canonical one."""
+        own = getattr(self.wrapped, "own_action", lambda action: action)
+        return own(self._mapped(action))
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of the observation, flat float32 [D] or an image uint8 [H, W, C]."""
         return self._observation_spec
 
     def action_spec(self) -> specs.BoundedArray:
         """Returns the spec of the action, float32 [A] in [-1, 1] or int32 [A] or [] from 0."""
         return self._action_spec
-
-    def reward_spec(self) -> specs.Array:
-        """Returns the wrapped environment's reward spec."""
-        return self.wrapped.reward_spec()
-
-    def discount_spec(self) -> specs.BoundedArray:
-        """Returns the wrapped environment's discount spec."""
-        return self.wrapped.discount_spec()
 
     def control_timestep(self) -> float:
         """Returns the length of a step in seconds."""
@@ -157,10 +223,6 @@ class CanonicalEnvironment(dm_env.Environment):
         """
         return self._render(height, width) if self._render else picture(self.wrapped, height, width)
 
-    def close(self) -> None:
-        """Closes the wrapped environment."""
-        self.wrapped.close()
-
     def parts(self, observation: Any) -> list[np.ndarray]:
         """Returns the vectors whose join is the flat observation, given a wrapped one.
 
@@ -168,13 +230,17 @@ class CanonicalEnvironment(dm_env.Environment):
           BrokenSpecError: the observation is not what its spec says.
         """
         parts = []
-        for path, length, spec in self._places:
+        for path, length, first, spec in self._places:
             entry = observation
             try:
                 for key in path:
                     entry = entry[key]
                 is_vector = type(entry) is np.ndarray and entry.ndim == 1  # the usual case is quick
                 part = entry if is_vector else np.ravel(entry)
+                if first is not None:  # one-hot
+                    part = (np.arange(length) == int(part.item()) - first).astype(np.float32)
+                    if not part.any():
+                        raise ValueError
                 # NumPy would join vectors of any lengths, and take None for NaN.
                 if part.size != length or part.dtype.kind not in "fiub":
                     raise ValueError
@@ -186,10 +252,21 @@ class CanonicalEnvironment(dm_env.Environment):
             parts.append(part)
         return parts
 
-    def _flat(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
-        flat = np.empty(self._observation_spec.shape, np.float32)
-        np.concatenate(self.parts(timestep.observation), out=flat, casting="unsafe")
-        return timestep._replace(observation=flat)
+    def image(self, observation: Any) -> np.ndarray:
+        """Returns a wrapped image, or stack of images, as uint8 [H, W, C]; raises as `parts`."""
+        spec, image = self._wrapped_spec, np.asarray(observation)
+        if image.shape != spec.shape or image.dtype != np.uint8:
+            raise BrokenSpecError(
+                f"it gave an observation of {kind_of(image)}, where its spec says {kind_of(spec)}"
+            )
+        return image.transpose(self._axes).reshape(self._observation_spec.shape)
+
+    def _mapped(self, action: np.ndarray) -> np.ndarray:
+        mapped = (self.scale * action + self.offset).reshape(self._bounds.shape)
+        return mapped.astype(self._bounds.dtype, copy=False)
+
+    def _canonical(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        return timestep._replace(observation=self.observation_of(timestep.observation))
 
 
 class CanonicalBatch(BatchedEnvironment):
@@ -211,7 +288,7 @@ class CanonicalBatch(BatchedEnvironment):
         wrapped = [environment.wrapped for environment in environments]
         require_equal([one.action_spec() for one in wrapped], "action")
         self._environments = wrapped
-        self._parts = [environment.parts for environment in environments]
+        self._canonical = environments
         self._scale = np.stack([environment.scale for environment in environments])
         self._offset = np.stack([environment.offset for environment in environments])
         self._bounds = wrapped[0].action_spec()
@@ -224,11 +301,18 @@ class CanonicalBatch(BatchedEnvironment):
 
     def _observations(self, timesteps: Sequence[dm_env.TimeStep]) -> np.ndarray:
         parts: list[np.ndarray] = []
+        is_flat = self._observation_spec.dtype == np.float32
         for index, timestep in enumerate(timesteps):
+            environment = self._canonical[index]
             try:
-                parts += self._parts[index](timestep.observation)
+                if is_flat:
+                    parts += environment.parts(timestep.observation)
+                else:
+                    parts.append(environment.image(timestep.observation))
             except BrokenSpecError as error:
                 raise BrokenSpecError(f"environment {index}: {error}") from None
+        if not is_flat:
+            return np.stack(parts)
         observations = np.empty(self._shape, np.float32)
         np.concatenate(parts, out=observations.reshape(-1), casting="unsafe")
         return observations
@@ -269,34 +353,27 @@ def _affine(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(beyond, scale - 2 * spacing, scale), offset
 
 
-def as_agents_take_it(environment: dm_env.Environment) -> dm_env.Environment:
-    """Returns an environment of images and discrete actions unchanged, any other made canonical.
+def _image(spec: Any) -> tuple[tuple[int, ...] | None, Any]:
+    """Returns the order of axes that puts an image's channels last, and the image's spec.
 
-    Raises:
-      UnusableEnvironmentError: the observations or the actions are of another kind, or images have
-        their channels first.
+    Returns:
+      (None, None) if the observation is not an image alone, or a stack of images.
     """
-    image = environment.observation_spec()
-    has_images = (
-        isinstance(environment.action_spec(), specs.DiscreteArray)
-        and isinstance(image, specs.Array)
-        and image.dtype == np.uint8
-        and len(image.shape) == 3
-    )
-    if not has_images:
-        return CanonicalEnvironment(environment)
-    channels, height, width = image.shape
-    if channels <= MAX_PNG_CHANNELS and channels < min(height, width):
-        raise UnusableEnvironmentError(
-            f"its images are {list(image.shape)}, channels first, but agents take [height, width, "
-            "channels]: return gymnasium.wrappers.TransformObservation(env, lambda image: "
-            "image.transpose(1, 2, 0), gymnasium.spaces.Box(0, 255, "
-            f"({height}, {width}, {channels}), np.uint8))"
-        )
-    return environment
+    if not isinstance(spec, specs.Array) or spec.dtype != np.uint8:
+        return None, None
+    shape = spec.shape[-3:]
+    is_first = len(shape) == 3 and shape[0] <= MAX_PNG_CHANNELS and shape[0] < min(shape[1:])
+    axes = {2: (0, 1), 3: (1, 2, 0) if is_first else (0, 1, 2)}
+    axes[4] = (2, 3, 0, 1) if is_first else (1, 2, 0, 3)
+    order = axes.get(len(spec.shape))
+    if order is None:
+        return None, None
+    height, width, *channels = (spec.shape[axis] for axis in order)
+    shape = (height, width, int(np.prod(channels)))
+    return order, specs.BoundedArray(shape, np.uint8, 0, 255, name="observation")
 
 
-def _leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+def leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
     """Yields each leaf, after the keys that lead to it, in the order of the spec."""
     if isinstance(spec, Mapping):
         children = spec.items()
@@ -306,16 +383,33 @@ def _leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
         yield path, spec
         return
     for key, child in children:
-        yield from _leaves(child, (*path, key))
+        yield from leaves(child, (*path, key))
 
 
 def _subscripts(path: _Path) -> str:
     return "".join(f"[{key!r}]" for key in path)
 
 
-def _require_float(spec: Any, what: str) -> None:
-    if not isinstance(spec, specs.Array) or not np.issubdtype(spec.dtype, np.floating):
-        raise UnusableEnvironmentError(f"its {what} must be a float array, its spec is {spec!r}")
+def _num_choices(spec: specs.Array) -> int:
+    """Returns the length of the one-hot vector of a single bounded integer; 0 of other specs."""
+    if not isinstance(spec, specs.BoundedArray) or spec.shape or spec.dtype.kind not in "iu":
+        return 0
+    return int(spec.maximum) - int(spec.minimum) + 1
+
+
+def _require_numbers(spec: Any, what: str) -> None:
+    if not isinstance(spec, specs.Array) or spec.dtype.kind not in "fiub":
+        raise UnusableEnvironmentError(f"its {what} must be an array of numbers, not {spec!r}")
+    if spec.dtype == np.uint8 and len(spec.shape) > 1:
+        raise UnusableEnvironmentError(
+            f"its {what} is an image among other observations, which no network here takes: leave "
+            "either out, for example with gymnasium.wrappers.FilterObservation"
+        )
+    if _num_choices(spec) > _MOST_CHOICES:
+        raise UnusableEnvironmentError(
+            f"its {what} is an integer of {_num_choices(spec):,} values, too many for a one-hot "
+            f"vector (at most {_MOST_CHOICES:,}): give its digits or features"
+        )
 
 
 def _require_bounded(spec: Any) -> None:

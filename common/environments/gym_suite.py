@@ -1,17 +1,21 @@
-"""Gymnasium's environments of arrays; names are their ids.
+"""Gymnasium's environments; names are their ids, or "MODULE:ID" where a module registers the id.
 
-Observations are arrays, or dictionaries and tuples of them, which are joined. Actions are an array
-of floats, one integer (Discrete), or an array of integers (MultiDiscrete). `names` lists the tasks
-of MuJoCo, and every other registered id may be given, too. An episode that reaches the id's limit
-of steps ends with LAST and discount 1, unless it also ended by itself.
+Observations are arrays or integers (Box, Discrete, MultiDiscrete, MultiBinary), or dictionaries and
+tuples of them, which are joined. Actions are an array of floats, one integer (Discrete), or an
+array of integers (MultiDiscrete). Arguments are those of `gymnasium.make`, and `wrappers`, a list
+of Gymnasium's wrappers such as "GrayscaleObservation(keep_dim=True)". `names` lists the tasks of
+MuJoCo; every other registered id may be given, too. An episode that reaches the id's limit of steps
+ends with LAST and discount 1, unless it also ended by itself.
 
 Versions: ReF-ER and other papers used v2. v4 has its sizes and rewards, in a newer MuJoCo; v5 has
 others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import difflib
+import sys
+from types import MappingProxyType
 from typing import Any
 import warnings
 
@@ -21,9 +25,12 @@ from dm_env import specs
 import numpy as np
 from PIL import Image
 
-from common.environments import rendering
-from common.environments.canonical import as_agents_take_it
+from common import names as common_names
+from common.config import near_names
+from common.environments import rendering, user_code
+from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
+from common.environments.user_code import class_of, in_one_line
 
 rendering.disable()  # MuJoCo loads its renderer at import
 
@@ -48,11 +55,24 @@ def names() -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Returns whether Gymnasium has an environment of this id.
+    """Returns whether Gymnasium has an environment of this id, once its module is imported.
 
-    Those that the import of `ale_py` registers are in no process of a run: they are Atari's.
+    Raises:
+      UnusableEnvironmentError: the module cannot be imported.
     """
-    spec = gymnasium.registry.get(name)
+    module, _, id_ = name.rpartition(":")
+    if module:
+        with in_one_line(f"gym:{name}"):
+            user_code.module(module)
+    return _is_registered(id_)
+
+
+def _is_registered(id_: str) -> bool:
+    """Returns whether Gymnasium has an id, but for those that the import of `ale_py` registers.
+
+    These are in no process of a run: they are Atari's.
+    """
+    spec = gymnasium.registry.get(id_)
     return spec is not None and not str(spec.entry_point).startswith("ale_py")
 
 
@@ -61,21 +81,29 @@ def near(name: str) -> list[str]:
 
     Else those that differ by a letter or two.
     """
-    if is_known(name):
-        return [name]
-    task, dash, _ = name.partition("-v")
+    module, colon, id_ = name.rpartition(":")
+    if module not in sys.modules:  # a name of another suite
+        module = colon = ""
+    if _is_registered(id_):
+        return [f"{module}{colon}{id_}"]
+    task, dash, _ = id_.partition("-v")
     versions = {
-        spec.version or 0: id_
-        for id_, spec in gymnasium.registry.items()
-        if not spec.namespace and spec.name.lower() == task.lower() and is_known(id_)
+        spec.version or 0: known
+        for known, spec in gymnasium.registry.items()
+        if not spec.namespace and spec.name.lower() == task.lower() and _is_registered(known)
     }
+    found = difflib.get_close_matches(id_, filter(_is_registered, gymnasium.registry), cutoff=0.8)
     if dash and versions:
-        return [versions[max(versions)]]
-    return difflib.get_close_matches(name, filter(is_known, gymnasium.registry), cutoff=0.8)
+        found = [versions[max(versions)]]
+    return [f"{module}{colon}{one}" for one in found]
 
 
 def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
+    name: str,
+    seed: int,
+    evaluation: bool = False,
+    frames: int | None = None,
+    arguments: Mapping[str, Any] = MappingProxyType({}),
 ) -> dm_env.Environment:
     """Makes the environment with the id `name`; `seed` is in [0, 2**32).
 
@@ -84,16 +112,43 @@ def make(
         kind than agents take.
     """
     del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
+    given = {**_ARGUMENTS.get(name, {}), **arguments}
+    wrappers = given.pop("wrappers", ())
     try:
-        with _quiet():
-            environment = gymnasium.make(name, disable_env_checker=True, **_ARGUMENTS.get(name, {}))
-        return as_agents_take_it(GymEnvironment(environment, seed))
-    except (gymnasium.error.Error, ImportError, UnusableEnvironmentError) as error:
-        reason = " ".join(str(error).split())
+        with _quiet(), in_one_line(f"gym:{name}"):
+            environment = gymnasium.make(name, disable_env_checker=True, **given)
+            for wrapper in [wrappers] if isinstance(wrappers, str) else wrappers:
+                environment = _wrapped(environment, wrapper)
+            return CanonicalEnvironment(GymEnvironment(environment, seed))
+    except UnusableEnvironmentError:
         task, _, version = name.rpartition("-")
         if version in ("v2", "v3") and is_known(f"{task}-v4"):
-            reason = f'Gymnasium no longer has it: use "gym:{task}-v4", with its sizes and rewards'
-        raise UnusableEnvironmentError(f'environment "gym:{name}": {reason}') from None
+            raise UnusableEnvironmentError(
+                f'environment "gym:{name}": Gymnasium no longer has it: use "gym:{task}-v4", with '
+                "its sizes and rewards"
+            ) from None
+        raise
+
+
+def rehearse(name: str, environment: dm_env.Environment) -> None:
+    """Tries a reset and the extreme actions of a user's id; raises UnusableEnvironmentError."""
+    if ":" in name:
+        with in_one_line(f"gym:{name}", class_of(environment)):
+            user_code.try_extremes(environment)
+
+
+def _wrapped(environment: gymnasium.Env, wrapper: str) -> gymnasium.Env:
+    """Returns an environment in a wrapper of Gymnasium, named with its arguments.
+
+    Raises:
+      UnusableEnvironmentError: there is no such wrapper.
+    """
+    name, arguments = common_names.split(wrapper)
+    known = [one for one in dir(gymnasium.wrappers) if one[0].isupper()]
+    if name not in known:
+        hint = "".join(f'; did you mean "{one}"?' for one in near_names(name, known))
+        raise UnusableEnvironmentError(f'gymnasium.wrappers has no "{name}"{hint}')
+    return getattr(gymnasium.wrappers, name)(environment, **arguments)
 
 
 class GymEnvironment(dm_env.Environment):
@@ -131,10 +186,8 @@ class GymEnvironment(dm_env.Environment):
         """
         if not self._is_running:
             return self.reset()
-        if self._first_action is not None:
-            action = self._first_action + int(action)
         observation, reward, terminated, truncated, _ = _returned(
-            "step", self._environment.step(action), _STEP
+            "step", self._environment.step(self.own_action(action)), _STEP
         )
         self._is_running = not (terminated or truncated)
         if terminated:
@@ -142,6 +195,10 @@ class GymEnvironment(dm_env.Environment):
         if truncated:
             return dm_env.truncation(reward, observation)
         return dm_env.transition(reward, observation)
+
+    def own_action(self, action: Any) -> Any:
+        """Returns the action of Gymnasium's, whose discrete ones need not count from 0."""
+        return action if self._first_action is None else self._first_action + int(action)
 
     def observation_spec(self) -> Any:
         """Returns the spec of the observation, or a nest of specs."""
@@ -208,16 +265,29 @@ def _returned(method: str, given: Any, names: Sequence[str]) -> tuple:
 
 
 def _observation_spec(space: gymnasium.Space) -> Any:
-    """Returns the nest of specs of a space of arrays, or of Dicts and Tuples of them."""
-    if isinstance(space, gymnasium.spaces.Dict):
-        return {name: _observation_spec(one) for name, one in space.items()}
-    if isinstance(space, gymnasium.spaces.Tuple):
+    """Returns the nest of specs of a space; discrete numbers have bounds."""
+    spaces = gymnasium.spaces
+    if isinstance(space, spaces.Dict):
+        return {name: _observation_spec(part) for name, part in space.items()}
+    if isinstance(space, spaces.Tuple):
         return tuple(map(_observation_spec, space))
-    if not isinstance(space, gymnasium.spaces.Box):
+    if isinstance(space, spaces.Discrete):
+        return _choices_spec(space.start, space.start + space.n - 1)
+    if isinstance(space, spaces.MultiDiscrete):
+        return _choices_spec(space.start, space.start + space.nvec - 1)
+    if not isinstance(space, (spaces.Box, spaces.MultiBinary)):
         raise UnusableEnvironmentError(
-            f"its observations must be arrays (Box), or a Dict or Tuple of them, not {space}"
+            "its observations must be Box, Discrete, MultiDiscrete or MultiBinary, or a Dict or "
+            f"Tuple of these, not {space}"
         )
     return specs.Array(space.shape, space.dtype, name="observation")
+
+
+def _choices_spec(low: np.ndarray, high: np.ndarray) -> Any:
+    """Returns the spec of an integer, or the nested lists of them in an array."""
+    if np.ndim(low):
+        return [_choices_spec(*bounds) for bounds in zip(low, high)]
+    return specs.BoundedArray((), np.int64, low, high, name="observation")
 
 
 def _action_spec(space: gymnasium.Space) -> tuple[specs.BoundedArray, int | None]:

@@ -4,20 +4,28 @@ from collections.abc import Iterable, Iterator, Sequence
 import contextlib
 import difflib
 import importlib
+import inspect
 import re
 from types import ModuleType
+from typing import Any
 
 import dm_env
 
+from common import names as common_names
 from common.environments import lab_actions, watch
 from common.environments.atari_games import FRAMES_PER_STEP
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
-from common.environments.spec import BrokenSpecError, UnknownEnvironmentError
+from common.environments.spec import (
+    BrokenSpecError,
+    UnknownEnvironmentError,
+    UnusableEnvironmentError,
+)
 
 # The module of each suite. It defines
 #   names() -> list[str]: the names that may follow "suite:"; empty if they cannot be listed.
-#   make(name, seed, evaluation, frames) -> dm_env.Environment
+#   make(name, seed, evaluation, frames) -> dm_env.Environment; with the parameter `arguments` if
+#     names may have some
 # and may define
 #   is_known(name) -> bool: whether there is an environment of a name, if not all are listed
 #   make_batch(name, seeds, evaluation, frames) -> EnvironmentBatch
@@ -37,6 +45,8 @@ _SUITES = {
     "parkour": "common.environments.parkour_suite",
     "python": "common.environments.python_suite",
 }
+_EXTRAS = {"hand": "control", "parkour": "control"}
+"""The extra of setup.py with a suite's packages, if it has another name than the suite."""
 _FRAMES_PER_STEP = {
     "atari": FRAMES_PER_STEP,
     "dmlab": lab_actions.FRAMES_PER_STEP,
@@ -50,7 +60,8 @@ def make(
     """Makes the environment called `name`.
 
     Args:
-      name: the suite and the suite's own name, such as "control:cartpole:swingup".
+      name: the suite and the suite's own name, such as "control:cartpole:swingup"; for "gym" and
+        "python" also arguments, such as "gym:LunarLander-v3(gravity=-5)".
       seed: seed of the environment's randomness, in [0, 2**32). The same seed and actions give the
         same episodes.
       evaluation: whether to follow the suite's rules for evaluations: Atari's episodes are longer.
@@ -60,8 +71,8 @@ def make(
       UnknownEnvironmentError: `names()` does not have it.
       UnusableEnvironmentError: it is the user's own ("python:MODULE:FUNCTION") and cannot be made.
     """
-    suite, rest = _find(name)
-    return suite.make(rest, seed, evaluation, frames)
+    suite, rest, arguments = _find(name)
+    return suite.make(rest, seed, evaluation, frames, **arguments)
 
 
 def make_batch(
@@ -72,10 +83,10 @@ def make_batch(
     Raises:
       BrokenSpecError: their specs differ.
     """
-    suite, rest = _find(name)
-    if hasattr(suite, "make_batch"):
+    suite, rest, arguments = _find(name)
+    if hasattr(suite, "make_batch") and not arguments:
         return suite.make_batch(rest, seeds, evaluation, frames)
-    made = [suite.make(rest, seed, evaluation, frames) for seed in watch.each(seeds)]
+    made = [suite.make(rest, seed, evaluation, frames, **arguments) for seed in watch.each(seeds)]
     is_canonical = all(isinstance(one, CanonicalEnvironment) for one in made)
     try:
         return CanonicalBatch(made) if is_canonical else BatchedEnvironment(made)
@@ -97,9 +108,9 @@ def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.E
     Raises:
       As `make`.
     """
-    suite, rest = _find(name)
+    suite, rest, arguments = _find(name)
     with watch.Call(name, watch.MAKING):
-        environment = suite.make(rest, seed, False, frames)
+        environment = suite.make(rest, seed, False, frames, **arguments)
         getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
     yield environment
     with watch.Call(name, "close()"):
@@ -112,8 +123,8 @@ def frames_per_step(name: str) -> int:
 
 
 def names() -> list[str]:
-    """Returns the sorted names of all environments that can be listed."""
-    return sorted(name for suite in _SUITES for name in names_of(suite))
+    """Returns the sorted names of all environments that can be listed and are installed."""
+    return sorted(name for suite in _installed() for name in names_of(suite))
 
 
 def suites() -> tuple[str, ...]:
@@ -126,9 +137,13 @@ def names_of(suite: str) -> list[str]:
     return [f"{suite}:{name}" for name in _module(suite).names()]
 
 
-def _find(name: str) -> tuple[ModuleType, str]:
-    """Returns the suite's module and the suite's own name of an environment."""
-    suite, _, rest = name.partition(":")
+def _find(name: str) -> tuple[ModuleType, str, dict[str, Any]]:
+    """Returns the suite's module, the suite's own name of an environment, and more for `make`."""
+    try:
+        plain, arguments = common_names.split(name)
+    except ValueError as error:
+        raise UnusableEnvironmentError(f'environment "{name}": {error}') from None
+    suite, _, rest = plain.partition(":")
     if suite not in _SUITES:
         known = names()
         first_of_each = {one.partition(":")[0]: one for one in reversed(known)}
@@ -143,11 +158,34 @@ def _find(name: str) -> tuple[ModuleType, str]:
             near = _near_of_all(rest, names())
         why = getattr(module, "why_unknown", lambda _: None)(rest)
         raise _unknown(name, near, [f"{suite}:{known[0]}"], why)
-    return module, rest
+    if not arguments:
+        return module, rest, {}
+    if "arguments" not in inspect.signature(module.make).parameters:
+        raise UnusableEnvironmentError(
+            f'environment "{name}": those of {suite} take no arguments, but those of gym and python'
+        )
+    return module, rest, {"arguments": arguments}
+
+
+def _installed() -> list[str]:
+    """Returns the suites whose packages are installed."""
+    found = []
+    for suite in _SUITES:
+        with contextlib.suppress(UnusableEnvironmentError):
+            _module(suite)
+            found.append(suite)
+    return found
 
 
 def _module(suite: str) -> ModuleType:
-    return importlib.import_module(_SUITES[suite])
+    try:
+        return importlib.import_module(_SUITES[suite])
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get(suite, suite)
+        raise UnusableEnvironmentError(
+            f"the environments of {suite} need the package {error.name}, which is not installed: "
+            f'pip install -e ".[{extra}]", or `make setup` for all'
+        ) from None
 
 
 def _plain(name: str) -> str:
@@ -168,7 +206,7 @@ def _near_of_all(name: str, known: list[str]) -> list[str]:
     if plain in without_suite:
         return [without_suite[plain]]
     return (
-        [f"{one}:{meant}" for one in _SUITES for meant in _near_unlisted(one, name)]
+        [f"{one}:{meant}" for one in _installed() for meant in _near_unlisted(one, name)]
         or _near(name, known)
         or [without_suite[one] for one in _near(name, without_suite)]
     )

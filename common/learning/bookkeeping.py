@@ -27,7 +27,7 @@ from common.remote.parameters import LearnerStatus, ParameterService
 from common.replay.saving import StoreFile
 from common.replay.store import Counters
 from common.reporting import csv_rows
-from common.reporting.csv_rows import CsvError, GrowingRows, NewNumbers
+from common.reporting.csv_rows import CsvError, GrowingRows, NewRows
 from common.reporting.records import disk_full
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
@@ -164,7 +164,7 @@ class LearnerLog:
         record = run.read_config()
         hyperparameters = record.pop("config", {})
         self._events.write_hyperparameters({**record, **hyperparameters})
-        self._returns = NewNumbers(run.acting_csv, "episode_return")
+        self._returns = NewRows(run.acting_csv, "episode_return")
         self._counters = counters
         self._samples_per_update = samples_per_update
         self._num_copies = num_copies
@@ -230,7 +230,7 @@ class LearnerLog:
         scalars = {f"{_GROUPS.get(name, 'learner')}/{name}": row[name] for name in row}
         returns = []
         with contextlib.suppress(CsvError):  # learning does not need this file
-            returns = self._returns.read()
+            returns = [number for (number,) in self._returns.read()]
         scalars["actor/episode_return"] = sum(returns) / len(returns) if returns else None
         self._events.write(scalars, steps)
 

@@ -31,6 +31,13 @@ ENVIRONMENT = flags.DEFINE_string(
     'What to learn, "suite:domain:task", for example control:cartpole:swingup. One of your own: '
     "python:MODULE:FUNCTION, whose FUNCTION(seed) gives a dm_env.Environment.",
 )
+ENV_KWARGS = flags.DEFINE_string(
+    "env_kwargs",
+    "",
+    "Arguments of an environment of gym: or python:, as in --env_kwargs=gravity=-5,wind=true or "
+    "a JSON object. The argument `wrappers` of gym: is a list of Gymnasium's wrappers. They "
+    "become a part of the environment's name.",
+)
 WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
@@ -111,6 +118,12 @@ CHECKPOINT_REPLAY = flags.DEFINE_boolean(
     "removed when the run is over. Default: where the disk has room for them twice. Not in the "
     "paper, where a replay that was lost is filled again (Ape-X, appendix F).",
 )
+KEEP_REPLAY = flags.DEFINE_boolean(
+    "keep_replay",
+    False,
+    "Whether a replay that is saved also stays when the run is over, so that the same command with "
+    "higher limits goes on with it.",
+)
 PATIENCE_MINUTES = flags.DEFINE_float(
     "patience_minutes",
     30.0,
@@ -144,6 +157,7 @@ _REQUIRED = (ENVIRONMENT.name, WORKDIR.name)
 _HYPERPARAMETERS = ("setting", "config")
 _RECORDED_ELSEWHERE = (
     ENVIRONMENT,
+    ENV_KWARGS,
     WORKDIR,
     ROLE,
     RAY_ADDRESS,

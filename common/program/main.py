@@ -22,6 +22,7 @@ from common.cluster.local_process import Process
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.config import Config
+from common.names import with_arguments
 from common.program import flags as flags_lib
 from common.program import layouts, local
 from common.program.flags import UsageError, define_config
@@ -104,6 +105,10 @@ def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -
     name = agent.settings.name_of(setting, config)
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
     assert environment and workdir  # checked above
+    try:
+        environment = with_arguments(environment, flags_lib.ENV_KWARGS.value)
+    except ValueError as error:
+        raise UsageError(f"--{flags_lib.ENV_KWARGS.name}: {error}") from None
     directory = RunDirectory(workdir)
     return ProgramRun(agent, config, name, num_actors, layout, values, environment, directory)
 
@@ -116,7 +121,7 @@ def _run_local(run: ProgramRun) -> None:
     memories = run.layout.num_memories(run.values)
     share = memories * hasattr(run.config, "replay_capacity")
     # One more environment is the evaluator's.
-    _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True)
+    _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True, advises=True)
     stop = StopRequest().install()  # until here signals end this process, which has nothing to save
     values, counts = _with_defaults(run, processes.usable_cores())
     run.open_directory()

@@ -1,9 +1,11 @@
 """An agent in a notebook or a script, whose run its program makes."""
 
+from collections.abc import Callable, Mapping
 import dataclasses
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -14,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
 from common.cluster.processes import set_parent_death_signal
+from common.environments import user_code
+from common.names import with_arguments
 from common.reporting import csv_rows
 from common.reporting.command_line import native_output_only_on_failure
+from common.reporting.csv_rows import NewRows
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 
@@ -27,17 +32,24 @@ if TYPE_CHECKING:
 
 _ERROR = "error: "
 _NOT_SAVED = ("logs", "replay", "tmp")
+_POLL_SECONDS = 0.2
+_EPISODE = ("wall_seconds", "actor", "actor_steps", "episode_return", "episode_length")
+"""Columns of acting.csv that a callback gets."""
 
 
 class TrainingError(UserError):
     """A run that its program did not finish, or that has not begun."""
 
 
+Callback = Callable[[dict[str, float]], Any]
+"""Function of the numbers in a row of a CSV file, which stops the training by returning False."""
+
+
 class NotebookAgent:
     """An agent on an environment, trained by its program in a run directory.
 
     `train` starts the roles as processes of this machine, as the program does, and goes on from
-    where the run is. The replay does not last from one call to the next: each fills it first.
+    where the run is, with the replay that it has.
 
     Attributes:
       directory: of the run.
@@ -46,7 +58,8 @@ class NotebookAgent:
     def __init__(
         self,
         agent: AgentDeclaration,
-        environment: str,
+        environment: str | Callable[..., Any],
+        env_kwargs: Mapping[str, Any] | None = None,
         workdir: str | os.PathLike | None = None,
         setting: str | None = None,
         **values: Any,
@@ -55,7 +68,9 @@ class NotebookAgent:
 
         Args:
           agent: the agent.
-          environment: its name; see `common.environments.make`.
+          environment: its name, see `common.environments.make`; or a function or class at the top
+            of a module, which makes a `gymnasium.Env` or a `dm_env.Environment`.
+          env_kwargs: arguments of the environment.
           workdir: the run directory; a run in it is continued. None: a temporary one, which lasts
             as long as this object.
           setting: of the agent; None: its default.
@@ -63,15 +78,15 @@ class NotebookAgent:
             num_actors=4.
 
         Raises:
-          ValueError: there is no such hyperparameter, flag or setting, a value is not allowed, or
-            the environment is no name, or the agent cannot act in it.
+          ValueError: there is no such hyperparameter, flag or setting, a value is not allowed, no
+            other process can make the environment, or the agent cannot act in it.
         """
-        if not isinstance(environment, str):
-            known = getattr(getattr(environment, "spec", None), "id", "ID")
+        if user_code.is_importing():
             raise ValueError(
-                f'environment must be a name, such as "gym:{known}", or "python:my_module:make" '
-                f"for one of your own, since the processes of a run make it: got {environment!r}"
+                "the import of the environment's module makes an agent: put the lines that make "
+                'and train it below `if __name__ == "__main__":`, or into another file'
             )
+        environment = with_arguments(_name_of(environment), env_kwargs or {})
         setting = setting or agent.settings.default
         if setting not in agent.settings.names:
             known = ", ".join(agent.settings.names)
@@ -85,57 +100,103 @@ class NotebookAgent:
                 agent.require_environment(config, environment)
         except ValueError as error:
             raise ValueError(_in_keywords(str(error))) from None
-        self._agent, self._environment = agent, environment
+        self._agent, self._environment, self._values = agent, environment, values
         self._temporary = None
         if workdir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix=f"{agent.name}_")
             workdir = pathlib.Path(self._temporary.name, "run")
         self.directory = RunDirectory(workdir)
-        self._flags = [f"--environment={environment}", f"--setting={setting}"]
+        self._flags = [f"--environment={environment}", f"--setting={setting}", "--keep_replay"]
         self._flags += [
             f"--{'config.' if name in names else ''}{name}={value}"
             for name, value in values.items()
         ]
         self._flags.append(f"--workdir={self.directory.path}")
         command = [*self._command, "--only_check_args"]
-        checked = subprocess.run(command, capture_output=True, text=True, check=False)
+        checked = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=_variables()
+        )
         if checked.returncode:
             raise ValueError(_in_keywords(checked.stderr.strip().removeprefix(_ERROR)))
 
-    def train(self, learner_steps: int) -> "NotebookAgent":
+    def __repr__(self) -> str:
+        values = "".join(f", {name}={value!r}" for name, value in self._values.items())
+        made = f'reproductions.make("{self._agent.name}", "{self._environment}"{values})'
+        return f"{made}: {self.learner_steps:,} updates in {self.directory.path}"
+
+    @property
+    def learner_steps(self) -> int:
+        """Updates of the run so far."""
+        row = csv_rows.last_row(self.directory.learner_csv, csv_rows.PROGRESS)
+        return int(row["learner_steps"]) if row else 0
+
+    def train(
+        self,
+        learner_steps: int,
+        callback: Callback | None = None,
+        on_episode: Callback | None = None,
+    ) -> "NotebookAgent":
         """Makes so many more updates, prints the program's lines, and returns this agent.
 
-        An interrupt stops the run in order, with a checkpoint.
+        An interrupt or an exception of a callback stops the run in order, with a checkpoint, and is
+        raised then.
+
+        Args:
+          learner_steps: number of updates.
+          callback: called with each evaluation, a row of evaluator.csv: "wall_seconds",
+            "actor_steps", "learner_steps", "episode_return_mean", "episode_return_std" and
+            "episodes". If it returns False, the run stops in order.
+          on_episode: the same with each episode of the training actors, a row of acting.csv:
+            "wall_seconds", "actor", "actor_steps", "episode_return" and "episode_length".
 
         Raises:
           TrainingError: the program ended before.
         """
-        row = csv_rows.last_row(self.directory.learner_csv, csv_rows.PROGRESS)
-        limit = learner_steps + (int(row["learner_steps"]) if row else 0)
-        parent = os.getpid()
+        limit, parent = self.learner_steps + learner_steps, os.getpid()
+        files = (
+            (self.directory.evaluator_csv, csv_rows.RESULT, callback),
+            (self.directory.acting_csv, _EPISODE, on_episode),
+        )
+        readers = [
+            (NewRows(file, *columns), columns, function)
+            for file, columns, function in files
+            if function is not None
+        ]
         process = subprocess.Popen(
             [*self._command, f"--max_learner_steps={limit}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
+            env=_variables(),
             process_group=0,
             preexec_fn=lambda: set_parent_death_signal(parent, signal.SIGTERM),
         )
         assert process.stdout is not None
-        error = ""
+        output, rest, error = process.stdout.fileno(), b"", ""
+        is_enough, raised = False, None
         while True:
             try:
-                for line in process.stdout:
+                printed = _read(output)
+                *lines, rest = (rest + (printed or b"")).split(b"\n")
+                for line in (one.decode(errors="replace") for one in lines):
                     if error or line.startswith(_ERROR):
-                        error += line  # raised, and so shown, below
+                        error += f"{line}\n"  # raised, and so shown, below
                     else:
-                        print(line, end="", flush=True)
-                code = process.wait()
-                break
-            except KeyboardInterrupt:
+                        print(line, flush=True)
+                for reader, columns, function in () if is_enough or raised else readers:
+                    rows = [dict(zip(columns, numbers)) for numbers in reader.read()]
+                    if any(function(row) is False for row in rows):
+                        is_enough = True
+                        process.send_signal(signal.SIGINT)
+                if printed is None:
+                    break
+            except BaseException as exception:  # also of a callback
+                raised = raised or exception
                 process.send_signal(signal.SIGINT)
-        if code:
+        code = process.wait()
+        if raised is not None:
+            raise raised
+        if code and not is_enough:
             message = error.removeprefix(_ERROR).strip() or f"it ended with exit code {code}"
             raise TrainingError(_in_keywords(message))
         return self
@@ -212,6 +273,41 @@ class NotebookAgent:
             # Its user named the environment, unless the directory holds another run.
             is_named = self.directory.read_config().get("environment") == self._environment
             return trained.load(self.directory.path, agent_class, checkpoint, is_named)
+
+
+def _name_of(environment: str | Callable[..., Any]) -> str:
+    """Returns the name by which other processes make an environment.
+
+    Raises:
+      ValueError: they cannot import it.
+    """
+    if isinstance(environment, str):
+        return environment
+    module, name = (getattr(environment, key, "") for key in ("__module__", "__qualname__"))
+    home = sys.modules.get(module)
+    if module == "__main__":  # a script, a module of `python -m`, or a notebook, which has no file
+        spec, file = getattr(home, "__spec__", None), getattr(home, "__file__", "")
+        module = spec.name if spec else pathlib.Path(file).stem
+    if module and callable(environment) and getattr(home, name, None) is environment:
+        return f"python:{module}:{name}"
+    known = getattr(getattr(environment, "spec", None), "id", "ID")
+    raise ValueError(
+        f'environment must be a name, such as "gym:{known}", or a function or class at the top of '
+        "a module, since the processes of a run import it (from a notebook, write it into a file "
+        f"with %%writefile my_module.py): got {environment!r}"
+    )
+
+
+def _variables() -> dict[str, str]:
+    """Returns environment variables with which a process finds the modules that this one finds."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def _read(file: int) -> bytes | None:
+    """Waits a moment for a pipe; returns what is in it, None if its writers have ended."""
+    if not select.select([file], [], [], _POLL_SECONDS)[0]:
+        return b""
+    return os.read(file, 1 << 16) or None
 
 
 def _in_keywords(message: str) -> str:

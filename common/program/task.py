@@ -90,7 +90,11 @@ class ProgramRun:
         }
 
     def inspect_environment(
-        self, share: float = 0.0, num_environments: int = 0, has_queue: bool = False
+        self,
+        share: float = 0.0,
+        num_environments: int = 0,
+        has_queue: bool = False,
+        advises: bool = False,
     ) -> tuple[Any, local.Need]:
         """Returns the environment's spec, and the bytes that are needed of a machine or process.
 
@@ -98,6 +102,7 @@ class ProgramRun:
           share: its part of the replay; above 1 for several replays of the configured size.
           num_environments: in it.
           has_queue: whether the learner's queue, if there is one, is in it.
+          advises: whether to print a line if a user's environment is probably wrong for the agent.
 
         Raises:
           UsageError: there is no such environment, or the agent cannot act in it.
@@ -111,11 +116,24 @@ class ProgramRun:
         logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
         try:
             with environments.opened(self.environment, seed, frames) as environment:
+                if advises and self.environment.startswith(("gym:", "python:")):
+                    self._advise(environment)
                 return self._inspect(environment, share, num_environments, has_queue)
         except environments.UnusableEnvironmentError as error:
             raise UsageError(str(error)) from None
         finally:
             logging.set_verbosity(verbosity)
+
+    def _advise(self, environment: Any) -> None:
+        """Prints the first of what seems wrong after a moment of random play."""
+        from common.environments import advice, watch
+
+        with watch.Call(self.environment, "random play"):
+            seen = advice.play(environment, max_steps=1_000, max_seconds=0.5)
+        for line in filter(None, (*advice.faults(seen), advice.return_range(seen, self.config))):
+            check = f"python -m binaries.environments --check '{self.environment}'"
+            print(f"advice: {line} ({check} may say more)", file=sys.stderr, flush=True)
+            break
 
     def _inspect(
         self, environment: Any, share: float, num_environments: int, has_queue: bool
@@ -237,6 +255,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             saves_replay,
             run.values,
             stop,
+            flags_lib.KEEP_REPLAY.value,
         )
         if stop.requested:
             sys.exit(stop.exit_code)  # before anything is made that has to be saved

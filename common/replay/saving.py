@@ -45,6 +45,7 @@ class StoreFile:
         period_seconds: float,
         is_on: bool = True,
         bytes_per_second: float = BYTES_PER_SECOND,
+        outlasts_run: bool = False,
     ):
         """Begins the time until the first save.
 
@@ -57,11 +58,13 @@ class StoreFile:
           bytes_per_second: most that is written on average: after a save of N bytes, the next one
             begins N / bytes_per_second later at the earliest. The last one, of `close`, does not
             wait.
+          outlasts_run: whether the file stays when the run is over.
         """
         self._store = store
         self._path = path
         self._period_seconds = period_seconds
         self._is_on = is_on
+        self._outlasts_run = outlasts_run
         self._bytes_per_second = bytes_per_second
         self._bytes = self._size()
         self._thread = futures.ThreadPoolExecutor(1, "save")
@@ -100,11 +103,16 @@ class StoreFile:
             self._began, self._saved = time.monotonic(), self._store.counters()
             self._saving = self._thread.submit(self._save)
 
-    def close(self, is_over: bool) -> None:
-        """Saves what the file lacks, or removes the file if the run is over."""
+    def close(self, is_over: bool, is_bad: bool = False) -> None:
+        """Saves what the file lacks, or removes the file.
+
+        Args:
+          is_over: whether the run is over, so that the file is removed unless it outlasts the run.
+          is_bad: whether the contents are of no use.
+        """
         if self._saving is not None:
             self._saving.result()
-        if is_over:
+        if is_bad or (is_over and not self._outlasts_run):
             self._remove()
         elif self._saved != self._store.counters():
             self._start()

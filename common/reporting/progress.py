@@ -273,6 +273,8 @@ def _words(run: RunDirectory, title: str) -> str:
     try:
         curves.learning_curve(run, picture, title)
         drawn = f"learning curve {picture}"
+    except ImportError as error:
+        drawn = f'no learning curve, which needs the extra "figures": {error}'
     except OSError as error:  # a full disk, or somebody's directory of this name
         drawn = f"no learning curve: {picture} cannot be written ({error.strerror})"
     return (

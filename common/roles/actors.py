@@ -447,7 +447,8 @@ def run_worker(context: RunContext) -> None:
         try:
             metrics = trainer.step()
         except DivergedError:
-            file.close(is_over=True)  # a start with the same contents would diverge again
+            # A start with the same contents would diverge again.
+            file.close(is_over=True, is_bad=True)
             raise
         if metrics is None:  # the store fills, or the actor has to catch up
             if sender.report_if_due():

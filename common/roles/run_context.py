@@ -51,6 +51,7 @@ class RunContext:
       evaluation_seconds: time between evaluations.
       episode_steps: longest episode of an evaluation.
       saves_replay: whether what is stored in this process survives a stop.
+      keeps_replay: whether it also survives the end of the run.
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
       closing: what is closed when all is written; it may hang.
@@ -75,6 +76,7 @@ class RunContext:
     saves_replay: bool
     values: Mapping[str, Any]
     stop: StopRequest
+    keeps_replay: bool = False
     closing: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
 
     @property
@@ -103,7 +105,8 @@ class RunContext:
         job = self.topology.job
         path = self.directory.replay / f"{job}_{self.topology.index}.replay"
         rate = BYTES_PER_SECOND / max(1, len(self.topology.cluster.get(job, ())))
-        return StoreFile(store, path, self.checkpoint_seconds, self.saves_replay, rate)
+        period, is_on = self.checkpoint_seconds, self.saves_replay
+        return StoreFile(store, path, period, is_on, rate, self.keeps_replay)
 
     def server(self) -> rpc.Server:
         """Returns a server at this task's address that has not started yet."""

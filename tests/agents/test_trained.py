@@ -79,6 +79,17 @@ def test_a_loaded_policy_is_that_of_the_learner(policy, learner, saved):
     np.testing.assert_allclose(policy([0, 0]), policy(np.zeros(2)), atol=0)
 
 
+def test_an_action_in_the_units_of_the_environment(workdir, policy):
+    """Forces are in [-2, 2] there, and an agent's actions in [-1, 1]."""
+    own = {"position": np.array([0.3], np.float32), "velocity": np.array([-0.2], np.float32)}
+    observation = np.array([0.3, -0.2])
+    action = policy.act(own)
+    assert action.dtype == np.float32 and action.shape == (1,)
+    np.testing.assert_allclose(action, 2 * policy(observation), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"gave an observation\['position'\] of float64 \[3\]"):
+        policy.act({**own, "position": np.zeros(3)})
+
+
 def test_a_call_needs_no_tensorflow(policy):
     files = set()
     sys.setprofile(lambda frame, event, argument: files.add(frame.f_code.co_filename))

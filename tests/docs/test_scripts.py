@@ -18,7 +18,7 @@ import tensorflow as tf
 import yaml
 
 from common import environments
-from common.cluster.topology import Topology
+from common.cluster.topology import Topology, free_ports
 from common.learning import checkpoint
 from common.networks import numpy_twins
 from common.networks.control import ControlPolicy, ReluMLP, SoftsignMLP
@@ -58,14 +58,39 @@ def run(title):
 
 
 def test_the_memory_learns_the_random_walk(capsys):
-    left = run("The memory")
+    left = run("The memory by example")
     np.testing.assert_allclose(left["values"][1:6], np.arange(1, 6) / 6, atol=0.08)
     assert left["memory"].statistics().removed > 0  # its capacity was used
     assert "Statistics(" in capsys.readouterr().out
 
 
+def test_three_processes_share_a_memory(tmp_path):
+    (tmp_path / "service.py").write_text(code_of(PARTS, "The memory as a service"))
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "REPLAY_RL_TOKEN": "of a test of the docs"}
+    started = {
+        role: subprocess.Popen(
+            [sys.executable, "service.py", role, address],
+            cwd=tmp_path,
+            env={**variables, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for role in ("replay", "actor", "learner")
+    }
+    try:
+        out = {role: process.communicate(timeout=200) for role, process in started.items()}
+    finally:
+        for process in started.values():
+            process.kill()
+    assert {process.returncode for process in started.values()} == {0}, out
+    assert re.match(r"Counters\(items=1000, inserted=1000, sampled=5120, dupl", out["replay"][0])
+    assert 0 < float(out["learner"][0]) < 1
+
+
 def test_the_values_learn_the_other_policy_and_the_distribution():
-    left = run("The values")
+    left = run("The values by example")
     assert left["q"][1:6] == pytest.approx(exact_q(0.9), abs=0.06)
     probabilities = tf.nn.softmax(left["logits"]).numpy()[0]
     within = np.abs(left["atoms"].numpy()) <= 2
@@ -87,7 +112,7 @@ def test_the_environment_of_the_tutorial_can_be_learnt_from(tmp_path, monkeypatc
     code = code_of(ROOT / "docs/own_environment.md", "1. ")
     (tmp_path / "my_environment.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    environment = environments.make("python:my_environment:make", seed=0)
+    environment = environments.make("python:my_environment:Rail", seed=0)
     starts, rewards = set(), []
     for _ in range(8):
         timestep = environment.reset()

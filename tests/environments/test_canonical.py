@@ -214,8 +214,8 @@ def test_continuous_actions_have_no_choices():
 @pytest.mark.parametrize(
     "observations, actions, words",
     [
-        (specs.Array((2,), np.uint8), BOUNDED, ["observation", "float array", "uint8"]),
-        ({"a": FLOATS, "count": specs.Array((), int)}, BOUNDED, ["observation['count']", "int64"]),
+        ({"a": FLOATS, "view": specs.Array((9, 9), np.uint8)}, BOUNDED, ["observation['view']"]),
+        ({"n": specs.DiscreteArray(5000)}, BOUNDED, ["observation['n']", "5,000 values, too many"]),
         ({"name": specs.StringArray(())}, BOUNDED, ["observation['name']", "StringArray"]),
         ({}, BOUNDED, ["observation is empty"]),
         (

@@ -9,10 +9,16 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.environments import UnknownEnvironmentError, UnusableEnvironmentError, gym_suite
-from common.environments.canonical import as_agents_take_it
+from common.environments import (
+    BrokenSpecError,
+    UnknownEnvironmentError,
+    UnusableEnvironmentError,
+    gym_suite,
+    user_code,
+)
+from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.gym_suite import GymEnvironment
-from common.environments.spec import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec, require_control
 
 SIZES = {
     "Ant-v4": (111, 8, 1.0),
@@ -125,7 +131,7 @@ def test_discrete_actions_of_flat_observations():
 def test_integers_count_from_zero(space, action, expected):
     gym = Scripted([(False, False)])
     gym.action_space = space
-    environment = as_agents_take_it(GymEnvironment(gym, seed=0))
+    environment = CanonicalEnvironment(GymEnvironment(gym, seed=0))
     environment.reset()
     environment.step(action)
     spec = EnvironmentSpec.of(environment)
@@ -148,7 +154,7 @@ def test_dictionaries_and_tuples_of_arrays_are_joined():
             seen = (np.array([3], np.float32), np.array([[4.0, 5.0]]))
             return {"seen": seen, "goal": np.array([1, 2], np.float32)}, {}
 
-    environment = as_agents_take_it(GymEnvironment(Nested([]), seed=0))
+    environment = CanonicalEnvironment(GymEnvironment(Nested([]), seed=0))
     np.testing.assert_array_equal(environment.reset().observation, [1, 2, 3, 4, 5])
 
 
@@ -157,26 +163,157 @@ def test_images_stay_as_they_are():
         observation_space = spaces.Box(0, 255, (40, 36, 3), np.uint8)
         action_space = spaces.Discrete(2)
 
-    environment = as_agents_take_it(GymEnvironment(Images([]), seed=0))
+    environment = CanonicalEnvironment(GymEnvironment(Images([]), seed=0))
     assert EnvironmentSpec.of(environment).image_shape == (40, 36, 3)
 
 
-@pytest.mark.parametrize("shape", [(3, 64, 64), (1, 84, 84), (4, 84, 80)])
-def test_images_with_channels_first_are_refused_with_the_wrapper_that_turns_them(shape):
+@pytest.mark.parametrize(
+    "shape, axes, expected",
+    [
+        ((3, 64, 60), (1, 2, 0), (64, 60, 3)),  # channels first
+        ((4, 84, 80), (1, 2, 0), (84, 80, 4)),  # a stack of grey images
+        ((64, 60), (0, 1), (64, 60, 1)),
+        ((4, 64, 60, 3), (1, 2, 0, 3), (64, 60, 12)),  # a stack
+        ((2, 3, 64, 60), (2, 3, 0, 1), (64, 60, 6)),  # a stack with channels first
+        ((8, 9, 3), (0, 1, 2), (8, 9, 3)),
+    ],
+)
+def test_the_channels_of_images_come_last(shape, axes, expected):
+    picture = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
     class Images(Scripted):
         observation_space = spaces.Box(0, 255, shape, np.uint8)
         action_space = spaces.Discrete(2)
 
         def reset(self, *, seed=None, options=None):
-            return np.zeros(shape, np.uint8), {}
+            return picture, {}
 
-    with pytest.raises(UnusableEnvironmentError, match="channels first") as raised:
-        as_agents_take_it(GymEnvironment(Images([]), seed=0))
-    wrapper = str(raised.value).partition("return ")[2]
-    turned = eval(wrapper, {"gymnasium": gymnasium, "np": np, "env": Images([])})
-    environment = as_agents_take_it(GymEnvironment(turned, seed=0))
-    assert environment.reset().observation.shape == (*shape[1:], shape[0])
-    assert environment.observation_spec().shape == (*shape[1:], shape[0])
+    made = [CanonicalEnvironment(GymEnvironment(Images([]), seed=0)) for _ in range(2)]
+    assert EnvironmentSpec.of(made[0]).image_shape == expected
+    image = made[0].reset().observation
+    assert image.dtype == np.uint8
+    np.testing.assert_array_equal(image, picture.transpose(axes).reshape(expected))
+    np.testing.assert_array_equal(CanonicalBatch(made).reset().observation, [image, image])
+
+
+def test_integers_become_one_hot_vectors():
+    class Integers(Scripted):
+        observation_space = spaces.Dict(
+            a=spaces.Discrete(3, start=-1),
+            b=spaces.MultiDiscrete([[2, 3]], start=[[0, 4]]),
+            c=spaces.MultiBinary(2),
+            d=spaces.Box(0, 9, (1,), np.int64),
+        )
+
+        def reset(self, *, seed=None, options=None):
+            return {
+                "a": self.a,
+                "b": np.array([[1, 4]]),
+                "c": np.array([0, 1], np.int8),
+                "d": [7],
+            }, {}
+
+    gym = Integers([])
+    gym.a = 1
+    environment = CanonicalEnvironment(GymEnvironment(gym, seed=0))
+    flat = environment.reset().observation
+    np.testing.assert_array_equal(flat, [0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 7])
+    assert flat.dtype == np.float32 and environment.observation_spec().shape == (11,)
+    gym.a = 2
+    with pytest.raises(BrokenSpecError, match=r"observation\['a'\] of 2, where its spec"):
+        environment.reset()
+    frozen_lake = environments.make("gym:FrozenLake-v1(is_slippery=False)", 0)
+    frozen_lake.reset()
+    assert frozen_lake.step(np.int32(2)).observation.tolist() == [0, 1, *[0] * 14]
+
+
+def test_an_image_among_vectors_is_refused_with_a_way_out():
+    class Both(Scripted):
+        observation_space = spaces.Dict(
+            speed=spaces.Box(-1, 1, (1,)), camera=spaces.Box(0, 255, (64, 64, 3), np.uint8)
+        )
+
+    with pytest.raises(UnusableEnvironmentError, match="'camera'.*FilterObservation"):
+        CanonicalEnvironment(GymEnvironment(Both([]), seed=0))
+
+
+def test_own_actions_and_observations_are_those_of_gymnasium():
+    environment = environments.make("gym:Pendulum-v1", 0)
+    action = environment.own_action(np.array([-0.5], np.float32))
+    assert action.dtype == np.float32 and action.tolist() == [-1.0]  # of [-2, 2]
+    gym = Scripted([])
+    gym.action_space = spaces.Discrete(3, start=5)
+    assert CanonicalEnvironment(GymEnvironment(gym, seed=0)).own_action(np.int32(2)) == 7
+
+
+def test_arguments_and_wrappers():
+    def gravity(name):
+        environment = environments.make(name, 0)
+        timestep = environment.reset(), environment.step(np.zeros(1, np.float32))
+        environment.close()
+        return timestep[1].observation
+
+    assert (gravity("gym:Pendulum-v1") != gravity("gym:Pendulum-v1(g=1.6)")).any()
+    wrappers = ["FrameStackObservation(stack_size=3)", "TimeLimit(max_episode_steps=2)"]
+    name = f"gym:CartPole-v1({wrappers=})"
+    batch = environments.make_batch(name, [0, 1])
+    assert batch.observation_spec().shape == (12,)
+    batch.reset()
+    steps = [batch.step(np.zeros(2, np.int32)).step_type.tolist() for _ in range(2)]
+    assert steps == [[1, 1], [2, 2]]
+    for name, words in (
+        ("gym:Pendulum-v1(gravity=1)", "TypeError: .*unexpected keyword argument 'gravity'"),
+        ('gym:CartPole-v1(wrappers="FrameStack")', 'gymnasium.wrappers has no "FrameStack"; did y'),
+        ("gym:CartPole-v1(3)", "arguments look like"),
+        ("control:cartpole:swingup(a=1)", "those of control take no arguments"),
+    ):
+        with pytest.raises(UnusableEnvironmentError, match=words) as caught:
+            environments.make(name, 0)
+        assert "\n" not in str(caught.value)
+
+
+OWN_ID = """
+import gymnasium
+import numpy as np
+
+class Own(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def __init__(self, size=1.0, limit=2):
+        self.size, self.limit = size, limit
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.full(2, self.size, np.float32), {}
+
+    def step(self, action):
+        assert abs(action[0]) < self.limit, "too far"
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+gymnasium.register("own/Own-v0", "own_ids:Own")
+gymnasium.register("OwnPlain-v0", Own)
+"""
+
+
+def test_an_id_that_a_module_registers(tmp_path, monkeypatch):
+    (tmp_path / "own_ids.py").write_text(OWN_ID)
+    monkeypatch.syspath_prepend(tmp_path)
+    environment = environments.make("gym:own_ids:own/Own-v0(size=0.5)", 0)
+    assert environment.reset().observation.tolist() == [0.5, 0.5]
+    with environments.opened("gym:own_ids:OwnPlain-v0", 0) as environment:
+        assert environment.action_spec().shape == (1,)
+    with pytest.raises(
+        UnusableEnvironmentError, match=r"AssertionError: too far \(.*own_ids.py, l"
+    ):
+        with environments.opened("gym:own_ids:OwnPlain-v0(limit=1)", 0):
+            pass
+    with pytest.raises(UnknownEnvironmentError, match='did you mean "gym:own_ids:OwnPlain-v0"'):
+        environments.make("gym:own_ids:OwnPlain-v1", 0)
+    with pytest.raises(UnusableEnvironmentError, match='there is no module "no_such_ids"'):
+        environments.make("gym:no_such_ids:Own-v0", 0)
+    with pytest.raises(UnusableEnvironmentError, match="would import code from the run directory"):
+        user_code.require_trusted("gym:own_ids:own/Own-v0", tmp_path)
 
 
 def test_an_environment_that_draws_itself_is_drawn():
@@ -186,7 +323,7 @@ def test_an_environment_that_draws_itself_is_drawn():
         def render(self):
             return np.full((10, 30, 3), 7, np.uint8)
 
-    environment = as_agents_take_it(GymEnvironment(Drawn([]), seed=0))
+    environment = CanonicalEnvironment(GymEnvironment(Drawn([]), seed=0))
     picture = environment.render(height=20, width=40)
     assert picture.shape == (20, 40, 3) and (picture == 7).all()
 
@@ -229,10 +366,6 @@ def test_every_registered_id_with_arrays_may_be_given():
 @pytest.mark.parametrize(
     "name, message",
     [
-        (
-            "FrozenLake-v1",
-            r'environment "gym:FrozenLake-v1": its observations must be arrays .*, not Discrete',
-        ),
         ("Walker2d-v2", 'environment "gym:Walker2d-v2": .* use "gym:Walker2d-v4"'),
         ("HalfCheetah-v3", 'use "gym:HalfCheetah-v4"'),
     ],
@@ -247,3 +380,23 @@ def test_unusable(name, message):
 def test_an_unknown_id_names_near_ones(name):
     with pytest.raises(UnknownEnvironmentError, match='did you mean .*"gym:HalfCheetah-v4"'):
         environments.make(name, 0)
+
+
+def test_grey_images_are_stacked_by_wrappers(tmp_path, monkeypatch):
+    (tmp_path / "own_images.py").write_text(
+        OWN_ID.replace("Box(-1, 1, (2,))", "Box(0, 255, (40, 36, 3), np.uint8)")
+        .replace("np.zeros(2, np.float32)", "np.zeros((40, 36, 3), np.uint8)")
+        .replace("np.full(2, self.size, np.float32)", "np.full((40, 36, 3), 90, np.uint8)")
+        .replace("own/Own-v0", "OwnImages-v0")
+        .replace("own_ids:Own", "own_images:Own")
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    wrappers = ["GrayscaleObservation", "FrameStackObservation(stack_size=4)"]
+    environment = environments.make(f"gym:own_images:OwnImages-v0({wrappers=})", 0)
+    spec = EnvironmentSpec(40 * 36 * 4, 1, image_shape=(40, 36, 4))
+    assert EnvironmentSpec.of(environment) == spec
+    environment.reset()
+    image = environment.step(np.zeros(1, np.float32)).observation
+    assert [image[..., frame].max() for frame in range(4)] == [90, 90, 90, 0]
+    with pytest.raises(ValueError, match=r"images of \[40, 36, 4\]"):
+        require_control(None, spec)

@@ -1,5 +1,11 @@
 """An agent in a notebook: trained by its program, evaluated and saved here."""
 
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,6 +13,7 @@ import pytest
 from common.program.notebook import TrainingError
 import reproductions
 
+ROOT = pathlib.Path(__file__).parents[2]
 OWN = "python:reproductions.d4pg.own_environment:make"
 SMALL = {
     "policy_sizes": (16, 16),
@@ -23,16 +30,34 @@ SMALL = {
 }
 
 
+class Raised(Exception):
+    pass
+
+
 def test_it_trains_goes_on_evaluates_and_saves(tmp_path, capfd):
-    agent = reproductions.make("d4pg", OWN, n_step=3, **SMALL)
-    assert agent.train(40).policy().learner_steps == 40
+    agent, evaluations = reproductions.make("d4pg", OWN, n_step=3, **SMALL), []
+    agent.train(40, callback=evaluations.append)
+    assert agent.policy().learner_steps == agent.learner_steps == 40
+    assert [row["learner_steps"] for row in evaluations] == [0, 40]
     assert "finished: evaluator return" in capfd.readouterr().out
-    agent.train(40)
+
+    def raise_at_80(row):
+        if row["learner_steps"] >= 80:
+            raise Raised
+
+    with pytest.raises(Raised):
+        agent.train(10**9, callback=raise_at_80)
+    assert "saves what it has learnt" in capfd.readouterr().out
+    log = (agent.directory.logs / "learner-0.log").read_text()
+    (items,) = map(int, re.findall(r"goes on with the (\d+) items", log))
+    assert items > 100  # the replay of the first 40 updates
+    steps = agent.learner_steps
+    assert re.search(rf"n_step=3.*: {steps:,} updates in", repr(agent))
     policy = agent.policy()
-    assert policy.learner_steps == 80 and policy(np.zeros(2)).shape == (1,)
+    assert policy.learner_steps == steps >= 80 and policy(np.zeros(2)).shape == (1,)
     returns = agent.evaluate(episodes=3)
     assert returns.shape == (3,) and np.isfinite(returns).all()
-    assert agent.evaluations()["learner_steps"].tolist() == [0, 40, 80]
+    assert agent.evaluations()["learner_steps"].tolist()[:3] == [0, 40, 80]
     agent.save(tmp_path / "saved")
     saved = reproductions.load_policy(tmp_path / "saved")
     np.testing.assert_array_equal(saved([0.1, 0.2]), policy([0.1, 0.2]))
@@ -59,8 +84,13 @@ def test_what_cannot_be_is_one_line(capfd):
         with pytest.raises(ValueError, match=words) as caught:
             reproductions.make("d4pg", OWN, **wrong)
         assert "\n" not in str(caught.value) and not "".join(capfd.readouterr())
-    with pytest.raises(ValueError, match='must be a name, such as "gym:CartPole-v1", or "python:m'):
-        reproductions.make("d4pg", gymnasium.make("CartPole-v1"))
+    for made in (gymnasium.make("CartPole-v1"), lambda seed: None):
+        with pytest.raises(ValueError, match='must be a name, such as "gym:.*", or a function or'):
+            reproductions.make("d4pg", made)
+    with pytest.raises(ValueError, match="arguments of an environment are numbers"):
+        reproductions.make("d4pg", "gym:Pendulum-v1", {"g": object()})
+    with pytest.raises(ValueError, match="TypeError: .*'gravity'"):
+        reproductions.make("d4pg", "gym:Pendulum-v1", env_kwargs={"gravity": 1})
     with pytest.raises(ValueError, match='did you mean "control:cartpole:swingup"'):
         reproductions.make("d4pg", "control:cartpole:swingpu")
     with pytest.raises(ValueError, match="d4pg on gym:CartPole-v1: .* actions"):
@@ -74,6 +104,61 @@ def test_before_it_is_trained_there_is_nothing_to_play_or_to_save(tmp_path):
             call()
     with pytest.raises(ValueError, match="episodes must be at least 1, is 0"):
         agent.evaluate(episodes=0)
+
+
+SCRIPT = """
+import gymnasium
+import numpy as np
+import reproductions
+
+class Own(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(3)
+    action_space = gymnasium.spaces.Box(2.0, 6.0, (1,))
+
+    def __init__(self, length):
+        self.length = length
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.steps % 3, float(action[0]), False, self.steps == self.length, {}
+
+if GUARD:
+    agent = reproductions.make("d4pg", Own, env_kwargs={"length": 5}, VALUES)
+    episodes = []
+    agent.train(10**9, lambda row: row["learner_steps"] == 0, episodes.append)
+    assert agent.learner_steps >= 40 and {row["episode_length"] for row in episodes} == {5}
+    returns = agent.evaluate(episodes=2)
+    assert (2 * 5 <= returns).all() and (returns <= 6 * 5).all()
+    policy = agent.policy()
+    action = policy.act(2)
+    assert 2 <= action[0] <= 6 and action in Own.action_space
+    print(agent)
+"""
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_a_script_has_its_own_environment(is_guarded, tmp_path):
+    values = ", ".join(f"{name}={value!r}" for name, value in SMALL.items())
+    guard = '__name__ == "__main__"' if is_guarded else "True"
+    script = tmp_path / "own_script.py"
+    script.write_text(SCRIPT.replace("GUARD", guard).replace("VALUES", values))
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if is_guarded:
+        assert done.returncode == 0, done.stderr
+        assert 'make("d4pg", "python:own_script:Own(length=5)"' in done.stdout
+    else:
+        assert done.returncode == 1 and 'below `if __name__ == "__main__":`' in done.stderr
 
 
 def test_an_error_of_several_lines_is_raised_as_a_whole(tmp_path, monkeypatch):

@@ -134,6 +134,17 @@ def test_the_end_of_the_run_removes_the_file_and_no_other_role_s(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["actor_10.replay"]
 
 
+def test_a_file_that_outlasts_the_run_goes_only_if_its_contents_are_of_no_use(tmp_path):
+    memory, path = make_memory(), tmp_path / "learner_0.replay"
+    put(memory, 0, 10)
+    StoreFile(memory, path, 60.0, outlasts_run=True).close(is_over=True)
+    again = make_memory()
+    StoreFile(again, path, 60.0).load()
+    assert again.counters().items == 10
+    StoreFile(again, path, 60.0, outlasts_run=True).close(is_over=True, is_bad=True)
+    assert not path.exists()
+
+
 def test_without_the_flag_nothing_is_saved_and_an_old_file_goes(tmp_path, lines):
     path, memory = tmp_path / "learner_0.replay", make_memory()
     put(memory, 0, 5)

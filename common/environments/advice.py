@@ -1,0 +1,185 @@
+"""Advice on an environment, from a specimen of random play in it."""
+
+from collections.abc import Iterator
+import math
+import time
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+
+from common.environments.canonical import leaves
+from common.environments.spec import EnvironmentSpec
+
+_LONG = 50
+"""Steps from which on equal lengths of all episodes are hardly the task's own."""
+_LARGE = 20.0
+"""Magnitude of an observation's number from which on it should be scaled."""
+
+
+class Specimen(NamedTuple):
+    """A specimen of random play in an environment.
+
+    Attributes:
+      spec: of the environment.
+      low: the smallest value of each number of the observation; of an image, of all its pixels.
+      high: the largest.
+      rewards: of each step.
+      lengths: of the episodes that ended, in steps.
+      true_ends: number of these episodes that ended with discount 0.
+      steps_per_second: of the environment alone.
+      flattened: shapes of arrays of floats that look like images.
+    """
+
+    spec: EnvironmentSpec
+    low: np.ndarray
+    high: np.ndarray
+    rewards: np.ndarray
+    lengths: list[int]
+    true_ends: int
+    steps_per_second: float
+    flattened: list[tuple[int, ...]]
+
+
+def play(
+    environment: dm_env.Environment, max_steps: int, max_seconds: float, seed: int = 0
+) -> Specimen:
+    """Plays at random, at least a step, and until one of the limits is reached."""
+    generator, action = np.random.default_rng(seed), environment.action_spec()
+    is_integer = action.dtype.kind in "iu"
+    timestep = environment.reset()
+    low = high = np.asarray(timestep.observation)
+    rewards, lengths, true_ends, length = [], [], 0, 0
+    began = time.perf_counter()
+    while len(rewards) < max_steps and (not rewards or time.perf_counter() - began < max_seconds):
+        if is_integer:
+            chosen = generator.integers(action.minimum, action.maximum, action.shape, endpoint=True)
+        else:
+            chosen = generator.uniform(action.minimum, action.maximum, action.shape)
+        timestep = environment.step(np.asarray(chosen, action.dtype))
+        low, high = np.minimum(low, timestep.observation), np.maximum(high, timestep.observation)
+        if timestep.first():
+            continue
+        rewards.append(float(timestep.reward))
+        length += 1
+        if timestep.last():
+            lengths.append(length)
+            true_ends += timestep.discount == 0
+            length = 0
+    seconds = time.perf_counter() - began
+    own = getattr(environment, "wrapped", environment).observation_spec()
+    shapes = [spec.shape for _, spec in leaves(own) if spec.dtype.kind == "f"]
+    return Specimen(
+        EnvironmentSpec.of(environment),
+        low,
+        high,
+        np.array(rewards),
+        lengths,
+        true_ends,
+        len(rewards) / max(seconds, 1e-9),
+        [shape for shape in shapes if len(shape) == 3 and min(shape[:2]) >= 8],
+    )
+
+
+def faults(specimen: Specimen) -> Iterator[str]:
+    """Yields a line for each thing that is probably a mistake, whatever the agent is."""
+    if not (np.isfinite(specimen.low).all() and np.isfinite(specimen.high).all()):
+        yield "an observation has numbers that are not finite"
+    for shape in specimen.flattened:
+        yield (
+            f"an image of floats, {list(shape)}, becomes a vector: give it as uint8 from 0 to 255 "
+            "for the networks with convolutions"
+        )
+    lengths = specimen.lengths
+    if len(lengths) > 2 and len({*lengths}) == 1 < lengths[0] // _LONG + 1:
+        if specimen.true_ends == len(lengths):
+            yield (
+                f"all {len(lengths)} episodes ended after {lengths[0]} steps as if nothing could "
+                "follow: if the time is up then, give `truncated` in the place of `terminated` "
+                "(discount 1), so that the agent counts what would have followed"
+            )
+
+
+def hints(specimen: Specimen) -> Iterator[str]:
+    """Yields a line for each thing that may be right, but makes learning hard for some agents."""
+    large = np.flatnonzero(np.maximum(-specimen.low, specimen.high) > _LARGE)
+    if specimen.spec.image_shape is None and large.size:
+        most = max(-specimen.low.min(), specimen.high.max())
+        some = ", ".join(map(str, large[:8])) + ", ..." * (large.size > 8)
+        yield (
+            f"numbers {some} of the observation reach {most:.4g}: scale them to about [-1, 1], for "
+            "example by gymnasium.wrappers.RescaleObservation, if the agent does not standardise"
+        )
+    shape = specimen.spec.image_shape
+    if shape is not None and shape[2] in (1, 3):
+        yield (
+            "an observation is a single image, which shows no motion: stack images by the wrappers "
+            '"GrayscaleObservation" and "FrameStackObservation(stack_size=4)", unless the agent '
+            "is recurrent"
+        )
+    if not np.any(specimen.rewards):
+        yield f"random play got no reward in {len(specimen.rewards):,} steps"
+    if not specimen.lengths:
+        yield (
+            f"no episode ended in {len(specimen.rewards):,} steps: if episodes have no end, limit "
+            "them, for example by gymnasium.wrappers.TimeLimit"
+        )
+
+
+def return_range(specimen: Specimen, config: Any) -> str | None:
+    """Returns a line if the returns of a critic's atoms do not suit the rewards; else None.
+
+    The range is that of random play's discounted returns, and of rewards that stay at their lowest
+    or highest twentieth for as long as the longest episode: with a reward r at each of L steps, the
+    return is r (1 - gamma^L) / (1 - gamma).
+
+    Args:
+      specimen: of the environment.
+      config: hyperparameters. Those without v_min, v_max and discount have no such range; with
+        `reward_clip` above 0 it bounds the rewards.
+    """
+    fields = ("v_min", "v_max", "discount")
+    if not all(hasattr(config, name) for name in fields):
+        return None
+    if getattr(config, "critic", "categorical") != "categorical":
+        return None
+    rewards, gamma = specimen.rewards, config.discount
+    if clip := getattr(config, "reward_clip", 0):
+        rewards = np.clip(rewards, -clip, clip)
+    least, most = np.quantile(rewards, [0.05, 0.95])
+    longest = max(specimen.lengths, default=math.inf)
+    horizon = (1 - gamma**longest) / (1 - gamma) if gamma < 1 else longest
+    if not math.isfinite(horizon):
+        return None
+    returns = _discounted(rewards, specimen.lengths, gamma)
+    low = min(0.0, least * horizon, returns.min())
+    high = max(0.0, most * horizon, returns.max())
+    lie = (
+        f"rewards, mostly in [{least:.3g}, {most:.3g}], give discounted returns in about "
+        f"[{low:.3g}, {high:.3g}]"
+    )
+    has = f"v_min={config.v_min:g} and v_max={config.v_max:g}"
+    should = f"--config.v_min={_rounded(low)} --config.v_max={_rounded(high)} would suit them"
+    if low < config.v_min or high > config.v_max:
+        return f"{lie}, beyond {has}, where they are cut: {should}"
+    largest = max(rewards.max() * horizon, high) - min(rewards.min() * horizon, low)
+    if 0 < largest < (config.v_max - config.v_min) / 20:
+        return f"{lie}, a small part of {has}: {should}"
+    return None
+
+
+def _discounted(rewards: np.ndarray, lengths: list[int], gamma: float) -> np.ndarray:
+    """Returns the discounted return from each step on, to the end of its episode."""
+    ends, returns, following = {*np.cumsum(lengths).tolist()}, np.zeros(len(rewards)), 0.0
+    for step in reversed(range(len(rewards))):
+        following = rewards[step] + gamma * (0.0 if step + 1 in ends else following)
+        returns[step] = following
+    return returns
+
+
+def _rounded(bound: float) -> str:
+    """Returns a bound with two digits, rounded away from 0."""
+    if bound == 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(abs(bound))) - 1)
+    return f"{math.copysign(math.ceil(abs(bound) / unit - 1e-9) * unit, bound):g}"

@@ -1,0 +1,198 @@
+"""Modules of users that make environments: their import, their errors, and trust in them.
+
+They are imported from the working directory or from the installed packages.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import importlib
+from importlib import machinery
+import inspect
+import os
+import pathlib
+import sys
+import sysconfig
+import traceback
+from types import ModuleType
+from typing import Any
+
+import dm_env
+import numpy as np
+
+from common.environments.spec import UnusableEnvironmentError
+
+_importing: list[str] = []
+"""Names of the modules whose import has begun and not ended."""
+
+
+def module(name: str) -> ModuleType:
+    """Imports a module.
+
+    Raises:
+      UnusableEnvironmentError: there is no such module.
+      Exception: whatever its code raises.
+    """
+    if not {"", os.getcwd()} & set(sys.path):  # the program was not started with python -m
+        sys.path.insert(0, os.getcwd())
+    _importing.append(name)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if f"{name}.".startswith(f"{error.name}."):
+            raise UnusableEnvironmentError(
+                f'there is no module "{error.name}", neither in {os.getcwd()} nor installed'
+            ) from None
+        raise  # the missing module is one that this module imports
+    finally:
+        _importing.pop()
+
+
+def is_importing() -> bool:
+    """Returns whether the import of a user's module goes on, which should only define things."""
+    return bool(_importing)
+
+
+def source_of(environment: str) -> pathlib.Path | None:
+    """Returns the file from which the module of a user's environment would be imported.
+
+    Imports nothing. Returns None if the environment is not a user's, or its module is not there.
+
+    Args:
+      environment: its whole name, such as "python:MODULE:FUNCTION" or "gym:MODULE:ID".
+    """
+    spec, _, modules = _found(environment)
+    source = None
+    for place in _folders(spec) or ([spec.origin] if spec and spec.origin else []):
+        path = pathlib.Path(place, *modules)
+        files = (path / "__init__.py", path.with_suffix(".py"))
+        file = next((file for file in files if file.is_file()), None)
+        if file is not None:
+            return file.resolve()
+        source = source or path.resolve()
+    return source
+
+
+def require_trusted(environment: str, directory: str | os.PathLike) -> None:
+    """Raises if an environment that a run directory names may be code of whoever sent it.
+
+    Imports nothing. Environments of the other suites pass, and so does a module that is not there.
+
+    Args:
+      environment: its whole name, as config.json has it.
+      directory: of the run.
+
+    Raises:
+      UnusableEnvironmentError: the code lies inside the run directory, or in a package around it,
+        or it is the standard library's, or it is installed and would get arguments.
+    """
+    spec, package, _ = _found(environment)
+    source, run = source_of(environment), pathlib.Path(directory).resolve()
+    around = [pathlib.Path(folder).resolve() for folder in _folders(spec)]
+    library = pathlib.Path(os.__file__).resolve().parent
+    if source is not None and source.is_relative_to(run):
+        place = "from the run directory"
+    elif any(run.is_relative_to(folder) for folder in around):
+        place = "from a package that contains the run directory"
+    elif package in sys.stdlib_module_names and (source or library).is_relative_to(library):
+        place = "of Python's standard library"
+    elif "(" in environment and source is not None and _is_installed(source):
+        place = "of an installed package with arguments that the run chose"
+    else:
+        return
+    raise UnusableEnvironmentError(
+        f"the run's environment {environment} would import code {place}, {source or package}: read "
+        "it, then give --trust_environment, in Python trust_environment=True"
+    )
+
+
+def _found(environment: str) -> tuple[machinery.ModuleSpec | None, str, list[str]]:
+    """Returns where a user's environment has its package or module, its name, and those below."""
+    suite, _, name = environment.partition("(")[0].partition(":")
+    path, colon, _ = name.partition(":")
+    if suite not in ("python", "gym") or (suite == "gym" and not colon):
+        return None, "", []
+    package, *modules = path.split(".")
+    return machinery.PathFinder.find_spec(package, [os.getcwd(), *sys.path]), package, modules
+
+
+def _is_installed(source: pathlib.Path) -> bool:
+    return any(source.is_relative_to(pathlib.Path(each).resolve()) for each in _LIBRARIES[:-2])
+
+
+def _folders(spec: machinery.ModuleSpec | None) -> list[str]:
+    """Returns the folders of a package; none of a module."""
+    return list(spec.submodule_search_locations or ()) if spec else []
+
+
+def try_extremes(environment: dm_env.Environment) -> None:
+    """Raises UnusableEnvironmentError if something is wrong with a step of extreme actions."""
+    action = environment.action_spec()
+    for extreme in (action.minimum, action.maximum):
+        environment.reset()
+        try_step(environment, extreme)
+
+
+def try_step(environment: dm_env.Environment, action: Any) -> None:
+    """Raises UnusableEnvironmentError if something is wrong with a step of this action."""
+    spec = environment.action_spec()
+    timestep = environment.step(np.full(spec.shape, action, spec.dtype))
+    environment.observation_spec().validate(timestep.observation)
+    if timestep.first():
+        return
+    for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
+        if np.shape(value) != () or value is None or not np.isfinite(value):
+            raise UnusableEnvironmentError(
+                f"the {name} of a step must be a finite number, it is {value!r}"
+            )
+    if not 0 <= timestep.discount <= 1:
+        raise UnusableEnvironmentError(f"a discount must be in [0, 1], it is {timestep.discount!r}")
+
+
+_LIBRARIES = (
+    *(sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")),
+    str(pathlib.Path(__file__).parents[1]),
+    "<frozen",
+)
+"""Beginnings of the names of files that are not the user's."""
+
+
+@contextlib.contextmanager
+def in_one_line(name: str, code: Any = None) -> Iterator[None]:
+    """Raises UnusableEnvironmentError, with the user's line, for whatever the block raises.
+
+    Args:
+      name: of the environment, with its suite.
+      code: the function or class that the block calls.
+    """
+    try:
+        yield
+    except UnusableEnvironmentError as error:
+        text = f'environment "{name}": {_one_line(error)}{_place(code)}'
+        raise UnusableEnvironmentError(text) from None
+    except (Exception, SystemExit) as error:
+        text = f"{type(error).__name__}: {_one_line(error)}"
+        if not isinstance(error, SyntaxError):  # whose message names the place
+            frames = traceback.extract_tb(error.__traceback__)
+            users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+            places = [f" ({frame.filename}, line {frame.lineno})" for frame in users[-1:]]
+            text += places[0] if places else _place(code)
+        raise UnusableEnvironmentError(f'environment "{name}" failed: {text}') from error
+
+
+def class_of(environment: Any) -> type:
+    """Returns the user's class of an environment, without wrappers."""
+    while "wrapped" in vars(environment):
+        environment = environment.wrapped
+    return type(getattr(environment, "unwrapped", environment))
+
+
+def _place(code: Any) -> str:
+    """Returns the file and line of a function or class in brackets; "" if they are not known."""
+    try:
+        return f" ({inspect.getsourcefile(code)}, line {inspect.getsourcelines(code)[1]})"
+    except (OSError, TypeError):  # there is no source, as in a console
+        return ""
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
