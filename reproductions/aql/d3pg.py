@@ -45,9 +45,8 @@ class D3PGLearner(ActorCriticLearner):
             policy = make_policy(config, value.shared.output_size, space.size)
             return ActorCritic(policy, value)
 
-        super().__init__(
-            make_networks, lambda: networks.make_optimizer(config), config.target_period
-        )
+        optimizers = networks.make_optimizer(config), networks.make_optimizer(config)
+        super().__init__(make_networks, *optimizers, config.target_period)
         self._config = config
 
     @property

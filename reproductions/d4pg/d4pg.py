@@ -12,12 +12,13 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise
 from common.agents.actor_critic import (
     ActorCritic,
     ActorCriticActor,
     ActorCriticAgent,
     ActorCriticLearner,
+    make_noise,
+    make_optimizers,
 )
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
@@ -215,7 +216,11 @@ def make_networks(config: D4PGConfig, spec: EnvironmentSpec) -> ActorCritic:
         return control.terrain_layers(spec, config.terrain_sizes, config.layer_norm)
 
     policy = control.ControlPolicy(
-        spec.action_size, config.policy_sizes, config.layer_norm, first_layers=terrain()
+        spec.action_size,
+        config.policy_sizes,
+        config.layer_norm,
+        first_layers=terrain(),
+        unit_norm=config.unit_norm,
     )
     torso = control.ControlCriticTorso(
         config.critic_sizes, config.layer_norm, first_layers=terrain()
@@ -242,7 +247,7 @@ def backup(
 
 
 def policy_loss(
-    observation: tf.Tensor, networks: ActorCritic, kind: CriticKind
+    observation: tf.Tensor, networks: ActorCritic, kind: CriticKind, dqda_norm: float | None = None
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns a loss whose minimisation raises E[Z_w(x, pi_theta(x))], w held fixed (eqs 7, 11).
 
@@ -251,7 +256,9 @@ def policy_loss(
       mean of E[Z_w], and the share of saturated actions.
     """
     return policy_gradients.dpg_loss(
-        networks.policy(observation), lambda action: kind.mean(networks.critic(observation, action))
+        networks.policy(observation),
+        lambda action: kind.mean(networks.critic(observation, action)),
+        dqda_norm=dqda_norm,
     )
 
 
@@ -265,9 +272,12 @@ class D4PGLearner(ActorCriticLearner):
     def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int = 0):
         super().__init__(
             lambda: make_networks(config, spec),
-            # Section 3; Sonnet's defaults for everything that the paper omits.
-            lambda: snt.optimizers.Adam(config.learning_rate),
+            *make_optimizers(config.learning_rate, config),
             config.target_period,
+            target_rate=config.target_rate,
+            critic_decay=config.critic_decay,
+            max_critic_norm=config.max_gradient_norm,
+            max_policy_norm=config.max_gradient_norm,
         )
         self._config = config
         self._seed = seed
@@ -295,7 +305,8 @@ class D4PGLearner(ActorCriticLearner):
             return tf.reduce_mean(weights * distance), distance
 
         gradients = self.gradients_of(
-            critic_loss, lambda: policy_loss(state, self.networks, self._kind)
+            critic_loss,
+            lambda: policy_loss(state, self.networks, self._kind, self._config.dqda_norm or None),
         )
         priorities = self._kind.priorities(gradients.errors)
         return Gradients(gradients, priorities, gradients.metrics(priorities, weights))
@@ -309,11 +320,7 @@ class D4PGActor(ActorCriticActor):
 
     def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int):
         noise_seed, critic_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
-        noise: GaussianNoise | OrnsteinUhlenbeckNoise = GaussianNoise(
-            config.noise_sigma, noise_seed
-        )
-        if config.noise == "ou":
-            noise = OrnsteinUhlenbeckNoise(config.noise_sigma, config.ou_theta, noise_seed)
+        noise = make_noise(config.noise, config.noise_sigma, config.ou_theta, noise_seed)
         super().__init__(make_networks(config, spec), spec.action_size, noise)
         self._kind = make_critic_kind(config, critic_seed)
 
