@@ -30,7 +30,7 @@ class ActorCritic(NamedTuple):
       critic: (observations [B, D], actions [B, A]) -> output of its head [B, ...].
     """
 
-    policy: control.ControlPolicy | control.SoftsignMLP | recurrent.LSTMNetwork
+    policy: control.ControlPolicy | control.SoftsignMLP | control.ReluMLP | recurrent.LSTMNetwork
     critic: control.Critic | snt.Module
 
     @property

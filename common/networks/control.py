@@ -267,7 +267,11 @@ class ReluMLP(snt.Module):
     """
 
     def __init__(
-        self, input_size: int, hidden_sizes: Sequence[int], output: snt.Linear | None = None
+        self,
+        input_size: int,
+        hidden_sizes: Sequence[int],
+        output: snt.Linear | None = None,
+        activation: Layer | None = None,
     ):
         """Builds the layers and their variables.
 
@@ -275,14 +279,15 @@ class ReluMLP(snt.Module):
           input_size: D, length of an input.
           hidden_sizes: units of each hidden layer; without any, and without `output`, the network
             is the identity.
-          output: last layer, linear; None ends with the last ReLU.
+          output: last layer; None ends with the last ReLU.
+          activation: of the output; None leaves it linear.
         """
         super().__init__()
         self.layers: list[Layer] = []
         for depth, units in enumerate(hidden_sizes):
             self.layers += [snt.Linear(units, name=f"hidden_{depth}"), tf.nn.relu]
         if output is not None:
-            self.layers.append(output)
+            self.layers += [output, activation] if activation else [output]
         self.output_size = self(tf.zeros([1, input_size])).shape[-1]
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
