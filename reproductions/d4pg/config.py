@@ -96,6 +96,9 @@ class D4PGConfig(ActorCriticConfig):
     """Exponent of removal by priority. Not in the paper; Ape-X appendix D."""
     send_batch: int = field(50, minimum=1)
     """Transitions an actor sends at once (Ape-X section 4.1, to which the paper refers)."""
+    send_buffer: int = field(100, minimum=1, earlier=200)
+    """Transitions that may wait to be sent before acting waits (Ape-X section 4.1).
+    They are sent in whole batches, and the batch being sent is not counted."""
     samples_per_insert: float = field(0.0, minimum=0)
     """Samples per inserted transition that both sides are held to; 0: unlimited, as in the paper
     (Ape-X section 3). A limit makes machines comparable."""
