@@ -81,7 +81,7 @@ class EnvironmentSpec(NamedTuple):
 
     @property
     def is_hybrid(self) -> bool:
-        """Whether actions have finite and continuous elements."""
+        """True if actions have finite and continuous elements."""
         return 0 in self.action_choices
 
     @property
