@@ -18,7 +18,7 @@ from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Learner
-from common.networks import control, numpy_twins, recurrent
+from common.networks import control, numpy_twins, packing, recurrent
 from common.types import Metrics, Nest
 
 
@@ -204,6 +204,36 @@ def make_noise(
     if kind == "ou":
         return OrnsteinUhlenbeckNoise(sigma, theta, seed)
     return GaussianNoise(sigma, seed)
+
+
+def make_networks(
+    config: Any,
+    spec: EnvironmentSpec,
+    head: control.Head,
+    activation: control.Layer = tf.nn.elu,
+    terrain_sizes: Sequence[int] = (),
+) -> ActorCritic:
+    """Builds both networks and their variables; the action enters the critic's first layer.
+
+    Args:
+      config: an `ActorCriticConfig` with `policy_sizes`, `critic_sizes` and `layer_norm`.
+      spec: of the environment.
+      head: the critic's output layer.
+      activation: of every hidden layer after the first.
+      terrain_sizes: layers that each network has for heights of the terrain; none by default.
+    """
+    norm = config.layer_norm
+
+    def first() -> Sequence[control.Layer]:
+        return control.terrain_layers(spec, terrain_sizes, norm) if terrain_sizes else ()
+
+    policy = control.ControlPolicy(
+        spec.action_size, config.policy_sizes, norm, activation, first(), config.unit_norm
+    )
+    torso = control.ControlCriticTorso(config.critic_sizes, norm, activation, first())
+    critic = control.Critic(torso, head)
+    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
+    return ActorCritic(policy, critic)
 
 
 class ActorCriticEvaluator(Policy):

@@ -12,6 +12,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
+from common.agents import actor_critic
 from common.agents.actor_critic import (
     ActorCritic,
     ActorCriticActor,
@@ -23,7 +24,7 @@ from common.agents.actor_critic import (
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
-from common.networks import control, packing
+from common.networks import control
 from common.replay import memory
 from common.types import Batch
 from common.values import categorical, gaussian_mixture, policy_gradients
@@ -211,23 +212,8 @@ def make_networks(config: D4PGConfig, spec: EnvironmentSpec) -> ActorCritic:
     Where observations have heights of the terrain, each network has layers of its own for them,
     before they join the rest (section 4.3).
     """
-
-    def terrain() -> list[control.Layer]:
-        return control.terrain_layers(spec, config.terrain_sizes, config.layer_norm)
-
-    policy = control.ControlPolicy(
-        spec.action_size,
-        config.policy_sizes,
-        config.layer_norm,
-        first_layers=terrain(),
-        unit_norm=config.unit_norm,
-    )
-    torso = control.ControlCriticTorso(
-        config.critic_sizes, config.layer_norm, first_layers=terrain()
-    )
-    critic = control.Critic(torso, make_critic_kind(config).head())
-    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
-    return ActorCritic(policy, critic)
+    head = make_critic_kind(config).head()
+    return actor_critic.make_networks(config, spec, head, terrain_sizes=config.terrain_sizes)
 
 
 def backup(

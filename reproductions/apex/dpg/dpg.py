@@ -7,6 +7,7 @@ compute first priorities (algorithm 1).
 import numpy as np
 import tensorflow as tf
 
+from common.agents import actor_critic
 from common.agents.actor_critic import (
     ActorCritic,
     ActorCriticActor,
@@ -18,7 +19,7 @@ from common.agents.actor_critic import (
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
-from common.networks import control, packing
+from common.networks import control
 from common.replay import memory
 from common.types import Batch
 from common.values import policy_gradients, value_learning
@@ -35,17 +36,7 @@ def make_networks(config: DPGConfig, spec: EnvironmentSpec) -> ActorCritic:
     enters with the observation here.
     """
     activation = _ACTIVATIONS[config.activation]
-    policy = control.ControlPolicy(
-        spec.action_size,
-        config.policy_sizes,
-        config.layer_norm,
-        activation,
-        unit_norm=config.unit_norm,
-    )
-    torso = control.ControlCriticTorso(config.critic_sizes, config.layer_norm, activation)
-    critic = control.Critic(torso, control.ScalarHead())
-    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
-    return ActorCritic(policy, critic)
+    return actor_critic.make_networks(config, spec, control.ScalarHead(), activation)
 
 
 def td_errors(
