@@ -92,7 +92,8 @@ def _describe(name: str) -> str:
 
 def _line(name: str, spec: EnvironmentSpec) -> str:
     seen = f"image {list(spec.image_shape)}" if spec.image_shape else f"{spec.observation_size}"
-    kind = "discrete" if spec.is_discrete else "integers" if spec.action_choices else "continuous"
+    kind = "integers" if spec.action_choices else "continuous"
+    kind = "discrete" if spec.is_discrete else "hybrid" if spec.is_hybrid else kind
     able = ", ".join(_agents(spec)) or "no agent"
     return f"{name:40} {seen:>18} -> {spec.action_size:3} {kind:10}  {able}"
 

@@ -286,7 +286,11 @@ def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespa
         f"seed {arguments.seed}. Q of {len(drawn[0].values)} proposed actions; probabilities of "
         "the values of each sub-action, given the chosen ones before it."
     )
-    moments(drawn).save("Proposals", caption, arguments.proposals)
+    # As in AQL's figure 4: rewards of the Control Suite are in [0, 1].
+    possible = None
+    if run.environment.startswith("control:"):
+        possible = (0.0, 1 / (1 - run.agent.config.discount))
+    moments(drawn, possible).save("Proposals", caption, arguments.proposals)
     print(f"proposals {arguments.proposals}")
 
 

@@ -21,6 +21,7 @@ LAYERS = {
     "relu": lambda x: np.maximum(x, 0),
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "softsign": lambda x: x / (1 + np.abs(x)),
+    "unit_norm": lambda x: x / np.sqrt(np.maximum(np.sum(x * x, -1, keepdims=True), 1e-12)),
 }
 
 

@@ -12,12 +12,13 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, Policy
+from common.agents.actor_critic_config import ActorCriticConfig
 from common.agents.agent import Agent
 from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Learner
-from common.networks import control, numpy_twins, recurrent
+from common.networks import control, numpy_twins, packing, recurrent
 from common.types import Metrics, Nest
 
 
@@ -29,7 +30,7 @@ class ActorCritic(NamedTuple):
       critic: (observations [B, D], actions [B, A]) -> output of its head [B, ...].
     """
 
-    policy: control.ControlPolicy | control.SoftsignMLP | recurrent.LSTMNetwork
+    policy: control.ControlPolicy | control.SoftsignMLP | control.ReluMLP | recurrent.LSTMNetwork
     critic: control.Critic | snt.Module
 
     @property
@@ -48,14 +49,14 @@ class ActorCriticGradients(NamedTuple):
     """The gradients of both networks, with metrics of their losses.
 
     Attributes:
-      policy: the gradients of the policy's variables.
+      policy: the gradients of the policy's variables, after clipping.
       critic: the gradients of the critic's variables, after clipping.
       errors: [B], TD errors or distances before the step; second result of the critic's loss.
       critic_loss: the critic's loss before the step.
       mean_q: mean value of the policy's actions; second result of the policy's loss.
       saturated_actions: share of saturated elements; third result of the policy's loss.
       critic_gradient_norm: global norm before clipping.
-      policy_gradient_norm: global norm.
+      policy_gradient_norm: global norm before clipping.
     """
 
     policy: Sequence[tf.Tensor]
@@ -97,27 +98,42 @@ class ActorCriticLearner(Learner):
     def __init__(
         self,
         make_networks: Callable[[], ActorCritic],
-        make_optimizer: Callable[[], snt.Optimizer],
+        policy_optimizer: snt.Optimizer,
+        critic_optimizer: snt.Optimizer,
         target_period: int,
-        max_critic_gradient_norm: float | None = None,
+        *,
+        target_rate: float = 1.0,
+        critic_decay: float = 0.0,
+        max_critic_norm: float = 0.0,
+        max_policy_norm: float = 0.0,
+        max_policy_element: float = 0.0,
     ):
         """Builds all variables, including the optimisers'; target networks start as copies.
 
         Args:
           make_networks: called for the online networks, then for the target networks.
-          make_optimizer: called for the policy, then for the critic.
+          policy_optimizer: of the online policy.
+          critic_optimizer: of the online critic.
           target_period: steps between copies to the target networks.
-          max_critic_gradient_norm: global norm to which the critic's gradient is clipped; None does
-            not clip.
+          target_rate: below 1, each step moves the target networks this much instead.
+          critic_decay: factor of half the critic's squared weights, without biases, in its loss.
+          max_critic_norm: global norm to which the critic's gradient is clipped; 0 does not clip.
+          max_policy_norm: the same of the policy's gradient.
+          max_policy_element: magnitude to which each element of the policy's gradient is clipped; 0
+            does not clip.
         """
         super().__init__()
         self._target_period = target_period
-        self._max_critic_gradient_norm = max_critic_gradient_norm
+        self._target_rate = target_rate
+        self._critic_decay = critic_decay
+        self._max_critic_norm = max_critic_norm
+        self._max_policy_norm = max_policy_norm
+        self._max_policy_element = max_policy_element
         self.networks = make_networks()
         self.target_networks = make_networks()
         learner.copy_variables(self.networks.variables, self.target_networks.variables)
-        self.policy_optimizer = make_optimizer()
-        self.critic_optimizer = make_optimizer()
+        self.policy_optimizer = policy_optimizer
+        self.critic_optimizer = critic_optimizer
         learner.create_variables(self.policy_optimizer, self.networks.policy.trainable_variables)
         learner.create_variables(self.critic_optimizer, self.networks.critic.trainable_variables)
 
@@ -140,13 +156,21 @@ class ActorCriticLearner(Learner):
         """
         with tf.GradientTape() as critic_tape:
             loss, errors = critic_loss()
+            regularized = loss
+            if self._critic_decay:
+                weights = [w for w in self.networks.critic.trainable_variables if w.shape.rank == 2]
+                regularized += self._critic_decay * tf.add_n(list(map(tf.nn.l2_loss, weights)))
         with tf.GradientTape() as policy_tape:
             negative_value, mean_q, saturated = policy_loss()
-        critic = critic_tape.gradient(loss, self.networks.critic.trainable_variables)
+        critic = critic_tape.gradient(regularized, self.networks.critic.trainable_variables)
         policy = policy_tape.gradient(negative_value, self.networks.policy.trainable_variables)
         critic_norm, policy_norm = map(tf.linalg.global_norm, (critic, policy))
-        if self._max_critic_gradient_norm is not None:
-            critic, _ = tf.clip_by_global_norm(critic, self._max_critic_gradient_norm, critic_norm)
+        if self._max_critic_norm:
+            critic, _ = tf.clip_by_global_norm(critic, self._max_critic_norm, critic_norm)
+        if self._max_policy_norm:
+            policy, _ = tf.clip_by_global_norm(policy, self._max_policy_norm, policy_norm)
+        if bound := self._max_policy_element:
+            policy = [tf.clip_by_value(gradient, -bound, bound) for gradient in policy]
         return ActorCriticGradients(
             policy, critic, errors, loss, mean_q, saturated, critic_norm, policy_norm
         )
@@ -158,7 +182,58 @@ class ActorCriticLearner(Learner):
         self.policy_optimizer.apply(gradients.policy, networks.policy.trainable_variables)
         self.steps.assign_add(1)
         online, target = networks.variables, self.target_networks.variables
-        learner.copy_periodically(self.steps, self._target_period, online, target)
+        if self._target_rate < 1:
+            learner.move_towards(online, target, self._target_rate)
+        else:
+            learner.copy_periodically(self.steps, self._target_period, online, target)
+
+
+def make_optimizers(
+    learning_rate: float, config: ActorCriticConfig
+) -> tuple[snt.Optimizer, snt.Optimizer]:
+    """Returns Adam for the policy and for the critic, with Sonnet's other constants."""
+    rates = (learning_rate, config.critic_learning_rate or learning_rate)
+    policy, critic = map(snt.optimizers.Adam, rates)
+    return policy, critic
+
+
+def make_noise(
+    kind: str, sigma: float, theta: float, seed: int
+) -> GaussianNoise | OrnsteinUhlenbeckNoise:
+    """Returns the noise of a `kind`, "gaussian" or "ou"; `theta` is of the latter."""
+    if kind == "ou":
+        return OrnsteinUhlenbeckNoise(sigma, theta, seed)
+    return GaussianNoise(sigma, seed)
+
+
+def make_networks(
+    config: Any,
+    spec: EnvironmentSpec,
+    head: control.Head,
+    activation: control.Layer = tf.nn.elu,
+    terrain_sizes: Sequence[int] = (),
+) -> ActorCritic:
+    """Builds both networks and their variables; the action enters the critic's first layer.
+
+    Args:
+      config: an `ActorCriticConfig` with `policy_sizes`, `critic_sizes` and `layer_norm`.
+      spec: of the environment.
+      head: the critic's output layer.
+      activation: of every hidden layer after the first.
+      terrain_sizes: layers that each network has for heights of the terrain; none by default.
+    """
+    norm = config.layer_norm
+
+    def first() -> Sequence[control.Layer]:
+        return control.terrain_layers(spec, terrain_sizes, norm) if terrain_sizes else ()
+
+    policy = control.ControlPolicy(
+        spec.action_size, config.policy_sizes, norm, activation, first(), config.unit_norm
+    )
+    torso = control.ControlCriticTorso(config.critic_sizes, norm, activation, first())
+    critic = control.Critic(torso, head)
+    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
+    return ActorCritic(policy, critic)
 
 
 class ActorCriticEvaluator(Policy):

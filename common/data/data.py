@@ -95,6 +95,7 @@ class Data(abc.ABC):
       acts_beside: whether the actors of a process that also learns act while an update runs.
       inserts_late: whether the rows of such actors are inserted together, when the next call is
         due. Each actor step then adds `num_copies` items.
+      most_waiting: deliveries that may wait to be sent before the actors wait.
       pull_timestep: timestep of each `actor_period` at which an actor requests new parameters.
     """
 
@@ -104,6 +105,7 @@ class Data(abc.ABC):
     in_lockstep: bool = False
     acts_beside: bool = False
     inserts_late: bool = False
+    most_waiting: int = 4
     pull_timestep: int = 0
 
     @abc.abstractmethod

@@ -250,8 +250,10 @@ class Transitions(ItemData):
     inserts_late = True
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any):
-        """Also reads `n_step` and `send_batch` of the configuration; see base class."""
+        """Also reads `n_step`, `send_batch` and, if any, `send_buffer` of the configuration."""
         super().__init__(config, *args, send_batch=config.send_batch, **kwargs)
+        if buffer := getattr(config, "send_buffer", 0):
+            self.most_waiting = max(1, buffer // config.send_batch)
 
     def make_adder(
         self,

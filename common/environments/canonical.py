@@ -11,6 +11,7 @@ from common.environments.batch import BatchedEnvironment, require_equal
 from common.environments.spec import (
     MAX_PNG_CHANNELS,
     BrokenSpecError,
+    HybridArray,
     UnusableEnvironmentError,
     kind_of,
 )
@@ -101,7 +102,7 @@ class CanonicalEnvironment(Wrapper):
     never beyond them by rounding; an action outside [-1, 1] is not clipped. Policies clip where
     their paper does, and MuJoCo clamps the controls of limited actuators.
     Where the wrapped environment's actions are integers, an action is int32 [A], and element d
-    counts from 0 to K_d - 1 whatever the wrapped minimum is. A discrete action stays one.
+    counts from 0 to K_d - 1 whatever the wrapped minimum is. Discrete and hybrid actions stay.
 
     Attributes:
       wrapped: the wrapped environment.
@@ -147,6 +148,9 @@ class CanonicalEnvironment(Wrapper):
             self._action_spec = specs.BoundedArray(
                 low.shape, np.int32, minimum=0, maximum=choices - 1, name="action"
             )
+        elif isinstance(bounds, HybridArray):
+            self.scale, self.offset = np.ones(low.shape), np.zeros(low.shape)
+            self._action_spec = bounds
         else:
             self.scale, self.offset = _affine(low, high)
             self._action_spec = specs.BoundedArray(

@@ -4,6 +4,7 @@ Their errors have messages of one line for the person who named the environment.
 not import TensorFlow.
 """
 
+from collections.abc import Sequence
 import math
 import re
 import reprlib
@@ -12,6 +13,32 @@ from typing import Any, NamedTuple
 import dm_env
 from dm_env import specs
 import numpy as np
+
+
+class HybridArray(specs.BoundedArray):
+    """The spec of a hybrid action, float32 [D], of finite and of continuous elements.
+
+    Attributes:
+      choices: K_d of an element in 0, ..., K_d - 1; 0 of a continuous one, in [-1, 1].
+    """
+
+    __slots__ = ("choices",)
+
+    def __init__(self, choices: Sequence[int], name: str = "action"):
+        """Makes the spec.
+
+        Raises:
+          ValueError: the elements are not of both kinds.
+        """
+        self.choices = tuple(choices)
+        if min(self.choices, default=1) != 0 or max(self.choices) < 1:
+            raise ValueError(f"choices must be numbers above 0, and 0s, got {choices}")
+        low = [0 if k else -1 for k in self.choices]
+        high = [k - 1 if k else 1 for k in self.choices]
+        super().__init__((len(self.choices),), np.float32, low, high, name)
+
+    def __reduce__(self):
+        return type(self), (self.choices, self.name)
 
 
 class EnvironmentSpec(NamedTuple):
@@ -23,7 +50,8 @@ class EnvironmentSpec(NamedTuple):
       image_shape: (height, width, channels) of a uint8 image; None: flat float32 observations.
       is_discrete: whether an action is an int32 below `action_size`, not an array.
       action_choices: K_d for each element of an action that is an int32 array [action_size], whose
-        elements are in 0, ..., K_d - 1; empty if an action is float32 [action_size].
+        elements are in 0, ..., K_d - 1; of a hybrid action, float32, 0 for each continuous element;
+        empty if all are continuous.
       terrain_size: how many of a flat observation's last numbers are heights of the terrain.
     """
 
@@ -39,7 +67,7 @@ class EnvironmentSpec(NamedTuple):
         """Returns the spec of an environment, or that of each environment in a batch."""
         observation, action = environment.observation_spec(), environment.action_spec()
         is_discrete = isinstance(action, specs.DiscreteArray)
-        choices: tuple[int, ...] = ()
+        choices: tuple[int, ...] = getattr(action, "choices", ())
         if not is_discrete and np.issubdtype(action.dtype, np.integer):
             choices = tuple((action.maximum - action.minimum + 1).tolist())
         return cls(
@@ -50,6 +78,11 @@ class EnvironmentSpec(NamedTuple):
             action_choices=choices,
             terrain_size=getattr(observation, "terrain_size", 0),
         )
+
+    @property
+    def is_hybrid(self) -> bool:
+        """True if actions have finite and continuous elements."""
+        return 0 in self.action_choices
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -138,6 +171,8 @@ def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
 
 def actions_of(spec: EnvironmentSpec) -> str:
     """Returns the kind of an environment's actions in words."""
+    if spec.is_hybrid:
+        return f"hybrid actions of {spec.action_size} elements"
     if spec.action_choices:
         return f"actions of {len(spec.action_choices)} integers"
     return f"{spec.action_size} {'discrete' if spec.is_discrete else 'continuous'} actions"

@@ -343,20 +343,29 @@ class Moment(NamedTuple):
     chosen: np.ndarray
 
 
-def moments(shown: Sequence[Moment]) -> Page:
-    """Returns a page with a row for each moment, given them in the order of time."""
+def moments(shown: Sequence[Moment], possible: tuple[float, float] | None = None) -> Page:
+    """Returns a page with a row for each moment, given them in the order of time.
+
+    Args:
+      shown: the moments.
+      possible: the least and the largest possible value, which the axis of values then has.
+    """
     page = Page([(len(shown), 3, False)], wide=True)
     (places,) = page.blocks
     low = min(float(moment.values.min()) for moment in shown)
     high = max(float(moment.values.max()) for moment in shown)
     margin = 0.05 * (high - low) or 1.0
-    edges = np.linspace(low - margin, high + margin, _BINS + 1)
+    low, high = low - margin, high + margin
+    if possible:  # values of a network may be beyond it
+        low, high = min(possible[0], low + margin), max(possible[1], high - margin)
+    edges = np.linspace(low, high, _BINS + 1)
     for row, moment in enumerate(shown):
         picture, values, probabilities = places[3 * row : 3 * row + 3]
         picture.imshow(moment.picture)
         picture.set_axis_off()
         picture.set_title(f"step {moment.step}", fontsize=NORMAL)
         values.hist(moment.values, edges, color=COLOR_NAMES["blue"])
+        values.set_xlim(low, high)
         values.xaxis.set_major_locator(MaxNLocator(4))
         _draw_probabilities(probabilities, moment)
     for place, name in zip(places[-2:], ("Q of the sampled actions", "values of each sub-action")):

@@ -11,10 +11,11 @@ import pathlib
 import re
 import reprlib
 import sys
+from types import MappingProxyType
 from typing import Any
 
 from common.agents.declaration import AgentDeclaration
-from common.config import near_names
+from common.config import earlier_values, near_names
 from common.evidence.paper import (
     Experiment,
     Paper,
@@ -69,7 +70,11 @@ class Status:
 
 
 def read_status(
-    directory: pathlib.Path, budget: Budget, flags: Iterable[str], needs_evaluation: bool = False
+    directory: pathlib.Path,
+    budget: Budget,
+    flags: Iterable[str],
+    needs_evaluation: bool = False,
+    earlier: Mapping[str, Any] = MappingProxyType({}),
 ) -> Status:
     """Returns the status of the run in a directory; changes nothing.
 
@@ -87,12 +92,13 @@ def read_status(
         among them must stand in its config.json. Those that `--setting` implies are left to the
         program, which compares them when it resumes a run.
       needs_evaluation: see above.
+      earlier: hyperparameters of runs that were started before these existed.
     """
     files = RunDirectory(directory)
     if not files.config_json.exists():
         return Status(State.MISSING)
     try:
-        _check_identity(files.config_json, files.read_config(), flags)
+        _check_identity(files.config_json, files.read_config(), flags, earlier)
         progress = last_progress(files.learner_csv)
         starts = files.read_starts()
         has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
@@ -111,16 +117,22 @@ def read_status(
         return Status(State.UNUSABLE, note=str(error))
 
 
-def kept_status(run: KeptRun, budget: Budget, flags: Iterable[str]) -> Status:
+def kept_status(
+    run: KeptRun,
+    budget: Budget,
+    flags: Iterable[str],
+    earlier: Mapping[str, Any] = MappingProxyType({}),
+) -> Status:
     """Returns the status of a kept run, which is missing if it has not reached the budget.
 
     Args:
       run: as its table has it.
       budget: of the run.
       flags: as of `read_status`.
+      earlier: as of `read_status`.
     """
     try:
-        _check_identity(run.where, run.config, flags)
+        _check_identity(run.where, run.config, flags, earlier)
     except RunDirectoryError as error:
         return Status(State.UNUSABLE, note=str(error), is_kept=True)
     is_over = run.has_ended and budget.reached(*run.progress)
@@ -138,9 +150,14 @@ def last_progress(path: pathlib.Path) -> Progress:
 
 
 def _check_identity(
-    where: pathlib.Path | str, config: Mapping[str, Any], flags: Iterable[str]
+    where: pathlib.Path | str,
+    config: Mapping[str, Any],
+    flags: Iterable[str],
+    earlier: Mapping[str, Any],
 ) -> None:
     """Raises RunDirectoryError if the config is not one of a run with these arguments."""
+    if isinstance(own := config.get("config"), Mapping):
+        config = {**config, "config": {**earlier, **own}}
     for flag in flags:
         name, _, wanted = flag.removeprefix("--").partition("=")
         if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
@@ -247,21 +264,28 @@ class PlannedRun:
 
     def read_status(self) -> Status:
         """Returns the status of the run at this moment: in its directory, or as it was kept."""
-        here = read_status(self.directory, self.budget, self.flags, self.scale.is_compact)
+        is_compact, earlier = self.scale.is_compact, self._earlier
+        here = read_status(self.directory, self.budget, self.flags, is_compact, earlier)
         if self.kept is None or here.state is State.FINISHED:
             return here
         try:
             run = self.kept.find(self.paper, self.scale.name, self.key)
         except UserError as error:
             return Status(State.UNUSABLE, note=str(error))
-        there = kept_status(run, self.budget, self.flags) if run else here
+        there = kept_status(run, self.budget, self.flags, earlier) if run else here
         is_decisive = there.state is State.FINISHED or here.state is State.MISSING
         return there if is_decisive else here
 
     def is_kept(self) -> bool:
         """Returns whether a finished run is kept at this moment; raises UserError as `KeptRuns`."""
         run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
-        return bool(run) and kept_status(run, self.budget, self.flags).state is State.FINISHED
+        if not run:
+            return False
+        return kept_status(run, self.budget, self.flags, self._earlier).state is State.FINISHED
+
+    @property
+    def _earlier(self) -> dict[str, Any]:
+        return earlier_values(self.run.agent.settings.config_class)
 
 
 @dataclasses.dataclass(frozen=True)

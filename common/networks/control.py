@@ -19,6 +19,15 @@ Layer = Callable[[tf.Tensor], tf.Tensor]
 
 # Equals Sonnet's private default. The NumPy twins need it too.
 LAYER_NORM_EPSILON = 1e-5
+UNIT_NORM_EPSILON = 1e-12  # below the square of a norm
+
+
+def scaled_to_unit_norm(features: tf.Tensor) -> tf.Tensor:
+    """Returns features [B, F] divided by their Euclidean norm (Bjorck et al. 2022, section 4).
+
+    Features of zero stay zero.
+    """
+    return tf.math.l2_normalize(features, axis=-1, epsilon=UNIT_NORM_EPSILON)
 
 
 class TerrainLayers(snt.Module):
@@ -82,6 +91,7 @@ class ControlPolicy(snt.Module):
         layer_norm: bool,
         activation: Layer = tf.nn.elu,
         first_layers: Sequence[Layer] = (),
+        unit_norm: bool = False,
     ):
         """Builds the layers; Sonnet creates their variables at the first call.
 
@@ -94,6 +104,7 @@ class ControlPolicy(snt.Module):
           layer_norm: whether LayerNorm precedes the tanh of the first hidden layer.
           activation: of every hidden layer after the first.
           first_layers: applied before the hidden layers.
+          unit_norm: whether `scaled_to_unit_norm` follows the last hidden layer.
 
         Raises:
           ValueError: `hidden_sizes` is empty.
@@ -103,6 +114,7 @@ class ControlPolicy(snt.Module):
         self.layers: list[Layer] = [
             *first_layers,
             *_hidden_layers(hidden_sizes, layer_norm, activation),
+            *[scaled_to_unit_norm] * unit_norm,
             snt.Linear(action_size, w_init=near_zero, name="action"),
             tf.tanh,
         ]
@@ -255,7 +267,11 @@ class ReluMLP(snt.Module):
     """
 
     def __init__(
-        self, input_size: int, hidden_sizes: Sequence[int], output: snt.Linear | None = None
+        self,
+        input_size: int,
+        hidden_sizes: Sequence[int],
+        output: snt.Linear | None = None,
+        activation: Layer | None = None,
     ):
         """Builds the layers and their variables.
 
@@ -263,14 +279,15 @@ class ReluMLP(snt.Module):
           input_size: D, length of an input.
           hidden_sizes: units of each hidden layer; without any, and without `output`, the network
             is the identity.
-          output: last layer, linear; None ends with the last ReLU.
+          output: last layer; None ends with the last ReLU.
+          activation: of the output; None leaves it linear.
         """
         super().__init__()
         self.layers: list[Layer] = []
         for depth, units in enumerate(hidden_sizes):
             self.layers += [snt.Linear(units, name=f"hidden_{depth}"), tf.nn.relu]
         if output is not None:
-            self.layers.append(output)
+            self.layers += [output, activation] if activation else [output]
         self.output_size = self(tf.zeros([1, input_size])).shape[-1]
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:

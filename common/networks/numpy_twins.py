@@ -239,6 +239,12 @@ def _elu(inputs: np.ndarray) -> np.ndarray:
     return inputs
 
 
+def _unit_norm(inputs: np.ndarray) -> np.ndarray:
+    squares = np.einsum("bi,bi->b", inputs, inputs)[:, np.newaxis]
+    inputs /= np.sqrt(np.maximum(squares, np.float32(control.UNIT_NORM_EPSILON)))
+    return inputs
+
+
 def _softsign(inputs: np.ndarray) -> np.ndarray:
     scale = np.abs(inputs)
     scale += 1
@@ -255,6 +261,7 @@ _ACTIVATIONS: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {
     tf.nn.relu: _relu,
     tf.nn.elu: _elu,
     tf.nn.softsign: _softsign,
+    control.scaled_to_unit_norm: _unit_norm,
 }
 _NAMES: dict[Callable, str] = {
     np.matmul: "linear",
@@ -264,4 +271,5 @@ _NAMES: dict[Callable, str] = {
     _relu: "relu",
     _elu: "elu",
     _softsign: "softsign",
+    _unit_norm: "unit_norm",
 }

@@ -192,8 +192,6 @@ def _checked(column: Any, spec: tf.TensorSpec) -> tf.Tensor:
     return tensor
 
 
-_QUEUE = 4
-"""Deliveries that may wait. When the queue is full, the actors wait, so that no data is lost."""
 _CLOSE_SECONDS = 5.0
 """Time that `close` has for sending the remaining deliveries."""
 _GONE_SECONDS = 0.2
@@ -218,6 +216,7 @@ class Outbox:
         others: Sequence[RemoteStore] = (),
         in_lockstep: bool = False,
         job: str = "replay",
+        most_waiting: int = 4,
     ):
         """Prepares to send.
 
@@ -228,6 +227,7 @@ class Outbox:
           others: the store's other shards, if the limit is over all.
           in_lockstep: whether the actors send themselves.
           job: that keeps the store, for messages.
+          most_waiting: deliveries that may wait; when these are there, the actors wait, too.
         """
         self._store = store
         self._limiter = limiter
@@ -235,7 +235,7 @@ class Outbox:
         self._total_counters = CountersOfAll(others)
         self._in_lockstep = in_lockstep
         self._waiting: deque[Delivery] = deque()
-        self._queue: queue.Queue[Delivery | None] = queue.Queue(_QUEUE)
+        self._queue: queue.Queue[Delivery | None] = queue.Queue(most_waiting)
         self._thread = threading.Thread(target=self._send_all, name="send", daemon=True)
         self._error: Exception | None = None
         self._counters: Counters | None = None

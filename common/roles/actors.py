@@ -397,6 +397,7 @@ def make_outbox(context: RunContext, shard: int) -> Outbox:
         others=stores if agent.samples_per_insert is not None else (),
         in_lockstep=agent.data.in_lockstep,
         job=job,
+        most_waiting=agent.data.most_waiting,
     )
 
 

@@ -13,7 +13,7 @@ SATURATED = 0.99
 
 
 def deterministic_policy_gradient_loss(
-    action: tf.Tensor, dqda: tf.Tensor, dqda_clip: float | None
+    action: tf.Tensor, dqda: tf.Tensor, dqda_clip: float | None, dqda_norm: float | None = None
 ) -> tf.Tensor:
     """Returns a loss whose gradient with respect to `action` is exactly -dqda.
 
@@ -26,22 +26,30 @@ def deterministic_policy_gradient_loss(
       dqda: [B, A], gradient of the critic's (mean) value at those actions.
       dqda_clip: bound on the magnitude of each element of `dqda`: 1 in Ape-X DPG (appendix D), None
         (no clipping) in D4PG.
+      dqda_norm: bound on the Euclidean norm of each row of `dqda`: 1 in Acme's D4PG, None (no
+        clipping) in the papers.
 
     Returns:
       [B].
 
     Raises:
-      ValueError: `dqda_clip` is not positive.
+      ValueError: a bound is not positive.
     """
+    for name, bound in (("dqda_clip", dqda_clip), ("dqda_norm", dqda_norm)):
+        if bound is not None and bound <= 0:
+            raise ValueError(f"{name} must be positive or None (off), got {bound}.")
     if dqda_clip is not None:
-        if dqda_clip <= 0:
-            raise ValueError(f"dqda_clip must be positive or None (off), got {dqda_clip}.")
         dqda = tf.clip_by_value(dqda, -dqda_clip, dqda_clip)
+    if dqda_norm is not None:
+        dqda = tf.clip_by_norm(dqda, dqda_norm, axes=-1)
     return -tf.reduce_sum(tf.stop_gradient(dqda) * action, axis=-1)
 
 
 def dpg_loss(
-    action: tf.Tensor, value: Callable[[tf.Tensor], tf.Tensor], dqda_clip: float | None = None
+    action: tf.Tensor,
+    value: Callable[[tf.Tensor], tf.Tensor],
+    dqda_clip: float | None = None,
+    dqda_norm: float | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the deterministic policy gradient loss of a policy's actions, and what they are like.
 
@@ -51,13 +59,14 @@ def dpg_loss(
       action: [B, A] floating, the policy's actions.
       value: the critic at the states of these actions, [B, A] -> values [B].
       dqda_clip: see `deterministic_policy_gradient_loss`.
+      dqda_norm: see there.
 
     Returns:
       The batch mean of `deterministic_policy_gradient_loss`, the mean value of the actions, and the
       share of their elements that are saturated.
     """
     q, dqda = value_and_action_gradient(action, value)
-    loss = deterministic_policy_gradient_loss(action, dqda, dqda_clip)
+    loss = deterministic_policy_gradient_loss(action, dqda, dqda_clip, dqda_norm)
     return tf.reduce_mean(loss), tf.reduce_mean(q), saturated_share(action)
 
 

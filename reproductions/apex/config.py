@@ -32,6 +32,9 @@ class ApexConfig(Config):
     send_batch: int = field(50, minimum=1)
     """B, transitions an actor sends at once (section 4.1, of DQN, where the PDF's text lost the
     number; RLlib has 50, too)."""
+    send_buffer: int = field(100, minimum=1, earlier=200)
+    """Transitions that may wait to be sent before acting waits (section 4.1, "up to 100").
+    They are sent in whole batches, and the batch being sent is not counted."""
     actor_period: int = field(100, minimum=1)
     """Steps of an actor between pulls of parameters: 400 frames (section 4.1)."""
     removal_period: int = field(100, minimum=1)

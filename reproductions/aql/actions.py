@@ -14,7 +14,7 @@ def own_choices(spec: EnvironmentSpec, num_levels: int) -> tuple[int, ...]:
     """Returns K of each of an environment's own sub-actions; see `ActionSpace.of`."""
     if spec.is_discrete:
         return (spec.action_size,)
-    return spec.action_choices or (num_levels,) * spec.action_size
+    return tuple(k or num_levels for k in spec.action_choices or (0,) * spec.action_size)
 
 
 class ActionSpace:
@@ -74,7 +74,7 @@ class ActionSpace:
 
         Args:
           spec: of the environment. Integers and discrete actions have their own choices.
-          num_levels: choices of each element of a continuous action; 0 leaves it continuous.
+          num_levels: choices of each continuous element; 0 leaves them continuous.
           action_set: "own", the environment's actions; of the integers of DeepMind Lab
             "structured", seven sub-actions of a few values, or "curated", one sub-action.
         """
@@ -89,13 +89,16 @@ class ActionSpace:
         """Returns actions [K, D] as an environment takes them.
 
         Returns:
-          int32 [K] of a discrete action, int32 [K, D] of integers, canonical float32 [K, D].
+          int32 [K] of a discrete action, int32 [K, D] of integers, canonical float32 [K, D];
+          of a hybrid action float32 [K, D] with the index of each finite element.
         """
         if self._elements:
             parts = [rows[actions[:, d].astype(np.intp)] for d, rows in enumerate(self._elements)]
             return np.concatenate(parts, axis=1).astype(np.int32)
         if spec.is_discrete:
             return actions[:, 0].astype(np.int32)
+        if spec.is_hybrid:
+            return np.where(spec.action_choices, actions, self.values(actions))
         return actions.astype(np.int32) if spec.action_choices else self.values(actions)
 
     def values(self, actions: np.ndarray) -> np.ndarray:

@@ -79,9 +79,9 @@ class AQLConfig(Config):
     cem_min_std: float = field(0.01, minimum=0, suffix="floor{:g}")
     """Least standard deviation of a Gaussian of QT-Opt. Not in the paper; without it the search
     stops where the elites agree."""
-    cem_uniform_samples: int = field(0, minimum=0, suffix="cem_uniform{}")
-    """Additional uniform candidates of QT-Opt: section 5.1 says that all methods have 400, but
-    describes QT-Opt without them."""
+    cem_uniform_samples: int = field(400, minimum=0, suffix="cem_uniform{}")
+    """Additional uniform candidates of QT-Opt: section 5.1 says that all methods but D3PG have 400,
+    and describes QT-Opt without them; 0 is the other reading."""
     ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
     """theta of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
     ou_sigma: float = field(0.2, minimum=0, suffix="sigma{:g}")
@@ -142,9 +142,15 @@ class AQLConfig(Config):
     joint_sizes: tuple[int, ...] = field((256, 256), above=0)
     """Hidden layers of Q after both embeddings. Not in the paper's text, which lost figure 1."""
     proposal_sizes: tuple[int, ...] = field((256, 256), above=0)
-    """Hidden layers of the proposal, and of D3PG's policy, which has LayerNorm after the first. Not
-    in the paper's text, which lost figure 1; wide and shallow compared with figure 11's network,
-    which is "deeper but had fewer units"."""
+    """Hidden layers of the proposal, and of D3PG's policy. Not in the paper's text, which lost
+    figure 1; wide and shallow compared with figure 11's network, which is "deeper but had fewer
+    units"."""
+    policy_network: str = field(
+        "proposal", choices=("proposal", "d4pg"), suffix="network_of_{}", earlier="d4pg"
+    )
+    """Hidden layers of D3PG's policy: proposal, ReLU layers as those of the proposal, since "all
+    architectural details that are not specific to the method" are held fixed (section 5.1); d4pg,
+    those of D4PG, with a tanh, ELU and LayerNorm."""
     updates_per_call: int = field(1, minimum=1)
     """Updates in one graph call. Not in the paper, where each update is a call."""
     single_process: bool = field(False, suffix="single_process")
@@ -209,6 +215,7 @@ _METHODS: Mapping[str, Mapping[str, object]] = {
     "qt_opt": {"search": "cem", "num_levels": 0},
     "exact_q": {"search": "exact"},
     "d3pg": {"search": "policy", "num_levels": 0},
+    "d3pg_network_of_d4pg": {"search": "policy", "num_levels": 0, "policy_network": "d4pg"},
     "impala": {"search": "none", "replayed_unrolls": 0},
 }
 """Sections 5.1 and 5.2, appendix A3."""
@@ -297,7 +304,8 @@ def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
             f"{MAX_CHOICES:,}: make the integer's bounds narrower, or num_levels smaller"
         )
     space = ActionSpace.of(spec, config.num_levels, config.action_set)
-    if config.num_levels == 0 and (spec.is_discrete or spec.action_choices):
+    takes_finite = spec.is_hybrid and config.search not in ("cem", "policy")
+    if config.num_levels == 0 and max(space.choices) and not takes_finite:
         raise ValueError(
             f"--environment has actions of {_number(space.choices)} choices, but this "
             "setting needs continuous actions (num_levels 0): name another environment, or "

@@ -5,6 +5,7 @@ policy's gradient at all timesteps.
 """
 
 import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
 from common.acting.policy import OrnsteinUhlenbeckNoise, Policy
@@ -21,11 +22,16 @@ from reproductions.aql.config import AQLConfig
 from reproductions.aql.networks import FeedforwardTwin, load_parts
 
 
-def make_policy(config: AQLConfig, num_features: int, action_size: int) -> ControlPolicy:
-    """Builds D3PG's policy, D4PG's network with layers as wide as the proposal's: [B, F] -> [B, A].
+def make_policy(config: AQLConfig, num_features: int, action_size: int) -> ControlPolicy | ReluMLP:
+    """Builds D3PG's policy, with layers as wide as the proposal's: [B, F] -> [B, A].
 
-    With LayerNorm: ReLU layers came to actions of +-1 at every state, from where none learnt.
+    In short runs ReLU layers came to actions of +-1 at every state, from where none learnt; D4PG's
+    layers, with LayerNorm, did not.
     """
+    if config.policy_network == "proposal":
+        initial = networks.near_zero(config.proposal_sizes[-1])
+        output = snt.Linear(action_size, w_init=initial, name="action")
+        return ReluMLP(num_features, config.proposal_sizes, output, tf.tanh)
     policy = ControlPolicy(action_size, config.proposal_sizes, layer_norm=True)
     policy(tf.zeros([1, num_features]))  # makes the variables
     return policy
@@ -45,9 +51,8 @@ class D3PGLearner(ActorCriticLearner):
             policy = make_policy(config, value.shared.output_size, space.size)
             return ActorCritic(policy, value)
 
-        super().__init__(
-            make_networks, lambda: networks.make_optimizer(config), config.target_period
-        )
+        optimizers = networks.make_optimizer(config), networks.make_optimizer(config)
+        super().__init__(make_networks, *optimizers, config.target_period)
         self._config = config
 
     @property

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import dataclasses
 from typing import TYPE_CHECKING
 
+from common.agents.actor_critic_config import LILLICRAP, ActorCriticConfig
 from common.agents.declaration import AgentDeclaration
-from common.config import Config, Settings, field
+from common.config import Settings, field
 from common.program.layouts import DISTRIBUTED, ONE_PROCESS
 from common.replay.footprint import control_bytes_per_step
 
@@ -21,7 +22,7 @@ NUM_ACTORS = 32
 
 
 @dataclasses.dataclass
-class D4PGConfig(Config):
+class D4PGConfig(ActorCriticConfig):
     """D4PG on the Control Suite (figure 2, "D4PG, Prioritized, N = 5")."""
 
     critic: str = field("categorical", choices=("categorical", "scalar", "mixture"), suffix="{}")
@@ -69,11 +70,13 @@ class D4PGConfig(Config):
     inputs (section 4.3). Sizes are Not in the paper; two layers as the policy has, but narrower."""
     layer_norm: bool = field(True)
     """LayerNorm before the first tanh. Not in the paper; Acme, by the same group."""
+    max_gradient_norm: float = field(0.0, minimum=0, suffix="norm{:g}")
+    """Largest norm of the gradient of each network, 0: any. Not in the paper; 40 in Acme."""
     target_period: int = field(100, minimum=1)
     """t_target, learner steps. Not in the paper; Ape-X appendix D."""
-    actor_period: int = field(100, minimum=1)
+    actor_period: int = field(400, minimum=1)
     """t_actors, steps of an actor between pulls of (theta, w). Not in the paper; Ape-X section 4.1
-    (400 frames of Atari)."""
+    (400 frames), as in Ape-X DPG here: a frame is a step without action repeats."""
     replay_capacity: int = field(1_000_000, minimum=1, maximum=2**30)
     """R, transitions (section 4)."""
     min_replay_size: int = field(10_000, minimum=1)
@@ -93,6 +96,9 @@ class D4PGConfig(Config):
     """Exponent of removal by priority. Not in the paper; Ape-X appendix D."""
     send_batch: int = field(50, minimum=1)
     """Transitions an actor sends at once (Ape-X section 4.1, to which the paper refers)."""
+    send_buffer: int = field(100, minimum=1, earlier=200)
+    """Transitions that may wait to be sent before acting waits (Ape-X section 4.1).
+    They are sent in whole batches, and the batch being sent is not counted."""
     samples_per_insert: float = field(0.0, minimum=0)
     """Samples per inserted transition that both sides are held to; 0: unlimited, as in the paper
     (Ape-X section 3). A limit makes machines comparable."""
@@ -142,6 +148,9 @@ FIGURE_2: Mapping[str, Mapping[str, object]] = {
 }
 """Figure 2's nine curves, in the order of its legend."""
 
+LILLICRAP_DDPG: Mapping[str, object] = {**LILLICRAP, **_SCALAR}
+"""The other reading of "canonical DDPG": with the values of the paper that it cites."""
+
 FIGURE_8: Mapping[str, Mapping[str, object]] = {
     "d4pg_prioritized_n5_lr5e-05": {"learning_rate": 5e-5},
     "d4pg_mixture_prioritized_n5_lr5e-05": {**_MIXTURE, "learning_rate": 5e-5},
@@ -149,7 +158,11 @@ FIGURE_8: Mapping[str, Mapping[str, object]] = {
 }
 """Figure 8's three curves. Prioritised replay and N = 5 are not in the paper."""
 
-SETTINGS = Settings(D4PGConfig, {**FIGURE_2, **FIGURE_8}, default="d4pg_prioritized_n5")
+SETTINGS = Settings(
+    D4PGConfig,
+    {**FIGURE_2, "ddpg_lillicrap": LILLICRAP_DDPG, **FIGURE_8},
+    default="d4pg_prioritized_n5",
+)
 """The paper's variants by name, each with the values in which it differs from the default."""
 
 

@@ -12,17 +12,19 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise
+from common.agents import actor_critic
 from common.agents.actor_critic import (
     ActorCritic,
     ActorCriticActor,
     ActorCriticAgent,
     ActorCriticLearner,
+    make_noise,
+    make_optimizers,
 )
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
-from common.networks import control, packing
+from common.networks import control
 from common.replay import memory
 from common.types import Batch
 from common.values import categorical, gaussian_mixture, policy_gradients
@@ -210,19 +212,8 @@ def make_networks(config: D4PGConfig, spec: EnvironmentSpec) -> ActorCritic:
     Where observations have heights of the terrain, each network has layers of its own for them,
     before they join the rest (section 4.3).
     """
-
-    def terrain() -> list[control.Layer]:
-        return control.terrain_layers(spec, config.terrain_sizes, config.layer_norm)
-
-    policy = control.ControlPolicy(
-        spec.action_size, config.policy_sizes, config.layer_norm, first_layers=terrain()
-    )
-    torso = control.ControlCriticTorso(
-        config.critic_sizes, config.layer_norm, first_layers=terrain()
-    )
-    critic = control.Critic(torso, make_critic_kind(config).head())
-    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
-    return ActorCritic(policy, critic)
+    head = make_critic_kind(config).head()
+    return actor_critic.make_networks(config, spec, head, terrain_sizes=config.terrain_sizes)
 
 
 def backup(
@@ -242,7 +233,7 @@ def backup(
 
 
 def policy_loss(
-    observation: tf.Tensor, networks: ActorCritic, kind: CriticKind
+    observation: tf.Tensor, networks: ActorCritic, kind: CriticKind, dqda_norm: float | None = None
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns a loss whose minimisation raises E[Z_w(x, pi_theta(x))], w held fixed (eqs 7, 11).
 
@@ -251,7 +242,9 @@ def policy_loss(
       mean of E[Z_w], and the share of saturated actions.
     """
     return policy_gradients.dpg_loss(
-        networks.policy(observation), lambda action: kind.mean(networks.critic(observation, action))
+        networks.policy(observation),
+        lambda action: kind.mean(networks.critic(observation, action)),
+        dqda_norm=dqda_norm,
     )
 
 
@@ -265,9 +258,12 @@ class D4PGLearner(ActorCriticLearner):
     def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int = 0):
         super().__init__(
             lambda: make_networks(config, spec),
-            # Section 3; Sonnet's defaults for everything that the paper omits.
-            lambda: snt.optimizers.Adam(config.learning_rate),
+            *make_optimizers(config.learning_rate, config),
             config.target_period,
+            target_rate=config.target_rate,
+            critic_decay=config.critic_decay,
+            max_critic_norm=config.max_gradient_norm,
+            max_policy_norm=config.max_gradient_norm,
         )
         self._config = config
         self._seed = seed
@@ -295,7 +291,8 @@ class D4PGLearner(ActorCriticLearner):
             return tf.reduce_mean(weights * distance), distance
 
         gradients = self.gradients_of(
-            critic_loss, lambda: policy_loss(state, self.networks, self._kind)
+            critic_loss,
+            lambda: policy_loss(state, self.networks, self._kind, self._config.dqda_norm or None),
         )
         priorities = self._kind.priorities(gradients.errors)
         return Gradients(gradients, priorities, gradients.metrics(priorities, weights))
@@ -309,11 +306,7 @@ class D4PGActor(ActorCriticActor):
 
     def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int):
         noise_seed, critic_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
-        noise: GaussianNoise | OrnsteinUhlenbeckNoise = GaussianNoise(
-            config.noise_sigma, noise_seed
-        )
-        if config.noise == "ou":
-            noise = OrnsteinUhlenbeckNoise(config.noise_sigma, config.ou_theta, noise_seed)
+        noise = make_noise(config.noise, config.noise_sigma, config.ou_theta, noise_seed)
         super().__init__(make_networks(config, spec), spec.action_size, noise)
         self._kind = make_critic_kind(config, critic_seed)
 

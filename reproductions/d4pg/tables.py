@@ -11,9 +11,9 @@ from common.evidence.tables import Cell, OwnNumbers
 
 @dataclasses.dataclass(frozen=True)
 class Sizes(OwnNumbers):
-    """Sizes of actions and observations in the installed simulator."""
+    """Sizes of actions, states and observations in the installed simulator."""
 
-    columns = ("|A|", "|X|")
+    columns = ("|A|", "|S|", "|X|")
     is_of_runs = False
 
     def cells(
@@ -30,8 +30,13 @@ class Sizes(OwnNumbers):
         for row in numbers.table("d4pg", experiment.name).index:
             environment = environments.make(f"control:{row}", seed=0)
             found[row, "|A|"] = Cell(environment.action_spec().shape[0])
+            found[row, "|S|"] = Cell(environment.wrapped.physics.get_state().size)
             found[row, "|X|"] = Cell(environment.observation_spec().shape[0])
         return found
+
+
+_POSE = {"position": 3, "quaternion": 4}
+"""Numbers of the place of a free joint, in MuJoCo."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +54,24 @@ class HandSizes(OwnNumbers):
         from common.environments import hand_suite
         from common.environments.spec import UnusableEnvironmentError
 
-        found = {}
+        found, totals = {}, []
         try:
             for task, column in zip(hand_suite.names(), self.columns[1:], strict=True):
                 hand = hand_suite.Hand(task, seed=0)
-                found["Total", column] = Cell(hand.observation_spec().shape[0])
+                totals.append(hand.observation_spec().shape[0])
+                found["Total", column] = Cell(totals[-1])
         except UnusableEnvironmentError:
             return {}
-        found["Hand joint positions", "Size"] = Cell(hand.model.nq - 7)  # 7 are the object's
-        found["Hand joint velocities", "Size"] = Cell(hand.model.nv - 6)
-        found["Hand actuator targets", "Size"] = Cell(hand.model.nu)
-        return found
+        joints = hand.model.nq - sum(_POSE.values())  # the others are the object's
+        sizes = {
+            "Hand joint positions": joints,
+            "Hand joint velocities": joints,
+            "Hand actuator targets": hand.model.nu,
+            **{f"Object {part}": size for part, size in _POSE.items()},
+            "Object velocity": hand.model.nv - joints,
+        }
+        catch, pick_up, rotate = totals
+        if pick_up - catch == sum(_POSE.values()):
+            sizes |= {f"Target {part}": size for part, size in _POSE.items()}
+        sizes["Target sin_z, cos_z"] = rotate - catch
+        return found | {(row, "Size"): Cell(size) for row, size in sizes.items()}

@@ -127,6 +127,7 @@ def test_the_environment_of_the_tutorial_can_be_learnt_from(tmp_path, monkeypatc
 NETWORKS = {
     "layer_norm": lambda: ControlPolicy(2, (16, 8), layer_norm=True),
     "plain": lambda: ControlPolicy(2, (16, 8), layer_norm=False),
+    "unit_norm": lambda: ControlPolicy(2, (16, 8), layer_norm=True, unit_norm=True),
     "softsign": lambda: SoftsignMLP(3, (8,), 2, tf.tanh),
     "relu": lambda: ReluMLP(3, (8, 2)),
 }

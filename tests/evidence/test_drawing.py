@@ -304,6 +304,14 @@ def test_all_rows_have_the_same_axis_of_values():
     assert len(edges) == 1
 
 
+def test_the_axis_of_values_is_that_of_the_possible_ones():
+    for step, limits in ((40, (0, 100)), (120, (0, 125))):
+        values = moment(step, [0])._replace(values=np.array([step + 1.0, step + 5.0]))
+        (axes,) = drawing.moments([values], (0, 100)).blocks
+        assert axes[1].get_xlim() == pytest.approx(limits)
+        assert sum(bar.get_height() for bar in axes[1].patches) == 2
+
+
 def test_equal_values_can_be_drawn(tmp_path):
     one = moment(3, [2])._replace(values=np.zeros(100))
     (file, _) = saved(drawing.moments([one]), tmp_path / "page")

@@ -107,7 +107,7 @@ def test_numbers_of_runs():
         experiment = reproductions.paper(paper).experiment(name)
         return len(experiment.settings), len(experiment.environments), len(experiment.runs)
 
-    assert size("d4pg", "figure 2") == (9, 16, 144)
+    assert size("d4pg", "figure 2") == (10, 16, 160)
     assert size("d4pg", "figure 8") == (3, 8, 24)
     assert size("apex", "table 2") == (1, 57, 57)
     assert size("apex", "figure 4") == (6, 6, 36)

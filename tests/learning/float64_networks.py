@@ -7,6 +7,8 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
+from common.networks.control import scaled_to_unit_norm
+
 
 def run(layers, h, of):
     """Runs a network's layers on h, with the arrays that `of` gives for variables."""
@@ -18,6 +20,8 @@ def run(layers, h, of):
             h = h * of(layer.scale) + of(layer.offset)
         elif layer is tf.tanh:
             h = np.tanh(h)
+        elif layer is scaled_to_unit_norm:
+            h = h / np.sqrt(np.sum(h * h, -1, keepdims=True))
         elif layer is tf.nn.relu:
             h = np.maximum(h, 0)
         else:

@@ -52,6 +52,18 @@ def test_what_follows_the_first_tanh_can_be_chosen():
     assert torso.layers[1::2] == [tf.tanh, tf.nn.relu]
 
 
+def test_unit_norm_keeps_the_directions_and_zero():
+    features = np.array([[3.0, -4.0], [1e-3, 0.0], [0.0, 0.0]], np.float32)
+    expected = [[0.6, -0.8], [1.0, 0.0], [0.0, 0.0]]
+    np.testing.assert_allclose(control.scaled_to_unit_norm(features), expected, rtol=1e-6)
+    policy = control.ControlPolicy(1, (3, 3), True, unit_norm=True)
+    policy(tf.zeros([1, 2]))
+    features = np.ones([4, 2], np.float32)
+    for layer in policy.layers[:-2]:
+        features = layer(features)
+    np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1, rtol=1e-6)
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_policy_is_the_composition_of_its_layers(layer_norm):
     policy, _ = networks(4, 2, layer_norm)

@@ -24,11 +24,22 @@ def test_clips_each_element():
     np.testing.assert_array_equal(tape.gradient(loss, action), [[-1.0, 1.0, -0.5]])
 
 
-@pytest.mark.parametrize("dqda_clip", [0.0, -1.0])
-def test_refuses_a_clip_that_is_not_positive(dqda_clip):
-    with pytest.raises(ValueError, match="dqda_clip"):
+def test_clips_the_norm_of_each_row():
+    action = tf.Variable([[0.9, -0.8], [0.1, 0.2], [0.0, 0.0]])
+    dqda = tf.constant([[3.0, -4.0], [0.3, 0.4], [0.0, 0.0]])
+    with tf.GradientTape() as tape:
+        loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, None, 1.0)
+    expected = [[-0.6, 0.8], [-0.3, -0.4], [0.0, 0.0]]
+    np.testing.assert_allclose(tape.gradient(loss, action), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["dqda_clip", "dqda_norm"])
+@pytest.mark.parametrize("bound", [0.0, -1.0])
+def test_refuses_a_bound_that_is_not_positive(name, bound):
+    bounds = {"dqda_clip": None, name: bound}
+    with pytest.raises(ValueError, match=name):
         policy_gradients.deterministic_policy_gradient_loss(
-            tf.zeros([1, 1]), tf.zeros([1, 1]), dqda_clip
+            tf.zeros([1, 1]), tf.zeros([1, 1]), **bounds
         )
 
 

@@ -7,6 +7,7 @@ The launcher reads this module, which imports neither TensorFlow nor NumPy.
 from collections.abc import Mapping
 import dataclasses
 
+from common.agents.actor_critic_config import LILLICRAP, ActorCriticConfig
 from common.agents.declaration import AgentDeclaration
 from common.config import Settings, field
 from common.program.layouts import DISTRIBUTED, ONE_PROCESS
@@ -18,21 +19,25 @@ NUM_ACTORS = 64
 
 
 @dataclasses.dataclass
-class DPGConfig(ApexConfig):
+class DPGConfig(ApexConfig, ActorCriticConfig):
     """Ape-X DPG on the Control Suite (section 4.2, appendix D)."""
 
     actor_period: int = field(400, minimum=1)
     """Steps of an actor between pulls of parameters: 400 frames (section 4.1, of DQN, where they
     are 100 steps), each a step here, without action repeats (section 4.2)."""
-    n_step: int = field(5, minimum=1, suffix="n{}")
-    """n, length of the returns. Not in the paper, whose 3 is said of Atari (appendix C); D4PG,
-    which adds a distribution to this agent, found 5 uniformly better than 1."""
+    n_step: int = field(3, minimum=1, suffix="n{}")
+    """n, length of the returns: 3 in DQN (appendix C), and hyperparameters are "otherwise as per
+    DQN" (appendix D). D4PG, which adds a distribution to this agent, has 5."""
     batch_size: int = field(256, minimum=1, suffix="batch{}")
     """Transitions of an update (section 4.2)."""
     learning_rate: float = field(1e-4, above=0, suffix="lr{:g}")
     """Step size of both Adams (appendix D); from 1e-3 to 1e-5 were tried (appendix E)."""
     noise_sigma: float = field(0.3, minimum=0, suffix="sigma{:g}")
     """sigma, std of the noise of each step, in canonical action units (appendix D)."""
+    noise: str = field("gaussian", choices=("gaussian", "ou"), suffix="{}")
+    """gaussian (appendix D), or ou: Ornstein-Uhlenbeck, DDPG's. Not in the paper."""
+    ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
+    """Part of the OU noise that a step forgets. Not in the paper; DDPG."""
     policy_sizes: tuple[int, ...] = field((300, 200), above=0)
     """Hidden layers of pi (appendix D)."""
     critic_sizes: tuple[int, ...] = field((400, 300), above=0)
@@ -46,8 +51,10 @@ class DPGConfig(ApexConfig):
     Without it the policy saturates, as the README shows."""
     dqda_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
     """Clips each element of the policy's gradient, 0: none. "The gradient used to update the actor
-    network is clipped, element-wise" (appendix D). That it is dq/da is Not in the paper; Acme. The
-    other reading is the gradient of each weight."""
+    network is clipped, element-wise" (appendix D). That it is dq/da is Not in the paper; Acme."""
+    weight_clip: float = field(0.0, minimum=0, suffix="weight_clip{:g}")
+    """Clips each element of the gradient of the policy's weights, 0: none. The other reading of
+    appendix D, with dqda_clip=0."""
     max_gradient_norm: float = field(40.0, minimum=0, suffix="norm{:g}")
     """Largest norm of the critic's gradient, 0: any (appendix C; D: otherwise as per DQN)."""
     target_period: int = field(100, minimum=1)
@@ -87,6 +94,15 @@ BATCH_SIZES: Mapping[str, Mapping[str, object]] = {
 }
 """Appendix E: batch sizes."""
 
+DDPG: Mapping[str, object] = {
+    **LILLICRAP,
+    "removal": "fifo",
+    "dqda_clip": 0.0,
+    "max_gradient_norm": 0.0,
+    "prefetch": 1,
+}
+"""Figure 3's "standard DDPG baseline". Its values are not in the paper; those of DDPG."""
+
 SETTINGS = Settings(
     DPGConfig,
     {
@@ -95,6 +111,7 @@ SETTINGS = Settings(
         **LEARNING_RATES,
         **BATCH_SIZES,
         "dpg_remove_by_fifo": {"removal": "fifo"},  # appendix D: "it remains to be seen"
+        "ddpg": DDPG,
     },
     default="dpg",
 )
@@ -107,8 +124,8 @@ AGENT = AgentDeclaration(
     paper="apex",
     agent_class="reproductions.apex.dpg.dpg:ApexDPG",
     settings=SETTINGS,
-    num_actors=lambda config, setting: NUM_ACTORS,
-    num_actors_help=(f"N, actors: {NUM_ACTORS} (section 4.2), the default; figure 3 varies it."),
+    num_actors=lambda config, setting: 1 if setting == "ddpg" else NUM_ACTORS,
+    num_actors_help=f"N, actors: {NUM_ACTORS} (section 4.2), 1 of DDPG; figure 3 varies it.",
     layouts=(DISTRIBUTED, ONE_PROCESS),
     require="common.environments.spec:require_control",
     bytes_per_step=control_bytes_per_step,

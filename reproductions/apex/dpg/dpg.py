@@ -5,20 +5,21 @@ compute first priorities (algorithm 1).
 """
 
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 
-from common.acting.policy import GaussianNoise
+from common.agents import actor_critic
 from common.agents.actor_critic import (
     ActorCritic,
     ActorCriticActor,
     ActorCriticAgent,
     ActorCriticLearner,
+    make_noise,
+    make_optimizers,
 )
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
-from common.networks import control, packing
+from common.networks import control
 from common.replay import memory
 from common.types import Batch
 from common.values import policy_gradients, value_learning
@@ -35,13 +36,7 @@ def make_networks(config: DPGConfig, spec: EnvironmentSpec) -> ActorCritic:
     enters with the observation here.
     """
     activation = _ACTIVATIONS[config.activation]
-    policy = control.ControlPolicy(
-        spec.action_size, config.policy_sizes, config.layer_norm, activation
-    )
-    torso = control.ControlCriticTorso(config.critic_sizes, config.layer_norm, activation)
-    critic = control.Critic(torso, control.ScalarHead())
-    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
-    return ActorCritic(policy, critic)
+    return actor_critic.make_networks(config, spec, control.ScalarHead(), activation)
 
 
 def td_errors(
@@ -71,7 +66,10 @@ def critic_loss(errors: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def policy_loss(
-    observation: tf.Tensor, networks: ActorCritic, dqda_clip: float | None
+    observation: tf.Tensor,
+    networks: ActorCritic,
+    dqda_clip: float | None,
+    dqda_norm: float | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns a loss whose minimisation raises q(S_t, pi(S_t, phi), psi), psi held fixed (eq 17).
 
@@ -80,7 +78,10 @@ def policy_loss(
       dq/da clipped (appendix D), the mean of q, and the share of saturated actions.
     """
     return policy_gradients.dpg_loss(
-        networks.policy(observation), lambda action: networks.critic(observation, action), dqda_clip
+        networks.policy(observation),
+        lambda action: networks.critic(observation, action),
+        dqda_clip,
+        dqda_norm,
     )
 
 
@@ -90,10 +91,12 @@ class DPGLearner(ActorCriticLearner):
     def __init__(self, config: DPGConfig, spec: EnvironmentSpec):
         super().__init__(
             lambda: make_networks(config, spec),
-            # Appendix D; Sonnet's defaults for everything that the paper omits.
-            lambda: snt.optimizers.Adam(config.learning_rate),
+            *make_optimizers(config.learning_rate, config),
             config.target_period,
-            config.max_gradient_norm or None,
+            target_rate=config.target_rate,
+            critic_decay=config.critic_decay,
+            max_critic_norm=config.max_gradient_norm,
+            max_policy_element=config.weight_clip,
         )
         self._config = config
 
@@ -116,7 +119,10 @@ class DPGLearner(ActorCriticLearner):
         gradients = self.gradients_of(
             weighted_loss,
             lambda: policy_loss(
-                transition.observation_tm1, self.networks, self._config.dqda_clip or None
+                transition.observation_tm1,
+                self.networks,
+                self._config.dqda_clip or None,
+                self._config.dqda_norm or None,
             ),
         )
         priorities = tf.abs(gradients.errors) + self._config.priority_floor
@@ -130,9 +136,8 @@ class DPGActor(ActorCriticActor):
     """
 
     def __init__(self, config: DPGConfig, spec: EnvironmentSpec, seed: int):
-        super().__init__(
-            make_networks(config, spec), spec.action_size, GaussianNoise(config.noise_sigma, seed)
-        )
+        noise = make_noise(config.noise, config.noise_sigma, config.ou_theta, seed)
+        super().__init__(make_networks(config, spec), spec.action_size, noise)
         self._priority_floor = config.priority_floor
 
     def initial_priorities(

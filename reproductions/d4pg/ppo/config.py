@@ -70,6 +70,9 @@ class D4PGPPOConfig(RolloutConfig):
     4.3)."""
     layer_norm: bool = field(D4PGConfig.layer_norm)
     """LayerNorm before the first tanh, as in D4PG here."""
+    noisy_evaluation: bool = field(False, suffix="noisy_evaluation", earlier=True)
+    """Evaluates the policy with its noise. Tests are "without exploration noise" (section 4), but
+    PPO improves the policy with noise, whose mean alone may be far worse."""
     single_process: bool = field(False, suffix="single_process")
     """Acts and learns in turns in one process, so that a run does not depend on the machine's
     speed. Not in the paper, which is distributed; for the scale small."""

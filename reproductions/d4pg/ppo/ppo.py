@@ -118,11 +118,10 @@ class D4PGPPO(ProximalAgent):
         return make_networks(self.config, spec)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> GaussianPolicy:
-        """Builds the policy as it acts, with seeded noise, which is what PPO improves.
-
-        Not in the paper. On cartpole swingup its mean alone does not get the pole up.
-        """
-        return self.make_actor(spec, range(num_environments), num_environments, seed=0)
+        """Builds the policy without noise, or as it acts, with seeded noise."""
+        if self.config.noisy_evaluation:
+            return self.make_actor(spec, range(num_environments), num_environments, seed=0)
+        return super().make_evaluator(spec, num_environments)
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGPPOLearner:
         """Builds the learner."""

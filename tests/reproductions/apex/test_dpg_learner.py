@@ -84,6 +84,7 @@ def returns(transition, target):
         {"max_gradient_norm": 0.05},
         {"max_gradient_norm": 0.0, "dqda_clip": 0.3, "importance_exponent": 1.0},
         {"dqda_clip": 0.0, "layer_norm": True, "activation": "tanh"},
+        {"dqda_clip": 0.0, "weight_clip": 0.05},
     ],
     ids=str,
 )
@@ -124,6 +125,11 @@ def test_update_is_the_papers_equations(values):
     assert scale < 1 or config.max_gradient_norm != 0.05
     priorities, metrics = learner.update(batch)
 
+    norms = [np.sqrt(sum(np.sum(d**2) for d in delta_phi))]
+    if config.weight_clip:  # the other reading of appendix D
+        bound = config.weight_clip
+        assert any(np.abs(d).max() > bound > np.abs(d).min() for d in delta_phi)
+        delta_phi = [np.clip(d, -bound, bound) for d in delta_phi]
     check_changes(online, phi, delta_phi, 1)  # ascends
     check_changes(online, psi, delta_psi, -scale)  # descends
 
@@ -138,7 +144,7 @@ def test_update_is_the_papers_equations(values):
         "importance_weight_mean": weights.mean(),
         "importance_weight_max": 1.0,
         "critic_gradient_norm": norm,
-        "policy_gradient_norm": np.sqrt(sum(np.sum(d**2) for d in delta_phi)),
+        "policy_gradient_norm": norms[0],
     }
     assert list(metrics) == list(expected)
     for name, value in expected.items():

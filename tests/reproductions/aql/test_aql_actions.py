@@ -96,6 +96,13 @@ def test_actions_for_an_environment():
     taken = ActionSpace((7, 3)).to_environment(actions, integers)
     np.testing.assert_array_equal(taken, [[4, 1], [0, 2]])
     assert taken.dtype == np.int32
+    hybrid = EnvironmentSpec(observation_size=3, action_size=2, action_choices=(5, 0))
+    for levels, action, expected in ((5, [4, 3], [4, 0.5]), (0, [2, -0.3], [2, -0.3])):
+        space = ActionSpace.of(hybrid, levels)
+        assert space.choices == (5, levels)
+        taken = space.to_environment(np.array([action], np.float32), hybrid)
+        np.testing.assert_array_equal(taken, np.array([expected], np.float32))
+        assert taken.dtype == np.float32
     discrete = EnvironmentSpec(observation_size=3, action_size=5, is_discrete=True)
     taken = ActionSpace((5,)).to_environment(actions[:, :1], discrete)
     np.testing.assert_array_equal(taken, [4, 0])

@@ -53,8 +53,17 @@ def test_the_settings_are_those_of_the_figures():
 
 def test_another_value_shows_in_the_name():
     config = SETTINGS.configuration("qt_opt")
-    config.cem_uniform_samples = 400
-    assert SETTINGS.name_of("qt_opt", config) == "qt_opt_cem_uniform400"
+    config.cem_uniform_samples = 0
+    assert SETTINGS.name_of("qt_opt", config) == "qt_opt_cem_uniform0"
+
+
+def test_qt_opt_and_d3pg_are_what_section_5_1_says():
+    """M = 400 of all methods but D3PG; architectures that are held fixed."""
+    config = SETTINGS.configuration("qt_opt")
+    found = config.cem_samples, config.cem_elites, config.cem_iterations, config.cem_uniform_samples
+    assert found == (100, 10, 3, 400)
+    assert SETTINGS.configuration("d3pg").policy_network == "proposal"
+    assert SETTINGS.configuration("d3pg_network_of_d4pg").policy_network == "d4pg"
 
 
 def test_what_follows_from_the_unrolls():

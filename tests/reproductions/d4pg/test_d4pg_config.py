@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from reproductions.d4pg.config import FIGURE_2, SETTINGS, D4PGConfig
+from reproductions.d4pg.config import FIGURE_2, FIGURE_8, SETTINGS, D4PGConfig
 
 
 @pytest.mark.parametrize("setting", FIGURE_2)
@@ -23,7 +23,7 @@ def test_settings_are_what_their_names_say(setting):
     assert not config.single_process
 
 
-@pytest.mark.parametrize("setting", SETTINGS.names)
+@pytest.mark.parametrize("setting", [*FIGURE_2, *FIGURE_8])
 def test_the_rest_is_as_the_paper_says_for_the_control_suite(setting):
     c = SETTINGS.configuration(setting)
     assert (c.batch_size, c.noise, c.noise_sigma) == (256, "gaussian", 0.3)

@@ -9,9 +9,9 @@ FIGURE_2 = PAPER.experiment("figure 2")
 FIGURE_8 = PAPER.experiment("figure 8")
 
 
-def test_figure_2_is_nine_curves_on_sixteen_tasks():
-    assert len({(run.setting, run.environment) for run in FIGURE_2.runs}) == 9 * 16
-    assert FIGURE_2.settings == tuple(config.FIGURE_2)
+def test_figure_2_is_nine_curves_and_another_ddpg_on_sixteen_tasks():
+    assert len({(run.setting, run.environment) for run in FIGURE_2.runs}) == 10 * 16
+    assert FIGURE_2.settings == (*config.FIGURE_2, "ddpg_lillicrap")
     assert len(set(FIGURE_2.environments)) == 16
 
 

@@ -231,6 +231,9 @@ def test_importance_weights(exponent):
         {"critic": "mixture"},
         {"policy_gradient_state": "last"},
         {"critic": "scalar", "policy_gradient_state": "last"},
+        {"unit_norm": True},
+        {"dqda_norm": 0.2, "max_gradient_norm": 0.01},
+        {"critic": "scalar", "dqda_norm": 0.27, "critic_decay": 0.3},
     ],
     ids=str,
 )
@@ -250,10 +253,20 @@ def test_update_is_lines_5_to_8(values):
     maths = MATHS[config.critic](batch, Twin(learner.target_networks))
 
     def critic_objective():
-        return np.mean(weights * maths.distance(online, x, a))
+        decay = sum(np.sum(online.of(v) ** 2) / 2 for v in w if v.shape.rank == 2)
+        return np.mean(weights * maths.distance(online, x, a)) + config.critic_decay * decay
 
-    def policy_objective():
-        return np.mean(maths.mean(online, policy_x, online.pi(policy_x)))
+    action = online.pi(policy_x)
+    scale = np.ones([len(x), 1])  # of each row of dq/da
+    if config.dqda_norm:  # Acme's clipping
+        dqda = numeric_gradient(lambda: maths.mean(online, policy_x, action).sum(), action)
+        norms = np.linalg.norm(dqda, axis=1, keepdims=True)
+        assert norms.min() < config.dqda_norm < norms.max()
+        scale = np.minimum(1, config.dqda_norm / norms)
+
+    def policy_objective():  # its gradient is that of equation 11, with clipped dq/da
+        moved = action + scale * (online.pi(policy_x) - action)
+        return np.mean(maths.mean(online, policy_x, moved))
 
     # Both of the same (theta, w): `online` is what they were before the update.
     theta = learner.networks.policy.trainable_variables
@@ -262,22 +275,25 @@ def test_update_is_lines_5_to_8(values):
     delta_w = [numeric_gradient(critic_objective, online.of(v)) for v in w]
     priorities, metrics = learner.update(batch)
 
-    check_changes(online, theta, delta_theta, 1)  # ascends (equation 12)
-    check_changes(online, w, delta_w, -1)  # descends
+    norms = [np.sqrt(sum(np.sum(g**2) for g in delta)) for delta in (delta_theta, delta_w)]
+    largest = config.max_gradient_norm or np.inf
+    assert max(norms) > largest or not config.max_gradient_norm
+    check_changes(online, theta, delta_theta, min(1, largest / norms[0]))  # ascends (equation 12)
+    check_changes(online, w, delta_w, -min(1, largest / norms[1]))  # descends
 
     # Priorities are by the distances, without the weights; the metrics are what they are called.
     expected_priorities = maths.priorities(maths.distance(online, x, a))
     np.testing.assert_allclose(priorities, expected_priorities, rtol=2e-4)
     assert np.all(expected_priorities > 0)
     expected = {
-        "critic_loss": critic_objective(),
-        "mean_q": policy_objective(),
+        "critic_loss": np.mean(weights * maths.distance(online, x, a)),
+        "mean_q": maths.mean(online, policy_x, action).mean(),
         "saturated_actions": 0.0,
         "priority_mean": expected_priorities.mean(),
         "importance_weight_mean": weights.mean(),
         "importance_weight_max": weights.max(),
-        "critic_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_w)),
-        "policy_gradient_norm": np.sqrt(sum(np.sum(g**2) for g in delta_theta)),
+        "critic_gradient_norm": norms[1],
+        "policy_gradient_norm": norms[0],
     }
     assert list(metrics) == list(expected)
     for name, value in expected.items():
@@ -318,15 +334,18 @@ def test_critic_descends_and_policy_ascends():
     assert q[-1] > q[0] + 0.02
 
 
-def test_optimisers_are_adam_at_the_configured_rate():
+@pytest.mark.parametrize("critic_rate", [0.0, 4e-3])
+def test_optimisers_are_adam_at_the_configured_rates(critic_rate):
     """Adam's first step is the learning rate times the gradient's sign (section 3)."""
-    learner, batch = make_learner(learning_rate=1e-3), make_batch()
+    values = {"learning_rate": 1e-3, "critic_learning_rate": critic_rate}
+    learner, batch = make_learner(**values), make_batch()
+    rates = {v.ref(): 1e-3 for v in learner.networks.policy.trainable_variables}
     before = values_of(learner.networks.variables)
     learner.update(batch)
     for b, variable in zip(before, learner.networks.variables):
-        change = np.abs(variable.numpy() - b)
-        assert change.max() <= 1.001e-3
-        np.testing.assert_allclose(np.median(change), 1e-3, rtol=1e-2)
+        change, rate = np.abs(variable.numpy() - b), rates.get(variable.ref(), critic_rate or 1e-3)
+        assert change.max() <= 1.001 * rate
+        np.testing.assert_allclose(np.median(change), rate, rtol=1e-2)
 
 
 def test_targets_begin_as_copies_of_the_online_networks():
@@ -340,6 +359,16 @@ def test_targets_begin_as_copies_of_the_online_networks():
 
 def test_targets_are_copied_hard_and_exactly_every_period():
     check_targets_are_copied_every_period(make_learner, make_batch)
+
+
+def test_soft_targets_move_by_their_rate_at_each_step():
+    """theta' <- tau theta + (1 - tau) theta' (Lillicrap et al. 2016, algorithm 1)."""
+    learner = make_learner(target_rate=0.1, target_period=1)
+    before = values_of(learner.target_networks.variables)
+    learner.update(make_batch())
+    online, after = (values_of(n.variables) for n in (learner.networks, learner.target_networks))
+    for b, o, target in zip(before, online, after, strict=True):
+        np.testing.assert_allclose(target, 0.1 * o + 0.9 * b, rtol=1e-5, atol=1e-7)
 
 
 def test_actors_get_the_online_networks():

@@ -128,7 +128,7 @@ def test_a_call_makes_full_batches_and_moves_the_scales():
 
 def test_actors_see_the_terrain_as_the_learner_does():
     spec = EnvironmentSpec(9, 2, terrain_size=6)
-    agent = make_agent(terrain_sizes=(5, 4), observation_clip=1.5)
+    agent = make_agent(terrain_sizes=(5, 4), observation_clip=1.5, noisy_evaluation=True)
     learner, rows = agent.make_learner(spec, 0), rollout(observation_size=9)
     learner.prepare(rows)
     actor = agent.make_evaluator(spec, N)
@@ -138,7 +138,12 @@ def test_actors_see_the_terrain_as_the_learner_does():
     assert float(tf.reduce_max(tf.abs(steps.observation))) == 1.5
     mean = networks.mean(steps.observation)
     np.testing.assert_allclose(extras["mean"], mean, rtol=1e-4, atol=1e-6)
-    assert 0.3 < np.std(action - mean) < 0.7  # an evaluation has the noise of PPO's policy, too
+    assert 0.3 < np.std(action - mean) < 0.7  # the noise of PPO's policy
+    quiet = make_agent(terrain_sizes=(5, 4), observation_clip=1.5).make_evaluator(spec, N)
+    quiet.load(packing.to_numpy(learner.actor_variables))
+    np.testing.assert_allclose(
+        quiet(rows.states.observation.numpy())[0], mean, rtol=1e-4, atol=1e-6
+    )
     value = networks.value(steps.observation)[:, 0] * learner.reward_scale
     np.testing.assert_allclose(extras["value"], value, rtol=1e-3, atol=1e-6)
 

@@ -74,8 +74,22 @@ def test_settings_are_those_of_the_figures_and_claims():
         for experiment in reproductions.paper("reactor").experiments
         for run in experiment.runs
     }
+    names = {name for name in names if "_momentum" not in name}  # flags of section 6.1
     assert names - {"reactor_500m"} <= set(SETTINGS.names)  # "reactor" with more frames
     assert SETTINGS.default == "reactor"
+
+
+def test_section_6_1_is_three_rates_two_momenta_and_two_periods_on_seven_games():
+    """Without prioritisation and distributions (section 6.1)."""
+    runs = reproductions.paper("reactor").experiment("section 6.1").runs
+    assert len({run.environment for run in runs}) == 7 and len(runs) == 7 * 3 * 2 * 2
+    found = set()
+    for run in runs:
+        values = dict(flag.removeprefix("--").split("=") for flag in run.flags)
+        assert values["setting"] == "reactor_nd" and values["config.prioritization"] == "uniform"
+        names = ("learning_rate", "adam_beta1", "target_period")
+        found.add(tuple(float(values[f"config.{name}"]) for name in names))
+    assert len(found) == 12 and (5e-5, 0, 1000) in found  # the values that were kept
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,71 @@
+"""Golf on a line, a task of hybrid actions: which club, and how strong a stroke.
+
+    python -m binaries.aql --environment=python:reproductions.aql.golf:make \
+        --setting=aql_gaussian --workdir=runs/golf
+
+The abstract names "discrete, continuous, or hybrid action spaces"; no experiment has a hybrid one,
+and this is no environment of the paper.
+
+The ball is at a distance d of the hole, 0.5 to 1 at first on either side. An action is a club, of
+three with reaches L of 1, 0.25 and 0.05, and a strength u in [-1, 1]; the ball moves by L (u + e)
+with e uniform in [-0.2, 0.2]. Within 0.01 it falls into the hole, which ends the episode. A stroke
+costs 1; the twentieth is the last, a time limit. The best policy needs 2.52 strokes on average:
+nearly always the shortest club that reaches the hole, aimed at it. No club alone does it: of the
+first, one stroke in twenty falls; of the last, ten strokes pass before one may.
+"""
+
+import dm_env
+from dm_env import specs
+import numpy as np
+
+from common.environments.spec import HybridArray
+
+REACHES = np.array([1.0, 0.25, 0.05])
+ERROR = 0.2
+HOLE = 0.01
+MOST_STROKES = 20
+BEST_RETURN = -2.52
+"""Mean return of the best policy, by value iteration (tests/reproductions/aql/test_golf.py)."""
+
+
+class Golf(dm_env.Environment):
+    """Observations float32 [3]: d over each club's reach, clipped to [-2, 2]."""
+
+    def __init__(self, seed: int):
+        self._random = np.random.default_rng(seed)
+        self._distance = 0.0
+        self._strokes = MOST_STROKES
+
+    def observation_spec(self) -> specs.Array:
+        """Returns the spec of the relative distances."""
+        return specs.Array((len(REACHES),), np.float32, name="distances")
+
+    def action_spec(self) -> HybridArray:
+        """Returns the spec of a club and a strength."""
+        return HybridArray((len(REACHES), 0))
+
+    def reset(self) -> dm_env.TimeStep:
+        """Puts the ball on either side of the hole."""
+        self._strokes = 0
+        self._distance = self._random.uniform(0.5, 1) * self._random.choice([-1, 1])
+        return dm_env.restart(self._observation())
+
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
+        """Strikes the ball; after an episode's last stroke, starts the next."""
+        if self._strokes == MOST_STROKES:
+            return self.reset()
+        error = self._random.uniform(-ERROR, ERROR)
+        self._distance += REACHES[int(action[0])] * (action[1] + error)
+        self._strokes += 1
+        if abs(self._distance) <= HOLE:
+            self._strokes = MOST_STROKES
+            return dm_env.termination(-1.0, self._observation())
+        if self._strokes == MOST_STROKES:
+            return dm_env.truncation(-1.0, self._observation())
+        return dm_env.transition(-1.0, self._observation())
+
+    def _observation(self) -> np.ndarray:
+        return np.clip(self._distance / REACHES, -2, 2).astype(np.float32)
+
+
+make = Golf
