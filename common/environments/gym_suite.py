@@ -23,6 +23,7 @@ from PIL import Image
 
 from common.environments import rendering
 from common.environments.canonical import as_agents_take_it
+from common.environments.gym_tasks import batch_of as batch_of
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 
 rendering.disable()  # MuJoCo loads its renderer at import
@@ -150,6 +151,11 @@ class GymEnvironment(dm_env.Environment):
     def action_spec(self) -> specs.BoundedArray:
         """Returns the spec of the action; discrete ones count from 0."""
         return self._action_spec
+
+    @property
+    def spec(self) -> Any:
+        """Gymnasium's description of the environment, with its id and time limit."""
+        return self._environment.spec
 
     @property
     def unwrapped(self) -> gymnasium.Env:
