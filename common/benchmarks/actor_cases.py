@@ -39,9 +39,13 @@ _NOISE = 0.3
 _CAPACITY = 100_000
 """Capacity of the replay, which is only added to."""
 _STRUCTURED = EnvironmentSpec(8, 7, action_choices=(7, 7, 3, 3, 2, 2, 2))
-_TASKS = ("cartpole:swingup", "cheetah:run", "finger:turn_hard", "walker:walk", "humanoid:run")
+_TASKS = (
+    *(f"control:{task}" for task in ("cartpole:swingup", "cheetah:run", "finger:turn_hard")),
+    *(f"control:{task}" for task in ("hopper:stand", "walker:walk", "humanoid:run")),
+    "gym:HalfCheetah-v4",
+)
 _UNIFORM_SAMPLES = 500  # of AQL's section 5.2
-_SIMULATOR, MUJOCO, _SUITE = "simulator alone", "mj_step alone", "dm_control"
+_SIMULATOR, MUJOCO, _SUITE = "simulator alone", "mj_step alone", "the suite's Python"
 _PER_CPU_SECOND = "steps/CPU s"
 
 
@@ -111,8 +115,8 @@ def simulator(
       batch_steps: steps of the batch in a turn.
       turns: turns of each side in a repeat.
     """
-    for task in _TASKS[:num_tasks]:
-        name, environment = f"simulator/{task.replace(':', '_')}", f"control:{task}"
+    for environment in _TASKS[:num_tasks]:
+        name = "simulator/" + environment.partition(":")[2].replace(":", "_")
         suite = BatchedEnvironment([environments.make(environment, i) for i in range(actors)])
         suite.reset()
         spec = EnvironmentSpec.of(suite)
