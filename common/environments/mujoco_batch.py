@@ -117,7 +117,7 @@ class MujocoBatch(CanonicalBatch):
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in each environment."""
         k = self.num_environments
-        return self._timestep(np.full(k, True), np.zeros(k, np.float32), np.zeros(k, bool))
+        return self._timestep(np.ones(k, bool), np.zeros(k, np.float32), None)
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Takes one row of `actions`, [K, A], in each environment.
@@ -135,26 +135,29 @@ class MujocoBatch(CanonicalBatch):
         self._batch.step(~starts if starts.any() else None, self._substeps, self._stage)
         self._check()
         reward = self._task.reward(states).astype(np.float32)
-        ends = self._task.ends(states) if self._task.ends else np.zeros(len(starts), bool)
-        return self._timestep(starts, reward, ends)
+        return self._timestep(starts, reward, self._task.ends(states) if self._task.ends else None)
 
     def _check(self) -> None:
         """Raises an error if the suite would not go on after this step."""
 
     def _timestep(
-        self, starts: np.ndarray, reward: np.ndarray, ends: np.ndarray
+        self, starts: np.ndarray, reward: np.ndarray, ends: np.ndarray | None
     ) -> dm_env.TimeStep:
-        self._steps += 1
-        self._ended = ends | (self._steps == self._max_steps)
-        step_type = np.where(self._ended, dm_env.StepType.LAST, dm_env.StepType.MID)
-        parts = [part.reshape(len(ends), -1) for part in self._task.observe(self._states)]
+        k = self.num_environments
+        parts = [part.reshape(k, -1) for part in self._task.observe(self._states)]
         observation = np.concatenate(parts, axis=1, dtype=np.float32, casting="same_kind")
-        discount = np.where(ends, np.float32(0), np.float32(1))
+        discount = np.ones(k, np.float32)
+        self._steps += 1
+        self._ended = self._steps == self._max_steps
+        if ends is not None:
+            self._ended |= ends
+            discount[ends] = 0
+        step_type = 1 + self._ended.astype(np.int32)  # MID or LAST
         for index in watch.each(np.flatnonzero(starts)):
             observation[index] = self._start(index)
             step_type[index], reward[index], discount[index] = dm_env.StepType.FIRST, 0, 1
             self._steps[index], self._ended[index] = 0, False
-        return dm_env.TimeStep(step_type.astype(np.int32), reward, discount, observation)
+        return dm_env.TimeStep(step_type, reward, discount, observation)
 
     def _start(self, index: int) -> np.ndarray:
         """Starts an episode; returns its first observation."""
