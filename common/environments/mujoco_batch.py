@@ -71,6 +71,10 @@ class MujocoBatch(CanonicalBatch):
 
     The suite's own environments start the episodes, so that a seed means the same there. From then
     on MuJoCo steps copies of their states.
+
+    Attributes:
+      simulations: the model of each environment, and the data with the start of its episode.
+      substeps: MuJoCo's steps for an action.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class MujocoBatch(CanonicalBatch):
 
         Args:
           environments: K environments, which this batch alone may reset.
-          simulations: the model and the data of each.
+          simulations: the model and the data of each environment.
           task: its observations and rewards.
           substeps: MuJoCo's steps for an action.
           max_steps: time limit of an episode.
@@ -95,8 +99,8 @@ class MujocoBatch(CanonicalBatch):
         """
         super().__init__(environments)
         self._starts = list(environments)
-        self._simulations = list(simulations)
-        self._task, self._substeps, self._max_steps = task, substeps, max_steps
+        self.simulations = list(simulations)
+        self._task, self.substeps, self._max_steps = task, substeps, max_steps
         self._stage = int(stage)
         k, model = len(simulations), copy.copy(simulations[0][0])
         if not task.senses_forces:
@@ -132,7 +136,7 @@ class MujocoBatch(CanonicalBatch):
             return self.reset()
         states.qpos_tm1[:] = states.qpos
         states.ctrl[:] = self._mapped(actions)
-        self._batch.step(~starts if starts.any() else None, self._substeps, self._stage)
+        self._batch.step(~starts if starts.any() else None, self.substeps, self._stage)
         self._check()
         reward = self._task.reward(states).astype(np.float32)
         return self._timestep(starts, reward, self._task.ends(states) if self._task.ends else None)
@@ -162,7 +166,7 @@ class MujocoBatch(CanonicalBatch):
     def _start(self, index: int) -> np.ndarray:
         """Starts an episode; returns its first observation."""
         observation = self._starts[index].reset().observation
-        mujoco.mj_getState(*self._simulations[index], self._batch.state[index], _STATE)
+        mujoco.mj_getState(*self.simulations[index], self._batch.state[index], _STATE)
         for rows, sources in self._varying:
             rows[index] = sources[index]
         return observation
