@@ -38,7 +38,7 @@ def _observe_dog(states: States) -> Sequence[np.ndarray]:
     )
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=2)
 def _standing_dog(model: mujoco.MjModel) -> tuple[list[float], float]:
     """Returns heights of torso and pelvis in the default pose, and the weight."""
     data = mujoco.MjData(model)

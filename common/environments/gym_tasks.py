@@ -5,14 +5,11 @@ task with Gymnasium: `tests/environments/test_gym_suite.py`.
 """
 
 from collections.abc import Sequence
-import re
 from typing import Any
 
 import numpy as np
 
 from common.environments.mujoco_batch import MujocoBatch, States, Task
-
-_NAMES = re.compile(r"(HalfCheetah|Hopper|InvertedPendulum|Swimmer|Walker2d)-v[45]")
 
 
 def _pendulum(simulation: Any) -> Task:
@@ -24,6 +21,28 @@ def _pendulum(simulation: Any) -> Task:
         return 1.0 * (_is_v4(simulation) | ~falls(states))
 
     return Task(lambda states: (states.qpos, states.qvel), reward, falls)
+
+
+def _double_pendulum(simulation: Any) -> Task:
+    def falls(states: States) -> np.ndarray:
+        return states.site_xpos[:, 0, 2] <= 1
+
+    def observe(states: States) -> Sequence[np.ndarray]:
+        angles, forces = states.qpos[:, 1:], np.clip(states.qfrc_constraint, -10, 10)
+        return (
+            states.qpos[:, :1],
+            np.sin(angles),
+            np.cos(angles),
+            np.clip(states.qvel, -10, 10),
+            forces if _is_v4(simulation) else forces[:, :1],
+        )
+
+    def reward(states: States) -> np.ndarray:
+        (x, _, y), (v1, v2) = states.site_xpos[:, 0].T, states.qvel[:, 1:3].T
+        bonus = getattr(simulation, "_healthy_reward", 10) * (_is_v4(simulation) | ~falls(states))
+        return bonus - (0.01 * x**2 + (y - 2) ** 2) - (1e-3 * v1**2 + 5e-3 * v2**2)
+
+    return Task(observe, reward, falls)
 
 
 def _forward(simulation: Any) -> Task:
@@ -69,19 +88,27 @@ def _is_v4(simulation: Any) -> bool:
     return type(simulation).__module__.endswith("_v4")
 
 
+_KINDS = {
+    "HalfCheetah": _forward,
+    "Hopper": _upright,
+    "InvertedDoublePendulum": _double_pendulum,
+    "InvertedPendulum": _pendulum,
+    "Swimmer": _forward,
+    "Walker2d": _upright,
+}
+
+
 def batch_of(name: str, environments: Sequence[Any]) -> MujocoBatch | None:
     """Returns a batch of environments of `gym_suite` if their task is here, otherwise None."""
-    if not _NAMES.fullmatch(name):
+    task, _, version = name.partition("-v")
+    if task not in _KINDS or version not in ("4", "5"):
         return None
-    simulations = [environment.wrapped.unwrapped for environment in environments]
-    first = simulations[0]
-    kind = _pendulum if "Pendulum" in name else _forward
-    if hasattr(first, "_healthy_reward"):
-        kind = _upright
+    wrapped = [environment.wrapped for environment in environments]
+    simulations = [each.unwrapped for each in wrapped]
     return MujocoBatch(
         environments,
         [(each.model, each.data) for each in simulations],
-        kind(first),
-        substeps=first.frame_skip,
-        max_steps=environments[0].wrapped.spec.max_episode_steps,
+        _KINDS[task](simulations[0]),
+        substeps=simulations[0].frame_skip,
+        max_steps=wrapped[0].spec.max_episode_steps,
     )
