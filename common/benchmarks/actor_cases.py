@@ -24,8 +24,8 @@ from common.agents.agent import Agent
 from common.agents.declaration import AgentDeclaration
 from common.benchmarks.report import Bench, Row, say
 from common.benchmarks.roles import acting_keeper, replay_role, run_context
-from common.environments import rendering
 from common.environments.batch import BatchedEnvironment
+from common.environments.mujoco_batch import MujocoBatch, mujoco
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
 from common.remote.outbox import RemoteStore
@@ -39,9 +39,13 @@ _NOISE = 0.3
 _CAPACITY = 100_000
 """Capacity of the replay, which is only added to."""
 _STRUCTURED = EnvironmentSpec(8, 7, action_choices=(7, 7, 3, 3, 2, 2, 2))
-_TASKS = ("cartpole:swingup", "cheetah:run", "finger:turn_hard", "walker:walk", "humanoid:run")
+_TASKS = (
+    *(f"control:{task}" for task in ("cartpole:swingup", "cheetah:run", "finger:turn_hard")),
+    *(f"control:{task}" for task in ("hopper:stand", "walker:walk", "humanoid:run")),
+    "gym:HalfCheetah-v4",
+)
 _UNIFORM_SAMPLES = 500  # of AQL's section 5.2
-_SIMULATOR, MUJOCO, _SUITE = "simulator alone", "mj_step alone", "dm_control"
+_SIMULATOR, MUJOCO, _SUITE = "simulator alone", "mj_step alone", "the suite's Python"
 _PER_CPU_SECOND = "steps/CPU s"
 
 
@@ -111,8 +115,8 @@ def simulator(
       batch_steps: steps of the batch in a turn.
       turns: turns of each side in a repeat.
     """
-    for task in _TASKS[:num_tasks]:
-        name, environment = f"simulator/{task.replace(':', '_')}", f"control:{task}"
+    for environment in _TASKS[:num_tasks]:
+        name = "simulator/" + environment.partition(":")[2].replace(":", "_")
         suite = BatchedEnvironment([environments.make(environment, i) for i in range(actors)])
         suite.reset()
         spec = EnvironmentSpec.of(suite)
@@ -198,37 +202,19 @@ def maze_actor(
     yield speeds.row(name, "steps/s", *settings)
 
 
-def mj_steps(environment: str, actors: int) -> Callable[[np.ndarray], Any] | None:
-    """Returns a function that advances K copies of a task by a timestep, with controls [K, A].
+def mj_steps(batch: MujocoBatch) -> Callable[[np.ndarray], Any]:
+    """Returns a function that advances copies of a batch's bodies by a timestep.
 
-    It returns the data of each copy; all begin as the task with seed 0. None for tasks that MuJoCo
-    does not simulate.
+    It takes controls [K, A] and returns the data of each copy. The copies begin where the batch
+    began its episodes.
     """
-    rendering.disable()  # MuJoCo loads its renderer at import
-    import mujoco
+    model = batch.simulations[0][0]
+    copies = [copy.copy(data) for _, data in batch.simulations]
 
-    suite, _, name = environment.partition(":")
-    if suite == "control":
-        from common.environments import control_suite
-
-        task = control_suite.make(name, 0).wrapped
-        task.reset()
-        model, begin = task.physics.model.ptr, task.physics.data.ptr
-        substeps = round(task.control_timestep() / task.physics.timestep())
-    elif suite == "gym":
-        import gymnasium
-
-        task = gymnasium.make(name).unwrapped
-        task.reset(seed=0)
-        model, begin, substeps = task.model, task.data, task.frame_skip
-    else:
-        return None
-    copies = [copy.copy(begin) for _ in range(actors)]
-
-    def step(controls: np.ndarray) -> list[mujoco.MjData]:
+    def step(controls: np.ndarray) -> list[Any]:
         for data, control in zip(copies, controls):
             data.ctrl[:] = control
-            mujoco.mj_step(model, data, substeps)
+            mujoco.mj_step(model, data, batch.substeps)
         return copies
 
     return step
@@ -241,8 +227,10 @@ def simulators(
     batch = environments.make_batch(environment, range(actors), frames=frames)
     batch.reset()
     actions = random_actions(actors, spec)
-    steps = {_SIMULATOR: batch.step, MUJOCO: mj_steps(environment, actors)}
-    return {name: lambda step=step: step(next(actions)) for name, step in steps.items() if step}
+    steps = {_SIMULATOR: batch.step}
+    if isinstance(batch, MujocoBatch):
+        steps[MUJOCO] = mj_steps(batch)
+    return {name: lambda step=step: step(next(actions)) for name, step in steps.items()}
 
 
 def _timed(

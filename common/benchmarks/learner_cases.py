@@ -247,7 +247,11 @@ def _with_actors(bench: Bench, keeper: ServingKeeper, seconds: float, alone: Row
 def fixed_updates(
     agent: Agent, trained: Learner, batch: Batch, spec: EnvironmentSpec
 ) -> Callable[[], object]:
-    """Returns the updates of a call, always of the same items, which are decoded before."""
+    """Returns the updates of a call, always of the same items, which are decoded before.
+
+    They copy the target networks, too. Without copies, XLA would compute the targets of the fixed
+    items once and not in each update: D4PG would make 1.34 times as many updates.
+    """
     if agent.decodes:
         batch = batch._replace(steps=agent.decode(batch.steps, spec))
     sizes = agent.updates_per_call, agent.batch_size

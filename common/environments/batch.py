@@ -327,8 +327,9 @@ class WatchedBatch:
             ) from None
         self._timestep += 1
         observations = [one for one in tree.flatten(timestep.observation) if one.dtype.kind == "f"]
-        self._check("a reward", timestep.reward)
-        if (largest := np.abs(timestep.reward).max()) > _LARGEST_REWARD:
+        largest = np.abs(timestep.reward).max()
+        if not largest <= _LARGEST_REWARD:
+            self._check("a reward", timestep.reward)
             index = int(np.argmax(np.abs(timestep.reward)))
             what = f"a reward of size {largest:g}, beyond {_LARGEST_REWARD:g}"
             raise UnusableEnvironmentError(self._complaint(what, index))

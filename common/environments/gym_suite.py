@@ -29,6 +29,7 @@ from common import names as common_names
 from common.config import near_names
 from common.environments import rendering, user_code
 from common.environments.canonical import CanonicalEnvironment
+from common.environments.gym_tasks import batch_of as batch_of
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 from common.environments.user_code import class_of, in_one_line
 
@@ -207,6 +208,11 @@ class GymEnvironment(dm_env.Environment):
     def action_spec(self) -> specs.BoundedArray:
         """Returns the spec of the action; discrete ones count from 0."""
         return self._action_spec
+
+    @property
+    def spec(self) -> Any:
+        """Gymnasium's description of the environment, with its id and time limit."""
+        return self._environment.spec
 
     @property
     def unwrapped(self) -> gymnasium.Env:

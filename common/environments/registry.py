@@ -29,6 +29,7 @@ from common.environments.spec import (
 # and may define
 #   is_known(name) -> bool: whether there is an environment of a name, if not all are listed
 #   make_batch(name, seeds, evaluation, frames) -> EnvironmentBatch
+#   batch_of(name, environments) -> EnvironmentBatch | None: a faster batch of what `make` gave
 #   near(name) -> list[str]: names that may be meant, if not all are listed
 #   rehearse(name, environment): tries what may fail later, in an environment that no run uses
 #   why_unknown(name) -> str | None: a reason for the error about an unknown name.
@@ -87,6 +88,8 @@ def make_batch(
     if hasattr(suite, "make_batch") and not arguments:
         return suite.make_batch(rest, seeds, evaluation, frames)
     made = [suite.make(rest, seed, evaluation, frames, **arguments) for seed in watch.each(seeds)]
+    if not arguments and (batch := getattr(suite, "batch_of", lambda *made: None)(rest, made)):
+        return batch
     is_canonical = all(isinstance(one, CanonicalEnvironment) for one in made)
     try:
         return CanonicalBatch(made) if is_canonical else BatchedEnvironment(made)

@@ -264,6 +264,8 @@ class BookkeepingOptions:
       samples_per_update: items per update, or timesteps if the items are unrolls.
       num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
+      is_pulled: whether actors of this process copy the parameters, and a snapshot that is due is
+        then published, too: both take the same copy.
       checkpoint_seconds: time between checkpoints.
       poll_seconds: time between requests for the numbers of accepted actor steps.
       quiet_seconds: time without a transition after which the actors are taken to have ended;
@@ -279,6 +281,7 @@ class BookkeepingOptions:
     poll_seconds: float = 1.0
     quiet_seconds: float = 4.0
     q_bound: float = math.inf
+    is_pulled: bool = False
 
 
 class Bookkeeping:
@@ -349,8 +352,11 @@ class Bookkeeping:
         return self.counters.wall_seconds
 
     def parameters(self) -> np.ndarray:
-        """Returns the learner's current parameters, [P] float32."""
-        return packing.to_numpy(self._actor_variables)
+        """Returns the learner's current parameters, [P] float32, for actors of this process."""
+        flat = packing.to_numpy(self._actor_variables)
+        if self._options.is_pulled and self._is_due:
+            self.publish(flat=flat)
+        return flat
 
     def status(self, finished: bool) -> LearnerStatus:
         """Returns the learner's progress; `finished` says that it has ended."""
@@ -360,11 +366,15 @@ class Bookkeeping:
             self.version, self.steps, counters.actor_steps, counters.wall_seconds, finished
         )
 
-    def publish(self, finished: bool = False) -> None:
-        """Publishes a snapshot; `finished` marks it as the run's last."""
+    @property
+    def _is_due(self) -> bool:
+        return self.steps - self._published >= self._options.publish_period
+
+    def publish(self, finished: bool = False, flat: np.ndarray | None = None) -> None:
+        """Publishes a snapshot; `finished` marks it as the run's last, `flat` is a copy of it."""
         self._published = self.steps
         self.version = self._parameters.publish(
-            self.parameters(),
+            packing.to_numpy(self._actor_variables) if flat is None else flat,
             self._published,
             self.counters.actor_steps,
             self.counters.wall_seconds,
@@ -399,14 +409,14 @@ class Bookkeeping:
         """
         counters = self._trainer.counters  # the prefetching thread may replace it
         if metrics is not None:
-            self.steps = int(self._learner.steps)
+            self.steps = learner.count(self._learner.steps)
             self._log.add(metrics)
         row_is_due = self._log.is_due()
         if row_is_due or time.monotonic() - self._polled_at >= self._options.poll_seconds:
             self.poll()
         if row_is_due:
             self._write_row(self.counters.wall_seconds, counters)
-        if self.steps - self._published >= self._options.publish_period:
+        if self._is_due and not self._options.is_pulled:
             self.publish()
         if time.monotonic() - self._saved_at >= self._options.checkpoint_seconds:
             self.save()

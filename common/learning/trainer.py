@@ -14,7 +14,6 @@ from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience
 from common.learning import learner
 from common.learning.updates import Updates
-from common.replay import store as store_lib
 from common.replay.store import Counters, RateLimiter, Store
 from common.types import Metrics, Nest
 
@@ -116,14 +115,14 @@ class Trainer:
           DivergedError: an update is not finite.
           UserError: the learner has not counted the updates.
         """
-        begin = int(self._steps)
+        begin = learner.count(self._steps)
         draw = self._next(begin)
         if draw is None:
             return None
         with self.beside(self.counters or Counters()):
             outputs, metrics = self._updates(draw.drawn)
         learner.check_finite(metrics)
-        end, period = int(self._steps), self._trim_period
+        end, period = learner.count(self._steps), self._trim_period
         if self._updates.are_counted:
             learner.check_steps(begin, end, self._updates.num_updates)
         trims = period is not None and end // period > begin // period
@@ -185,7 +184,7 @@ class Trainer:
         self.counters = self._store.counters()
         if not self._limiter.may_sample(self.counters, self.num_samples):
             return None
-        drawn = self._updates.draw(self._store, store_lib.derive_seed(self._seed, begin))
+        drawn = self._updates.draw(self._store, self.counters, self._seed, begin)
         if drawn is None:
             return None
         if self._decode is not None:

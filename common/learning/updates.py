@@ -16,7 +16,7 @@ from common.learning import learner as learner_lib
 from common.learning.learner import Learner, is_maximum
 from common.replay import store as store_lib
 from common.replay.episode_memory import EpisodeMemory
-from common.replay.store import Drawn, Store
+from common.replay.store import Counters, Drawn, Store
 from common.types import Batch, Metrics, Nest
 
 
@@ -33,14 +33,18 @@ class Updates(abc.ABC):
     num_samples: int
     are_counted: bool = True
 
-    def draw(self, store: Store, seed: int) -> Any:
+    def draw(self, store: Store, counters: Counters, seed: int, step: int) -> Any:
         """Draws the items of a call; returns None if the store has too few.
+
+        The draw depends only on the seed, the step and the store's contents.
 
         Args:
           store: the store with the items.
-          seed: determines the draw, together with the store's contents.
+          counters: those of the store.
+          seed: of all draws.
+          step: learner step at which the call begins.
         """
-        return store.draw(self.num_samples, seed)
+        return store.draw(self.num_samples, store_lib.derive_seed(seed, step))
 
     @abc.abstractmethod
     def __call__(self, drawn: Any) -> tuple[Nest, Metrics]:
@@ -203,18 +207,17 @@ class FusedUpdates(Updates):
         self._call = tf.function(self._draw_update_write, autograph=False)
         self._is_first = True
 
-    def draw(self, store: Store, seed: int) -> tuple[()] | None:
-        """Returns (), since the graph draws, or None while the memory has too few steps.
+    def draw(self, store: Store, counters: Counters, seed: int, step: int) -> int | None:
+        """Returns the step, since the graph draws, or None while the memory has too few steps.
 
         Raises:
           UnusableEnvironmentError: the memory removes episodes before it has a batch.
         """
         del store, seed
-        counters = self._memory.counters()
         batch_size = self.num_samples // self.num_updates
         there = self._memory.num_drawable(counters)
         if there >= batch_size:
-            return ()
+            return step
         if counters.removed:
             raise UnusableEnvironmentError(
                 "--environment has so long episodes that the memory, from which whole ones are "
@@ -223,14 +226,13 @@ class FusedUpdates(Updates):
             )
         return None
 
-    def __call__(self, drawn: tuple[()]) -> tuple[Nest, Metrics]:
+    def __call__(self, drawn: int) -> tuple[Nest, Metrics]:
         """Draws, updates and writes back; the outputs are (). See base class."""
-        step = int(self._learner.steps)
-        self._rules.prepare(self._learner, self._memory, step, self._is_first)
+        self._rules.prepare(self._learner, self._memory, drawn, self._is_first)
         self._is_first = False
         return (), self._call()
 
-    def write_back(self, store: Store, drawn: tuple[()], outputs: Nest) -> None:
+    def write_back(self, store: Store, drawn: int, outputs: Nest) -> None:
         """Does nothing: the graph has written."""
 
     def _draw_update_write(self) -> Metrics:

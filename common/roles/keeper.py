@@ -283,10 +283,10 @@ class ActingKeeper(Keeper):
         self._limiter = agent.rate_limiter(in_turns=True)
         trainer = agent.make_trainer(learner, self.store, spec, seed, self._limiter)
         self._num_samples = trainer.num_samples
-        options = {"poll_seconds": 0.0}
+        options = {"poll_seconds": 0.0, "is_pulled": True}
         if period := context.values["evaluation_steps"]:
             # There is no evaluator then, to which snapshots and the end of the run matter.
-            options |= {"publish_period": period, "quiet_seconds": 0.0}
+            options |= {"publish_period": period, "quiet_seconds": 0.0, "is_pulled": False}
         super().__init__(context, learner, server, trainer, **options)
         self.bookkeeping.counters.count_unreported()
         self.actors = LocalActing(context, self.store, self.bookkeeping, seed)

@@ -372,7 +372,9 @@ def test_actors_and_learners_in_a_maze():
 def test_mj_step_moves_the_bodies_as_the_task_does(name):
     environment = environments.make(name, seed=0)
     first, second = environment.reset().observation, environment.step(np.full(6, 0.5)).observation
-    step = actor_cases.mj_steps(name, 2)
+    batch = environments.make_batch(name, range(2))
+    batch.reset()
+    step = actor_cases.mj_steps(batch)
     one, other = step(np.array([[0.5] * 6, [-0.5] * 6]))
     # An observation is all positions but the first, then velocities.
     np.testing.assert_allclose(second, np.concatenate([one.qpos[1:], one.qvel]), atol=1e-5)

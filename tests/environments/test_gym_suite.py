@@ -14,10 +14,12 @@ from common.environments import (
     UnknownEnvironmentError,
     UnusableEnvironmentError,
     gym_suite,
+    gym_tasks,
     user_code,
 )
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.gym_suite import GymEnvironment
+from common.environments.mujoco_batch import MujocoBatch
 from common.environments.spec import EnvironmentSpec, require_control
 
 SIZES = {
@@ -79,6 +81,70 @@ def test_steps_are_those_of_gymnasium_with_actions_outside_their_bounds(capfd):
         observation, reward, *_ = theirs.step(action)
         assert timestep.reward == reward  # with the cost of the actions as they are
     ours.close()
+
+
+def pair(name, k=3, **arguments):
+    """Returns a batch of an id, and the same environments stepped one by one."""
+    made = [
+        [
+            CanonicalEnvironment(GymEnvironment(gymnasium.make(name, **arguments), seed))
+            for seed in range(k)
+        ]
+        for _ in range(2)
+    ]
+    return gym_suite.batch_of(name, made[0]), CanonicalBatch(made[1])
+
+
+def compare(batch, others, steps, scale=0.7):
+    """Steps both, which must give the same; returns how often episodes ended, and with a fall."""
+    generator, ends = np.random.default_rng(1), np.zeros(2, int)
+    pairs = [(batch.reset(), others.reset())]
+    shape = (batch.num_environments, *batch.action_spec().shape)
+    for _ in range(steps):
+        actions = generator.normal(scale=scale, size=shape).astype(np.float32)
+        pairs.append((batch.step(actions), others.step(actions)))
+        ends += np.sum(pairs[-1][0].step_type == 2), np.sum(pairs[-1][0].discount == 0)
+    for ours, theirs in pairs:
+        for mine, other in zip(ours, theirs):
+            np.testing.assert_array_equal(mine, other)
+            assert mine.dtype == other.dtype
+    return tuple(ends)
+
+
+@pytest.mark.parametrize("version", ["v4", "v5"])
+@pytest.mark.parametrize("task", gym_tasks._KINDS)
+def test_a_batch_is_as_gymnasium(task, version):
+    """Its episodes end one by one, by falls or by the limit of steps."""
+    name = f"{task}-{version}"
+    batch = environments.make_batch(f"gym:{name}", range(2))
+    assert isinstance(batch, MujocoBatch)
+    ends, falls = compare(*pair(name, max_episode_steps=30), 100, 0.1 if "Pend" in task else 0.7)
+    assert ends > falls or "Pendulum" in task
+    assert bool(falls) == (task not in ("HalfCheetah", "Swimmer"))
+
+
+def test_a_batch_has_the_arguments_of_its_environments():
+    arguments = {"terminate_when_unhealthy": False, "healthy_reward": 2.0, "frame_skip": 3}
+    ends, falls = compare(*pair("Hopper-v5", max_episode_steps=60, **arguments), 130)
+    assert (ends, falls) == (6, 0)
+    arguments = {"exclude_current_positions_from_observation": False, "forward_reward_weight": 3.0}
+    compare(*pair("Swimmer-v4", **arguments), 5)
+    compare(*pair("Hopper-v4", terminate_when_unhealthy=False), 60)
+
+
+def test_other_ids_have_no_batch_of_their_own():
+    batch = environments.make_batch("gym:Reacher-v4", range(2))
+    assert not isinstance(batch, MujocoBatch)
+
+
+def test_an_unstable_simulation_in_a_batch_goes_on_as_in_gymnasium():
+    batch, others = pair("HalfCheetah-v4", 2)
+    batch.reset(), others.reset()
+    batch._batch.qvel[1, 0] = others._environments[1].unwrapped.data.qvel[0] = 1e12
+    actions = np.zeros((2, 6), np.float32)
+    for _ in range(2):
+        for mine, other in zip(batch.step(actions), others.step(actions)):
+            np.testing.assert_array_equal(mine, other)
 
 
 def test_an_unstable_simulation_is_a_warning_in_the_log(tmp_path, monkeypatch, caplog):
