@@ -28,7 +28,7 @@ from common.evidence.effects import (
     Opposed,
     Verdict,
 )
-from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper, Returns
+from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper
 from common.evidence.plan import Speeds, minutes_left
 from common.evidence.reported import Reported, game_of, human_normalised
 from common.evidence.runs import KeptRuns, Progress
@@ -305,7 +305,7 @@ class GameMedian:
         theirs *= 1 if self.is_percent else 100
         references = evidence.reported.atari_scores()
         kept = evidence.kept.of(paper.name, PAPER_SCALE.name)
-        ends = atari_scores.finals(kept, [self.setting], Returns.EVALUATOR)
+        ends = atari_scores.finals(kept, [self.setting])
         games = [name.removeprefix("atari:") for name in ENVIRONMENTS]
         seeds = ends.groupby("game").size().reindex(games, fill_value=0)
         numbers = {

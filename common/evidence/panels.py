@@ -98,6 +98,7 @@ _X_LABELS = {
 }
 _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _MARGIN = 1.02
+_FEW_CURVES = 5
 _WIDE_TITLE = 18
 """Characters of a title that fits above one of four panels in the normal size."""
 _ONE_SEED_WIDTH = 0.8
@@ -113,7 +114,7 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
     width = len(parts[0].panels)
-    widths = [width if are_rows else _columns(len(part.panels)) for part in parts]
+    widths = [width if are_rows else _columns(part.panels) for part in parts]
     columns = width if are_rows else sum(widths)
     if are_rows:
         page = drawing.Page([(len(parts), width, False)])
@@ -219,10 +220,13 @@ def _set_height(place, shown: Sequence[float], margin: float) -> None:
     place.set_ylim(low - margin * (high - low), high + margin * (high - low))
 
 
-def _columns(count: int) -> int:
-    """Returns the columns of a grid with few empty places; four if all are equal in that."""
+def _columns(panels: Sequence[Panel]) -> int:
+    """Returns the columns of a grid with few empty places; fewer for panels of many curves."""
+    count = len(panels)
     if count <= 3:
         return count
+    if max(len(panel.curves) for panel in panels) > _FEW_CURVES:
+        return 2 if count == 4 else 3
     return min((4, 3, 5) if count <= 16 else (6, 5), key=lambda columns: -count % columns)
 
 

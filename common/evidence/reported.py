@@ -136,6 +136,13 @@ class Reported:
             found[task] = pair
         return found
 
+    def untrained(self, task: str, default: float) -> float:
+        """Returns the return of an untrained agent as of `scales`; the default without a row."""
+        try:
+            return self.scales([task])[task][0]
+        except ReportedError:
+            return default
+
     def _pairs(self, name: str, columns: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Returns the two numbers in each row of a file, by the row's first column."""
         pairs: dict[str, tuple[float, float]] = {}
