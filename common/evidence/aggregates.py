@@ -5,10 +5,12 @@ task. Tasks may have different numbers of runs. With leading axes [..., N] all f
 aggregate for each resample.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
 from typing import NamedTuple
 
 import numpy as np
+import pandas
 from scipy import stats
 
 from common.evidence.effects import CONFIDENCE
@@ -58,3 +60,32 @@ def estimate(aggregate: Callable[..., np.ndarray], *methods: Scores) -> Estimate
     found = aggregate(*([resampled(task) for task in scores] for scores in methods))
     ends = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
     return Estimate(aggregate(*methods), *np.quantile(found, ends, axis=0))
+
+
+def scores_of(runs: pandas.DataFrame, settings: Iterable[str], tasks: Iterable[str]) -> Scores:
+    """Returns the values of all runs of some settings, given those of `effects.by_run`."""
+    values = runs["value"][runs.index.get_level_values("setting").isin(list(settings))]
+    return [values.xs(task, level="task").to_numpy() for task in tasks]
+
+
+def improvement_of(
+    runs: pandas.DataFrame, weights: Mapping[str, float], tasks: Sequence[str]
+) -> Estimate | None:
+    """Returns the probability of improvement that goes with a main effect.
+
+    Args:
+      runs: as of `effects.main_effect`.
+      weights: of the effect.
+      tasks: of the effect.
+
+    Returns:
+      None if the effect is not the difference of two means of settings, or has a single run.
+    """
+    sides = [{name for name in weights if sign * weights[name] > 0} for sign in (1, -1)]
+    is_of_means = all(
+        math.isclose(abs(weights[name]), 1 / len(side)) for side in sides for name in side
+    )
+    methods = [scores_of(runs, side, tasks) for side in sides]
+    if not is_of_means or min(len(task) for scores in methods for task in scores) < 2:
+        return None
+    return estimate(probability_of_improvement, *methods)

@@ -262,7 +262,7 @@ def _points(experiment: Experiment, run: KeptRun, reported: Reported) -> pandas.
     if experiment.x and len(points) and points.index[0] > 0:
         first = points.iloc[0]  # a mean over the time before
         if experiment.is_of_returns and experiment.returns is Returns.EVALUATOR:
-            first = reported.untrained(run.environment, first)
+            first, _ = reported.scale(run.environment) or (first, None)
         points = pandas.concat([pandas.Series({0.0: first}), points])
     return points.rolling(experiment.smoothed, min_periods=1).mean()
 

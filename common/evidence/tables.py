@@ -3,13 +3,15 @@
 import abc
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
+import math
 
 import pandas
 
+from common.environments import frames_per_step
 from common.evidence import selection
-from common.evidence.paper import PAPER_SCALE, Experiment, Paper
+from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, Experiment, Paper
 from common.evidence.reported import Reported, ReportedError
-from common.evidence.runs import KeptRun
+from common.evidence.runs import EVALUATIONS, KeptRun
 from common.evidence.selection import task_title
 
 OURS, DIFFERENCE = "ours", "difference"
@@ -142,6 +144,36 @@ def csv(table: Table) -> str:
     rows = _with_units(table)
     parts = [rows] if table.summary is None else [rows, table.summary]
     return "\n".join(frame.to_csv(lineterminator="\n") for frame in parts)
+
+
+def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:
+    """Returns all evaluations of runs, a row each, for other programs.
+
+    Returns:
+      paper, scale, setting, environment, seed; the columns of evaluator.csv; score, the return in
+      parts of the task's scale, nan without a scale; budget, by_rule and is_final. The last says
+      that the parameters are the run's final ones.
+    """
+    parts = []
+    for run in runs:
+        rows, final = run.evaluations, run.final_evaluation
+        low, high = numbers.scale(run.environment) or (math.nan, math.nan)
+        parts.append(
+            rows.assign(
+                paper=run.paper,
+                scale=run.scale,
+                environment_frames=rows["actor_steps"] * frames_per_step(run.environment),
+                score=(rows[EPISODE_RETURN] - low) / (high - low),
+                budget=str(run.budget),
+                by_rule=run.is_by_rule,
+                is_final=rows.index == (None if final is None else final.name),
+            )
+        )
+    columns = ("paper", "scale", *EVALUATIONS, "environment_frames", "score")
+    names = [*columns, "budget", "by_rule", "is_final"]
+    table = pandas.concat(parts)[names] if parts else pandas.DataFrame(columns=names)
+    counts = ("seed", "actor_steps", "learner_steps", "episodes", "environment_frames")
+    return table.astype(dict.fromkeys(counts, "int64"))
 
 
 def markdown_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
