@@ -169,7 +169,7 @@ class GameSummaries(OwnNumbers):
             final = final_scores(runs, (setting, *self.smaller))
             if final.empty:
                 continue
-            used = final[[*_RESOURCES]].mean() | {"games": len(final)}
+            used = {**final[[*_RESOURCES]].mean(), "games": len(final)}
             values = {name: used[column] for name, column in self.resources.items()}
             if games <= set(final.index):
                 ours = among_others(row, final["score"], numbers.table(*self.field))
