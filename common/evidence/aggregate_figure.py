@@ -1,6 +1,7 @@
 """A paper's figure of aggregates: of the experiment that has the most runs of several methods."""
 
 from collections.abc import Iterator, Sequence
+import itertools
 import pathlib
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ class _Grid(NamedTuple):
     """
 
     where: str
-    tasks: tuple[str, ...]
+    tasks: list[str]
     methods: dict[str, aggregates.Scores]
     num_runs: int
 
@@ -77,14 +78,10 @@ def draw(
     right.set_yticks(rows, [""] * len(rows))
     right.set_ylim(left.get_ylim())
     right.axvline(50, color="0.35", linewidth=0.9)
-    for place, words in (
-        (left, "interquartile mean"),
-        (middle, "runs above a score (%)"),
-        (right, f"{paper.label(best)} is better (%)"),
-    ):
+    titles = ("interquartile mean", "runs above a score (%)", f"{paper.label(best)} is better (%)")
+    for place, words, axis in zip(page.blocks[0], titles, ("score", "score", "probability")):
         place.set_title(words, fontsize=drawing.SMALL)
-    for place, words in ((left, "score"), (middle, "score"), (right, "probability")):
-        place.set_xlabel(words, fontsize=drawing.NORMAL)
+        place.set_xlabel(axis, fontsize=drawing.NORMAL)
     runs = sorted({len(task) for scores in grid.methods.values() for task in scores})
     caption = (
         "Left: the mean of the middle half of all runs. Middle: performance profiles. Right: the "
@@ -107,37 +104,23 @@ def _interval(place, row: int, found: aggregates.Estimate, look: dict) -> None:
 
 def _grids(paper: Paper, evidence: Evidence) -> Iterator[_Grid]:
     """Yields for each experiment, scale and rule of evaluation what has enough runs."""
-    listed = [scale.name for scale in paper.scales]
-    for scale in (name for name in evidence.scales(paper) if name in listed):
-        frame = evidence.frame(paper, scale)
-        for experiment in (each for each in paper.experiments if each.is_of_returns):
-            there = experiment.at(scale)
-            budget = str(planned_budget(paper, experiment, scale))
-            found = frame[
-                (frame["budget"] == budget)
-                & frame["setting"].isin(there.settings)
-                & frame["task"].isin(there.environments)
-            ]
-            for _, runs in found.groupby("by_rule"):
-                counts = runs.groupby(["setting", "task"])["seed"].nunique().unstack(fill_value=0)
-                has_enough = counts >= _FEWEST
-                widest = has_enough.sum().max()
-                tasks = tuple(
-                    task
-                    for task in there.environments
-                    if task in has_enough and has_enough[task].sum() == widest
-                )
-                chosen = [
-                    name
-                    for name in there.settings
-                    if name in counts.index and has_enough.loc[name, list(tasks)].all()
-                ]
-                if len(chosen) > 1:
-                    normalised = effects.normalised(runs, evidence.reported.scales(tasks))
-                    measured = effects.by_run(normalised[normalised["task"].isin(tasks)])
-                    methods = {
-                        name: aggregates.scores_of(measured, [name], tasks) for name in chosen
-                    }
-                    num_runs = int(counts.loc[chosen, list(tasks)].to_numpy().sum())
-                    where = f"{experiment.name}, scale {scale}"
-                    yield _Grid(where, tasks, methods, num_runs)
+    listed = {scale.name for scale in paper.scales}.intersection(evidence.scales(paper))
+    of_returns = (experiment for experiment in paper.experiments if experiment.is_of_returns)
+    for scale, experiment in itertools.product(sorted(listed), list(of_returns)):
+        there, frame = experiment.at(scale), evidence.frame(paper, scale)
+        is_equal = frame["budget"] == str(planned_budget(paper, experiment, scale))
+        found = frame[is_equal & frame["setting"].isin(there.settings)]
+        for _, runs in found.groupby("by_rule"):
+            counts = runs.groupby(["setting", "task"])["seed"].nunique().unstack(fill_value=0)
+            counts = counts.reindex(there.settings, fill_value=0)
+            counts = counts.reindex(columns=there.environments, fill_value=0)
+            has_enough = counts >= _FEWEST
+            methods = has_enough.sum()
+            tasks = list(methods.index[methods == methods.max()])
+            chosen = list(has_enough.index[has_enough[tasks].all(axis=1)])
+            if len(chosen) > 1:
+                runs = runs[runs["task"].isin(tasks)]
+                runs = effects.by_run(effects.normalised(runs, evidence.reported.scales(tasks)))
+                scores = {name: aggregates.scores_of(runs, [name], tasks) for name in chosen}
+                num_runs = int(counts.loc[chosen, tasks].to_numpy().sum())
+                yield _Grid(f"{experiment.name}, scale {scale}", tasks, scores, num_runs)

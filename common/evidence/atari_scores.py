@@ -216,10 +216,6 @@ def summary(scores: pandas.DataFrame) -> pandas.DataFrame:
     Raises:
       ValueError: a score is missing.
     """
-    try:
-        strengths = elo(wins(scores), anchor="Human")
-    except ValueError:  # on few games an agent may win or lose all
-        strengths = float("nan")
     references = pandas.DataFrame({"random": scores["Random"], "human": scores["Human"]})
     normalised = scores.apply(human_normalised, references=references)
     return pandas.DataFrame(
@@ -228,7 +224,7 @@ def summary(scores: pandas.DataFrame) -> pandas.DataFrame:
             "median": normalised.median(),
             "mean": normalised.mean(),
             "mean_rank": mean_rank(scores),
-            "elo": strengths,
+            "elo": elo(wins(scores), anchor="Human"),
         }
     )
 
@@ -260,36 +256,29 @@ def wins(scores: pandas.DataFrame) -> pandas.DataFrame:
     return pandas.DataFrame(won, index=scores.columns, columns=scores.columns)
 
 
-def elo(won: pandas.DataFrame, anchor: str, penalty: float = 0.0) -> pandas.Series:
+def elo(won: pandas.DataFrame, anchor: str) -> pandas.Series:
     """Returns Elo scores, by maximum likelihood in the logistic Bradley-Terry model.
 
-    P(i beats j) = 1 / (1 + 10^((elo_j - elo_i) / 400)): 400 are odds of 10 to 1.
+    P(i beats j) = 1 / (1 + 10^((elo_j - elo_i) / 400)): 400 are odds of 10 to 1. All are nan if
+    some agents never win against the others, so that there is no finite maximum.
 
     Args:
       won: as `wins` returns it.
       anchor: the agent whose score is 0.
-      penalty: factor of the sum of squared strengths (logits, around their mean), which is added
-        to the negative log-likelihood. It keeps the scores finite of agents that win or lose
-        everything.
-
-    Raises:
-      ValueError: there is no such agent, or no finite maximum, which a penalty gives.
     """
     # Imported here because SciPy takes half a second, and most users of scores need no Elo.
     from scipy import optimize, special
+    from scipy.sparse import csgraph
 
-    if anchor not in won.index:
-        raise ValueError(f"there is no agent {anchor!r}: there are {', '.join(won.index)}")
     counts = won.to_numpy(float)
-    if penalty == 0:
-        _require_finite(counts, won.index)
+    if csgraph.connected_components(counts > 0, connection="strong")[0] > 1:
+        return pandas.Series(np.nan, index=won.index)
 
     def loss(strengths: np.ndarray) -> tuple[float, np.ndarray]:
         margins = strengths[:, np.newaxis] - strengths
         missed = counts * special.expit(-margins)  # d log-likelihood / d margin
-        gradient = missed.sum(axis=0) - missed.sum(axis=1) + 2 * penalty * strengths
-        value = -(counts * special.log_expit(margins)).sum() + penalty * (strengths**2).sum()
-        return value, gradient
+        gradient = missed.sum(axis=0) - missed.sum(axis=1)
+        return -(counts * special.log_expit(margins)).sum(), gradient
 
     start = np.zeros(len(counts))
     strengths = optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-7}).x
@@ -303,16 +292,3 @@ def require_complete(scores: pandas.DataFrame) -> None:
     if missing.any():
         game, agent = missing.idxmax()
         raise ValueError(f"there is no score of {agent} on {game}: leave the game or agent out")
-
-
-def _require_finite(counts: np.ndarray, names: pandas.Index) -> None:
-    from scipy.sparse import csgraph
-
-    groups, group = csgraph.connected_components(counts > 0, connection="strong")
-    if groups > 1:
-        first = ", ".join(names[group == group[0]])
-        others = ", ".join(names[group != group[0]])
-        raise ValueError(
-            f"no finite Elo separates {first} from {others}: one side never wins against the "
-            "other; give a penalty above 0"
-        )

@@ -298,8 +298,7 @@ MEANS = (late_mean, whole_mean, early_mean)
 """Measures that are larger of a better run."""
 MAGNITUDES = (late_magnitude, whole_magnitude)
 MEASURES: dict[str, Measure] = {
-    measure.__name__: measure
-    for measure in (*MEANS, largest_fall, *MAGNITUDES)
+    measure.__name__: measure for measure in (*MEANS, largest_fall, *MAGNITUDES)
 }
 
 

@@ -49,7 +49,6 @@ References = tuple[tuple[float, str], ...]
 """Reported numbers with their labels, drawn as lines."""
 
 _GRID_POINTS = 200
-_MOST_CURVES = 10
 _PAPERS_AXIS_FROM = 0.2
 """The paper's horizontal axis is drawn whole if our runs cover this part of it."""
 _CONTROL_SUITE_LIMITS = (0.0, 1000.0)
@@ -182,7 +181,7 @@ def draw(
         words = f"no run of {experiment.name} at the scale {scale} has anything to draw"
         raise NothingToDraw(words)
     if experiment.x:
-        page = _page_of_curves(experiment, parts, whole_axis)
+        page = _page_of_curves(parts, whole_axis)
     else:
         page = _page_of_finals(experiment, parts)
     settings = [name for name in experiment.settings if name in having]
@@ -324,21 +323,13 @@ class _Part:
             limit = max(papers, ours or 0)
         return panels.Axes(experiment.x, limit, _y_label(experiment), experiment.y in _LOGARITHMIC)
 
-    def panels_of(self, name: str, looks: Looks) -> list[panels.Panel]:
-        """Returns the panel of a task, or several if its curves cannot be told apart in one."""
-        there = {setting: looks[setting] for setting in looks if (name, setting) in self.lines}
-        found = [self._panel(name, some) for some in _divided(there)]
-        if len(found) == 1:
-            return found
-        return [
-            dataclasses.replace(panel, title=f"{panel.title}, {number} of {len(found)}")
-            for number, panel in enumerate(found, 1)
-        ]
-
-    def _panel(self, name: str, looks: Looks) -> panels.Panel:
+    def panel(self, name: str, looks: Looks) -> panels.Panel:
+        """Returns the panel of a task, or of several that are combined."""
         curves = []
         for setting, (label, style) in looks.items():
-            tasks = self.lines[name, setting]
+            tasks = self.lines.get((name, setting))
+            if tasks is None:
+                continue
             grid, values = _on_grid([line for seeds in tasks for line in seeds])
             by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
             curves.append(panels.Curve(label, style, grid, *self._over_seeds(by_task)))
@@ -445,9 +436,7 @@ def _references(paper: Paper, experiment: Experiment, reported: Reported) -> Ref
     )
 
 
-def _page_of_curves(
-    experiment: Experiment, parts: Sequence[_Part], whole_axis: bool
-) -> drawing.Page:
+def _page_of_curves(parts: Sequence[_Part], whole_axis: bool) -> drawing.Page:
     """Returns the page of a figure of learning curves."""
     having = {setting for part in parts for _, setting in part.lines}
     shown = {panel for part in parts for panel, _ in part.lines}
@@ -464,20 +453,10 @@ def _page_of_curves(
         names = tuple(dict.fromkeys(panel for panel, _ in part.lines)) or ("",)
         if of_part.over_tasks is OverTasks.APART:
             names = tuple(name for name in of_part.environments if name in shown)
-        looks, axes = part.looks(having), part.axes(whole_axis)
-        # A part of several is a row: its further curves get a row of their own.
-        for row in _divided(looks) if experiment.parts else [looks]:
-            grid = tuple(panel for name in names for panel in part.panels_of(name, row))
-            groups.append(panels.PanelGroup(grid, axes))
+        looks = part.looks(having)
+        grid = tuple(part.panel(name, looks) for name in names)
+        groups.append(panels.PanelGroup(grid, part.axes(whole_axis)))
     return panels.draw(groups)
-
-
-def _divided(looks: Looks) -> list[Looks]:
-    """Returns the curves by tens, which is the most that a panel of the papers has."""
-    names = list(looks)
-    number = max(1, -(-len(names) // _MOST_CURVES))
-    ends = [round(index * len(names) / number) for index in range(number + 1)]
-    return [{name: looks[name] for name in names[start:end]} for start, end in zip(ends, ends[1:])]
 
 
 def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:

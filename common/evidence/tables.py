@@ -158,21 +158,14 @@ def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:
     for run in runs:
         rows, final = run.evaluations, run.final_evaluation
         low, high = numbers.scale(run.environment) or (math.nan, math.nan)
-        parts.append(
-            rows.assign(
-                paper=run.paper,
-                scale=run.scale,
-                environment_frames=rows["actor_steps"] * frames_per_step(run.environment),
-                score=(rows[EPISODE_RETURN] - low) / (high - low),
-                budget=str(run.budget),
-                by_rule=run.is_by_rule,
-                is_final=rows.index == (None if final is None else final.name),
-            )
-        )
-    columns = ("paper", "scale", *EVALUATIONS, "environment_frames", "score")
-    names = [*columns, "budget", "by_rule", "is_final"]
-    table = pandas.concat(parts)[names] if parts else pandas.DataFrame(columns=names)
+        own = {"paper": run.paper, "scale": run.scale, "budget": str(run.budget)}
+        own |= {"by_rule": run.is_by_rule, "score": (rows[EPISODE_RETURN] - low) / (high - low)}
+        own["is_final"] = False if final is None else rows.index == final.name
+        frames = rows["actor_steps"] * frames_per_step(run.environment)
+        parts.append(rows.assign(environment_frames=frames, **own))
     counts = ("seed", "actor_steps", "learner_steps", "episodes", "environment_frames")
+    columns = ("paper", "scale", *EVALUATIONS, "environment_frames", "score")
+    table = pandas.concat(parts)[[*columns, "budget", "by_rule", "is_final"]]
     return table.astype(dict.fromkeys(counts, "int64"))
 
 

@@ -87,23 +87,14 @@ def test_seeds_that_were_evaluated_at_other_positions_share_a_curve(tmp_path, dr
         assert one == pytest.approx(curve.x / 300 * 1000)
 
 
-def test_compared_curves_stand_in_one_panel_and_more_than_ten_in_several(tmp_path, drawn):
-    settings = (*FIGURE_2.settings, f"{FULL}_ou", f"{FULL}_beta0")
-    for setting in settings:
+def test_compared_curves_stand_in_one_panel(tmp_path, drawn):
+    for setting in FIGURE_2.settings:
         plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
     plant_run(tmp_path, FULL, FINGER, 0, [1.0] * 5)
-    runs = runs_of(tmp_path)
-    figures.draw(D4PG, FIGURE_2, "two_cores", runs, tmp_path)
-    figures.draw(D4PG, figures.all_runs(D4PG, "two_cores", runs), "two_cores", runs, tmp_path)
-    (((grid, _),), *_), (((everything, _),), *_) = parts_of(drawn)
-    assert [(panel.title, len(panel.curves)) for panel in grid] == [
-        ("cartpole swingup", 9),
-        ("finger turn hard", 1),
-    ]
+    figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
+    ((((grid, _),), *_),) = parts_of(drawn)
+    assert [len(panel.curves) for panel in grid] == [9, 1]
     assert [curve.label for curve in grid[0].curves] == list(map(D4PG.label, FIGURE_2.settings))
-    assert [(panel.title, panel.task, len(panel.curves)) for panel in everything[:2]] == [
-        (f"cartpole swingup, {n} of 2", "cartpole swingup", number) for n, number in ((1, 6), (2, 5))
-    ]
 
 
 def test_a_panel_does_not_mix_runs_that_were_evaluated_by_two_rules(tmp_path, drawn):
@@ -114,7 +105,7 @@ def test_a_panel_does_not_mix_runs_that_were_evaluated_by_two_rules(tmp_path, dr
         plant_run(tmp_path, setting, "control:cheetah:walk", 0, [8.0] * 8, scale="small")
     figures.draw(D4PG, FIGURE_2, "small", runs_of(tmp_path, scale="small"), tmp_path)
     ((((grid, _),), _, words, _),) = parts_of(drawn)
-    # Of the curves as many were made by the rule as not, so these are drawn.
+    # More of the curves have runs with few evaluations.
     assert [[curve.middle[-1] for curve in panel.curves] for panel in grid] == [[8.0, 8.0]] * 2
     assert "left out: 2 runs, evaluated at other intervals;" in words
 
@@ -411,9 +402,7 @@ def test_a_half_may_have_another_axis(tmp_path, drawn):
     assert right[0].curves[0].x[-1] == 7200
 
 
-@pytest.mark.parametrize(
-    "name, rows", [("figure 7", [3, 4, 3, 4, 5, 3]), ("figure 8", [4, 3, 3])]
-)
+@pytest.mark.parametrize("name, rows", [("figure 7", [3, 4, 3, 4, 5, 3]), ("figure 8", [4, 3, 3])])
 def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
     refer = reproductions.paper("refer")
     experiment = refer.experiment(name)

@@ -102,7 +102,9 @@ def test_tables_say_whose_episodes_they_are_of(tmp_path):
     plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
     assert "evaluations of each run's final parameters" in build(APEX, "table 2", tmp_path).note
     d4pg = reproductions.paper("d4pg")
-    assert "Our scores" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note
+    assert (
+        "Our scores" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note
+    )
 
 
 def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):
