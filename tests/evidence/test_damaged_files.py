@@ -118,7 +118,8 @@ def planted(tmp_path):
 
 def keep_planted(planted, root):
     """Keeps the run of `planted`."""
-    budget, flags = Budget(minutes=5), ("--seed=0", "--config.batch_size=256")
+    flags = ("--seed=0", "--config.batch_size=256", "--final_episodes=200")
+    budget = Budget(minutes=5)
     run = Run(reproductions.paper("apex").agents[0], "dqn", PONG, ())
     scale = Scale("two_cores", "")
     return keep_run(PlannedRun(run, 0, planted, "apex", scale, budget, flags, (), None), root)
