@@ -109,7 +109,7 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """Returns a page with the panels.
 
     Parts with equal numbers of panels, more than one, are rows; others stand side by side. Rows
-    with different curves have a legend each beside them, else there is one for all.
+    with different curves have a legend each at their side, else there is one for all.
     """
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}

@@ -300,7 +300,7 @@ class Experiment:
       levels: of an environment, lines at numbers that are known, as (value, label).
       parts: its halves or rows, as the paper arranges it; empty: it is one whole.
       substitutes: by the names of scales.
-      ours: of a table: our numbers beside the paper's.
+      ours: of a table: our numbers for the paper's columns.
       note: what the paper's text leaves open, and what was taken.
       unavailable: why it cannot be run here, or why there is nothing to run; "" if it can be.
     """

@@ -1,4 +1,4 @@
-"""The papers' tables: their numbers, and ours beside them."""
+"""The papers' tables with our numbers."""
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ _OF_RUNS = ("frames", "seeds", "episodes", "setting")
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A number of ours in a table.
+    """Our number in a table.
 
     Attributes:
       value: the number.
@@ -46,7 +46,7 @@ class OwnNumbers(abc.ABC):
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The paper's columns beside which ours stand."""
+        """The paper's columns for which there are our numbers."""
 
     @abc.abstractmethod
     def cells(
@@ -99,7 +99,7 @@ def build(
     runs: Sequence[KeptRun],
     numbers: Reported,
 ) -> Table:
-    """Returns a table with the numbers of one scale's runs, if any, beside the reported ones.
+    """Returns a table with the reported numbers, and those of one scale's runs, if any.
 
     Raises:
       ReportedError: the paper's text has no numbers of this table.
