@@ -114,7 +114,7 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
     width = len(parts[0].panels)
-    widths = [width if are_rows else _columns(part.panels) for part in parts]
+    widths = [width if are_rows else _columns(*_size(part)) for part in parts]
     columns = width if are_rows else sum(widths)
     if are_rows:
         page = drawing.Page([(len(parts), width, False)])
@@ -220,12 +220,16 @@ def _set_height(place, shown: Sequence[float], margin: float) -> None:
     place.set_ylim(low - margin * (high - low), high + margin * (high - low))
 
 
-def _columns(panels: Sequence[Panel]) -> int:
+def _size(part: PanelGroup) -> tuple[int, int]:
+    """Returns the number of panels, and the most curves of one of them."""
+    return len(part.panels), max(len(panel.curves) for panel in part.panels)
+
+
+def _columns(count: int, num_curves: int = 1) -> int:
     """Returns the columns of a grid with few empty places; fewer for panels of many curves."""
-    count = len(panels)
     if count <= 3:
         return count
-    if max(len(panel.curves) for panel in panels) > _FEW_CURVES:
+    if num_curves > _FEW_CURVES:
         return 2 if count == 4 else 3
     return min((4, 3, 5) if count <= 16 else (6, 5), key=lambda columns: -count % columns)
 
