@@ -10,7 +10,7 @@
     python -m binaries.results --all
 
 Files are written below --output, in figures/ and tables/, and their names are printed: a figure as
-PNG, a table as Markdown and CSV; without runs it has no columns for our numbers. --figure=runs shows
+PNG, a table as Markdown and CSV; without runs only the reported numbers. --figure=runs shows
 everything that was run at a scale, task by task.
 
 --figures draws every figure and section that compares runs of one of its paper's scales, and

@@ -190,8 +190,8 @@ class Evaluation:
             "episodes": len(returns),
         }
         if status.finished:  # before the row, which says that the run is complete
-            found = row | {"episode_returns": returns.tolist()}
-            replace_file(context.directory.evaluation_json, json.dumps(found) + "\n")
+            record = row | {"episode_returns": returns.tolist()}
+            replace_file(context.directory.evaluation_json, json.dumps(record) + "\n")
         self._rows.append(row)
         if mean > self._best:
             self._best = mean

@@ -1,4 +1,4 @@
-"""Aggregates of Agarwal et al. 2021 against their definitions, counted by hand, and planted runs."""
+"""Aggregates of Agarwal et al. 2021 against their definitions, and planted runs."""
 
 import numpy as np
 import pandas
