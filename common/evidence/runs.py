@@ -201,7 +201,8 @@ class KeptRun:
     @property
     def gpus(self) -> int:
         """The number of its machine; 0 if its line does not say."""
-        return len(self._machine.get("gpus") or ())
+        found = self._machine.get("gpus")
+        return len(found) if isinstance(found, list) else 0
 
     @property
     def _machine(self) -> dict[str, Any]:

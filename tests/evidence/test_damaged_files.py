@@ -80,7 +80,7 @@ def read_kept(root, paper, scale):
         for returns, x in zip(Returns, TIMES):
             check_finite(run.points(x, EPISODE_RETURN, returns))
         check_finite(run.points("learner_steps", "actor_steps_per_second", Returns.EVALUATOR))
-    scores = final_scores(runs, ("dqn",), Returns.EVALUATOR)
+    scores = final_scores(runs, ("dqn",))
     check_finite(scores[["score", "frames"]].to_numpy(float))
     return runs
 
