@@ -51,7 +51,8 @@ def field(
       choices: the allowed texts.
       suffix: format of a value that differs from its setting, for the setting's name: "lr{:g}".
         None where another value is no other algorithm (sizes of memory, speeds).
-      earlier: what runs did that were started before the field existed; None: the default.
+      earlier: what runs did that were started before the field existed; None: the default. A
+        function gets the run's other hyperparameters by name.
     """
     given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     bounds = {name: bound for name, bound in given.items() if bound is not None}
@@ -198,13 +199,18 @@ def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     unknown = set(values) - {each.name for each in dataclasses.fields(cls)}
     if unknown:
         raise ValueError(f"there is no hyperparameter {', '.join(sorted(unknown))}")
-    values = earlier_values(cls) | dict(values)
+    values = completed(values, earlier_values(cls))
     return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
 
 
 def earlier_values(cls: type[Config]) -> dict[str, Any]:
-    """Returns the value of each field in a run that was started before the field existed."""
+    """Returns `earlier` of each field: a value, or a function of the others."""
     return {each.name: each.metadata["earlier"] for each in dataclasses.fields(cls)}
+
+
+def completed(values: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a run's hyperparameters with those that did not exist when it was started."""
+    return {n: v(values) if callable(v) else v for n, v in earlier.items()} | dict(values)
 
 
 def help_of(config_class: type[Config]) -> dict[str, str]:

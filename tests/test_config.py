@@ -173,6 +173,16 @@ def test_a_field_may_say_what_runs_did_before_it_existed():
     assert from_values(Later, {}) == Later(new=0.0) and Later().new == 0.5
 
 
+def test_what_runs_did_before_may_depend_on_their_other_values():
+    @dataclasses.dataclass
+    class Later(Config):
+        ratio: float = field(1.0)
+        clock: str = field("steps", earlier=lambda of: "steps" if of["ratio"] == 1 else "updates")
+
+    assert [from_values(Later, {"ratio": r}).clock for r in (1.0, 2.0)] == ["steps", "updates"]
+    assert from_values(Later, {"ratio": 2.0, "clock": "steps"}).clock == "steps"
+
+
 def test_json_that_is_no_configuration_is_refused():
     with pytest.raises(ValueError, match="^there is no hyperparameter cuont, size$"):
         from_values(Example, {"size": [3], "cuont": 1, "count": 1})

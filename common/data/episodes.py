@@ -12,7 +12,7 @@ from common.environments.batch import ABSENT
 from common.environments.spec import UnusableEnvironmentError
 from common.replay.episode_memory import EpisodeMemory, WindowMemory
 from common.replay.episode_wire import Episode, Episodes, EpisodeWire
-from common.replay.memory import RankBased, Uniform
+from common.replay.memory import Proportional, RankBased, Uniform
 from common.replay.store import RateLimiter
 from common.types import Nest
 
@@ -158,7 +158,7 @@ class WholeEpisodes(Data):
     def __init__(
         self,
         config: Any,
-        sample: Uniform | RankBased,
+        sample: Uniform | Proportional | RankBased,
         removal: str,
         window: int | None = None,
         history: int | None = None,

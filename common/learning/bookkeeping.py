@@ -7,7 +7,9 @@ consists of learner.csv and TensorBoard's events.
 from collections.abc import Callable, Mapping
 import contextlib
 import dataclasses
+import math
 import time
+from typing import Any
 
 from absl import logging
 import numpy as np
@@ -141,7 +143,12 @@ class LearnerLog:
     """
 
     def __init__(
-        self, run: RunDirectory, samples_per_update: int, num_copies: int, counters: RunCounters
+        self,
+        run: RunDirectory,
+        samples_per_update: int,
+        num_copies: int,
+        counters: RunCounters,
+        q_bound: float = math.inf,
     ):
         """Opens the files.
 
@@ -150,6 +157,7 @@ class LearnerLog:
           samples_per_update: items per update, or timesteps if the items are unrolls.
           num_copies: items per actor step.
           counters: the run's counters.
+          q_bound: see `BookkeepingOptions`.
         """
         self._rows = GrowingRows(run.learner_csv, csv_rows.LEARNER)
         self._events = Events(run.tensorboard)
@@ -160,6 +168,7 @@ class LearnerLog:
         self._counters = counters
         self._samples_per_update = samples_per_update
         self._num_copies = num_copies
+        self._q_bound, self._has_warned = q_bound, False
         self._metrics: list[Metrics] = []
         self._before: tuple[float, int, int] | None = None
 
@@ -215,6 +224,8 @@ class LearnerLog:
             values = [float(metrics[name]) for metrics in self._metrics]
             row[name] = learner.reduce_metric(name, values)
         self._metrics = []
+        if "mean_q" in row and self._q_bound < math.inf:
+            self._compare_values(row)
         self._rows.append(row)
         scalars = {f"{_GROUPS.get(name, 'learner')}/{name}": row[name] for name in row}
         returns = []
@@ -226,6 +237,19 @@ class LearnerLog:
     def close(self) -> None:
         """Flushes TensorBoard's events."""
         self._events.close()
+
+    def _compare_values(self, row: dict[str, Any]) -> None:
+        """Adds the bound of values to a row; warns once if its mean value exceeds it."""
+        bound = row["q_bound"] = self._q_bound / (row.get("reward_scale") or 1.0)
+        if row["mean_q"] > bound and not self._has_warned:
+            self._has_warned = True
+            logging.warning(
+                "mean_q, %.4g at learner step %d, exceeds the largest possible return, q_bound = "
+                "%.4g: the critic overestimates; try lower learning rates",
+                row["mean_q"],
+                row["learner_steps"],
+                bound,
+            )
 
 
 _SETTLE_SECONDS = 10.0
@@ -244,6 +268,8 @@ class BookkeepingOptions:
       poll_seconds: time between requests for the numbers of accepted actor steps.
       quiet_seconds: time without a transition after which the actors are taken to have ended;
         roles ask every second whether the run has ended. 0 if there are no other roles.
+      q_bound: the largest possible value in rewards; infinity where none is known. A metric
+        `reward_scale` divides it, as it does rewards.
     """
 
     samples_per_update: int
@@ -252,6 +278,7 @@ class BookkeepingOptions:
     checkpoint_seconds: float
     poll_seconds: float = 1.0
     quiet_seconds: float = 4.0
+    q_bound: float = math.inf
 
 
 class Bookkeeping:
@@ -309,7 +336,9 @@ class Bookkeeping:
         self._accepted = accepted
         self._options = options
         self.store_file: StoreFile | None = None
-        self._log = LearnerLog(run, options.samples_per_update, options.num_copies, self.counters)
+        self._log = LearnerLog(
+            run, options.samples_per_update, options.num_copies, self.counters, options.q_bound
+        )
         self.version = 0
         self._published = 0
         self._polled_at = self._saved_at = time.monotonic()

@@ -52,7 +52,14 @@ class LSTM(snt.Module):
     def unroll(
         self, inputs: tf.Tensor, is_first: tf.Tensor, state: LSTMState
     ) -> tuple[tf.Tensor, LSTMState]:
-        """Returns the outputs [T, B, H] and the state after the last step.
+        """Returns the outputs [T, B, H] and the state after the last step; see `steps`."""
+        _, states = self.steps(inputs, is_first, state)
+        return tf.stack([state.hidden for state in states]), states[-1]
+
+    def steps(
+        self, inputs: tf.Tensor, is_first: tf.Tensor, state: LSTMState
+    ) -> tuple[list[LSTMState], list[LSTMState]]:
+        """Returns the states from which each of the T steps begins, and those after it.
 
         Args:
           inputs: [T, B, F] float32; T must be known when the graph is made.
@@ -66,14 +73,15 @@ class LSTM(snt.Module):
         gates = tf.unstack(tf.reshape(gates, [length, -1, 4 * self._hidden_size]))
         keep = tf.unstack(1.0 - tf.cast(is_first, tf.float32)[..., tf.newaxis])  # T of [B, 1]
         w_h = tf.convert_to_tensor(self.w_h)
-        outputs = []
-        hidden, cell = state
+        before, after = [], []
         for t in range(length):
-            i, f, g, o = tf.split(gates[t] + tf.matmul(keep[t] * hidden, w_h), 4, axis=-1)
-            cell = tf.sigmoid(f) * (keep[t] * cell) + tf.sigmoid(i) * tf.tanh(g)
-            hidden = tf.sigmoid(o) * tf.tanh(cell)
-            outputs.append(hidden)
-        return tf.stack(outputs), LSTMState(hidden, cell)
+            hidden, cell = keep[t] * state.hidden, keep[t] * state.cell
+            before.append(LSTMState(hidden, cell))
+            i, f, g, o = tf.split(gates[t] + tf.matmul(hidden, w_h), 4, axis=-1)
+            cell = tf.sigmoid(f) * cell + tf.sigmoid(i) * tf.tanh(g)
+            state = LSTMState(tf.sigmoid(o) * tf.tanh(cell), cell)
+            after.append(state)
+        return before, after
 
 
 class Window(NamedTuple):
@@ -141,6 +149,39 @@ class LSTMNetwork(snt.Module):
             hidden, state = lstm.unroll(hidden, is_first, states[layer])
             states[layer] = LSTMState(is_there * state.hidden, is_there * state.cell)
         return states
+
+    def states_before(self, window: Window, length: int) -> list[LSTMState]:
+        """Returns the states of the layers before each input of a window, [B T, H] each.
+
+        They are zeros before the first input of a sequence and go on through all of it. Gradients
+        do not pass the ends of parts of `length` inputs, counted from the end of the window: the
+        back-propagation is truncated. T may be unknown when the graph is made.
+        """
+        num_rows, total, _ = tf.unstack(tf.shape(window.inputs))
+        padding = -total % length
+        places = tf.range(padding + total)[:, tf.newaxis] - padding
+        inputs = tf.pad(tf.transpose(window.inputs, [1, 0, 2]), [[padding, 0], [0, 0], [0, 0]])
+        columns = inputs, places <= tf.cast(window.begins, tf.int32)
+        parts = [tf.reshape(c, [-1, length, num_rows, *c.shape[2:]]) for c in columns]
+
+        def unroll(carried: tuple, part: tuple) -> tuple:
+            (hidden, is_first), before, after = part, [], []
+            for lstm, state in zip(self.lstms, tf.nest.map_structure(tf.stop_gradient, carried[1])):
+                layer_before, layer_after = lstm.steps(hidden, is_first, state)
+                before.append(tf.nest.map_structure(lambda *s: tf.stack(s), *layer_before))
+                hidden = tf.stack([state.hidden for state in layer_after])
+                after.append(layer_after[-1])
+            return before, after
+
+        start = [lstm.initial_state(num_rows) for lstm in self.lstms]
+        empty = tf.nest.map_structure(lambda s: tf.tile(s[tf.newaxis], [length, 1, 1]), start)
+        before, _ = tf.scan(unroll, tuple(parts), (empty, start))
+
+        def flat(states: tf.Tensor) -> tf.Tensor:
+            rows = tf.reshape(states, [-1, num_rows, states.shape[-1]])[padding:]
+            return tf.reshape(tf.transpose(rows, [1, 0, 2]), [-1, states.shape[-1]])
+
+        return tf.nest.map_structure(flat, before)
 
     def at(self, inputs: tf.Tensor, before: Sequence[LSTMState]) -> tf.Tensor:
         """Returns the outputs at inputs [B, F] after the states before them, [B, output_size]."""

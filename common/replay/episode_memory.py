@@ -123,7 +123,7 @@ class EpisodeMemory(Store):
         specs: Nest,
         capacity: int,
         discount: float,
-        sampling: memory.Uniform | memory.RankBased,
+        sampling: memory.Uniform | memory.Proportional | memory.RankBased,
         removal: str = "oldest",
         seed: int = 0,
         num_batches: int = 1,
@@ -135,7 +135,8 @@ class EpisodeMemory(Store):
           specs: nest of `tf.TensorSpec` and `columns.Bytes`: the columns of a state.
           capacity: steps that the memory never exceeds.
           discount: gamma.
-          sampling: the distribution over the steps; the errors are its priorities.
+          sampling: the distribution over the steps; the errors are its priorities. `Proportional`
+            needs a `uniform_mix`, so that a batch can be filled where errors are 0.
           removal: the episode that leaves a full memory: "oldest" (algorithm 1), "far_policy", the
             one with the largest part of far-policy steps by the c_max of the last `refresh` (the
             authors' code, not in the paper), or "divergence", the one with the largest mean D_KL.
@@ -152,8 +153,12 @@ class EpisodeMemory(Store):
             raise ValueError(f"capacity must be at least 1, is {capacity}")
         if not 0 <= discount <= 1:
             raise ValueError(f"discount must be in [0, 1], is {discount}")
-        if not isinstance(sampling, memory.Uniform | memory.RankBased):
-            raise ValueError(f"sampling must be Uniform or RankBased, is {sampling}")
+        is_mixed = isinstance(sampling, memory.Proportional) and sampling.uniform_mix > 0
+        if not (is_mixed or isinstance(sampling, memory.Uniform | memory.RankBased)):
+            raise ValueError(
+                "sampling must be Uniform, RankBased, or Proportional with a uniform_mix above 0, "
+                f"is {sampling}"
+            )
         if removal not in _REMOVALS:
             raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
         self._ops = library.ops()
@@ -169,6 +174,7 @@ class EpisodeMemory(Store):
             **self.signature.attributes,
             kind=sampling.kind,
             exponent=sampling.exponent,
+            uniform_mix=getattr(sampling, "uniform_mix", 0.0),
             period=getattr(sampling, "period", 1),
             removal=removal,
             seed=seed,
@@ -259,7 +265,7 @@ class EpisodeMemory(Store):
         if not tf.executing_eagerly():
             size = tf.get_static_value(batch_size)
             batch = [None if size is None else num_batches * size]
-            for vector in sample[:6]:
+            for vector in sample[:7]:
                 vector.set_shape(batch)
             sample.count.set_shape([])
             if history is not None:
@@ -269,7 +275,7 @@ class EpisodeMemory(Store):
             for begin in range(0, len(sample.columns), width):
                 self.signature.set_shapes(batch, sample.columns[begin : begin + width])
         lengths = None if history is None else sample.lengths
-        return self.wire.sample(*sample[:2], sample[2:6], sample.count, sample.columns, lengths)
+        return self.wire.sample(*sample[:2], sample[2:7], sample.count, sample.columns, lengths)
 
     def sample_episodes(
         self, batch_size, max_steps, seed=None, num_batches: int = 1
@@ -331,7 +337,7 @@ class EpisodeMemory(Store):
           values: [N] float32, V.
           rhos: [N] float32, importance weights, not negative.
           divergences: [N] float32, D_KL.
-          errors: [N] float32, not negative: the priorities of rank-based sampling.
+          errors: [N] float32, not negative: the priorities of prioritised sampling.
           next_values: [N] float32, V of the next states; they count where `bootstraps` was true.
           c_max: float32, at least 1; `statistics` and the removal "far_policy" use the latest one.
           num_batches: updates of equal size that the steps are from, one behind the other.

@@ -54,6 +54,7 @@ class EpisodeBatch(NamedTuple):
       discounts: float32 [B], gamma, or 0 where the next state is a true end.
       bootstraps: bool [B], whether the next state is the last of its episode and no true end.
       q_ret: float32 [B], the stored Retrace estimates of the steps' action values.
+      v_tbc: float32 [B], V + min(1, rho) (q_ret - V - A) of the stored V, rho and A (equation 8).
     """
 
     states: Nest
@@ -62,6 +63,7 @@ class EpisodeBatch(NamedTuple):
     discounts: tf.Tensor
     bootstraps: tf.Tensor
     q_ret: tf.Tensor
+    v_tbc: tf.Tensor
 
 
 class HistoryBatch(NamedTuple):
@@ -71,10 +73,11 @@ class HistoryBatch(NamedTuple):
       states: columns of [B, H + 2, ...], aligned at the end: the states before the steps, those of
         the steps, and those after them. Rows in front repeat the first state of the episode.
       lengths: int32 [B], the number of states before the step.
-      rewards: as in `EpisodeBatch`, and so are the next three.
+      rewards: as in `EpisodeBatch`, and so are the next four.
       discounts: float32 [B].
       bootstraps: bool [B].
       q_ret: float32 [B].
+      v_tbc: float32 [B].
     """
 
     states: Nest
@@ -83,6 +86,7 @@ class HistoryBatch(NamedTuple):
     discounts: tf.Tensor
     bootstraps: tf.Tensor
     q_ret: tf.Tensor
+    v_tbc: tf.Tensor
 
 
 class WindowBatch(NamedTuple):
@@ -219,7 +223,7 @@ class EpisodeWire(Wire):
         joined = [
             self._joined(column) if column[0].shape.rank else column[0] for column in zip(*parts)
         ]
-        (keys, probabilities, *numbers, count), columns = joined[:7], joined[7:]
+        (keys, probabilities, *numbers, count), columns = joined[:8], joined[8:]
         if self.history is None:
             return self.sample(keys, probabilities, numbers, count, columns)
         *columns, lengths = columns
@@ -233,7 +237,7 @@ class EpisodeWire(Wire):
         Args:
           keys: of the steps.
           probabilities: of the steps.
-          numbers: fields of the steps from `rewards` to `q_ret`.
+          numbers: fields of the steps from `rewards` to `v_tbc`.
           count: steps in the memory.
           columns: of the states, and, without `lengths`, of the next ones.
           lengths: of the histories.

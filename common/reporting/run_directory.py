@@ -15,6 +15,7 @@ import time
 from types import MappingProxyType
 from typing import Any
 
+from common.config import completed
 from common.reporting import records
 from common.reporting.budget import Budget
 from common.reporting.user_error import UserError
@@ -33,7 +34,7 @@ def differences(
       there: nested mappings, sequences and scalars that JSON can hold.
       here: the same.
       earlier: the hyperparameters of a run whose config does not name them, because they did not
-        exist when it was written; see `common.config.earlier_values`.
+        exist when it was written; see `common.config.completed`.
     """
     # Through JSON, so that a tuple equals the list that a file made of it.
     there, here = (
@@ -49,7 +50,7 @@ def differences(
 def _completed(config: Any, earlier: Mapping[str, Any]) -> Any:
     """Returns a config with the hyperparameters that it does not name, if it has any at all."""
     if isinstance(config, dict) and isinstance(config.get("config"), dict):
-        return config | {"config": {**earlier, **config["config"]}}
+        return config | {"config": completed(config["config"], earlier)}
     return config
 
 

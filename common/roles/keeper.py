@@ -120,6 +120,7 @@ class Keeper(abc.ABC):
             agent.data.num_copies,
             agent.publish_period,
             context.checkpoint_seconds,
+            q_bound=agent.q_bound(context.environment),
         )
         chosen = dataclasses.replace(from_agent, **options)
         keep_versions = _KEEP_VERSIONS_OF_EACH if chosen.publish_period == 1 else _KEEP_VERSIONS

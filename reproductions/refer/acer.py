@@ -10,6 +10,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from common.learning.learner import Gradients
+from common.networks.control import SoftsignMLP
+from common.networks.recurrent import LSTMNetwork, LSTMState, Window
 from common.replay.episode_wire import WindowBatch
 from common.types import Batch
 from common.values import gaussian
@@ -262,15 +264,20 @@ class AcerLearner(TwoRatesLearner):
         columns = states, steps.states.action, stored["mean"], stored["variance"]
         observation, action, *behaviour = (_flat(column[:, :-1]) for column in columns)
         with tf.GradientTape() as policy_tape:
-            mean, deviation = self.policy(observation)
+            before = self._states_before(self.policy.mlp, steps, states[:, :-1])
+            mean, deviation = self.policy(observation, before)
             outputs = tf.concat([mean, deviation], axis=-1)
         policy = mean, tf.square(deviation)
         drawn = mean + deviation * self.noise(tf.shape(mean)[0])
         with tf.GradientTape() as critic_tape:
-            values = tf.reshape(self.critic.value(_flat(states)), tf.shape(states)[:2])
+            before = self._states_before(self.critic.value, steps, states)
+            values = networks.outputs_at(self.critic.value, _flat(states), before)
+            values = tf.reshape(values, tf.shape(states)[:2])
             value = _flat(values[:, :-1])
+            pairs = tf.concat([states, steps.states.action], axis=-1)[:, :-1]
+            before = self._states_before(self.critic.advantage.mlp, steps, pairs)
             actions = tf.concat([action[tf.newaxis], drawn[1:]], axis=0)
-            advantages = self.critic.advantages(observation, actions)
+            advantages = self.critic.advantages(observation, actions, before)
             mean_advantage = tf.reduce_mean(advantages[1:], axis=0)
             q = value + advantages[0] - mean_advantage
             rho = gaussian.importance_weight(action, *policy, *behaviour, self._log_bound)
@@ -283,11 +290,12 @@ class AcerLearner(TwoRatesLearner):
             q_opc - value,
             score(action, mean, deviation),
             gaussian.importance_weight(drawn[0], *policy, *behaviour, self._log_bound),
-            self.critic.advantages(observation, drawn[:1])[0] - mean_advantage,
+            self.critic.advantages(observation, drawn[:1], before)[0] - mean_advantage,
             score(drawn[0], mean, deviation),
             config.truncation,
         )
-        k = divergence_gradient(mean, deviation, *self.average_policy(observation))
+        before = self._states_before(self.average_policy.mlp, steps, states[:, :-1])
+        k = divergence_gradient(mean, deviation, *self.average_policy(observation, before))
         direction = trust_region(gradient, k, config.trust_region)
         gradients = ActorCriticGradients(
             policy_tape.gradient(
@@ -309,6 +317,15 @@ class AcerLearner(TwoRatesLearner):
             "policy_gradient_norm": tf.linalg.global_norm(gradients.policy),
         }
         return Gradients(gradients, refresh, metrics)
+
+    def _states_before(
+        self, layers: SoftsignMLP | LSTMNetwork, steps: WindowBatch, inputs: tf.Tensor
+    ) -> Sequence[LSTMState]:
+        """Returns the states of layers before each input [B, L, F] of windows; () of an MLP."""
+        if not self._config.recurrent:
+            return ()
+        begins = tf.shape(steps.rewards, tf.int64)[1] - steps.lengths
+        return layers.states_before(Window(inputs, begins), self._config.history + 1)
 
     def _targets(
         self, steps: WindowBatch, values: tf.Tensor, q: tf.Tensor, rho: tf.Tensor

@@ -20,7 +20,7 @@ from common.networks import numpy_twins, standardizer
 from common.networks.control import SoftsignMLP
 from common.networks.recurrent import LSTMNetwork
 from common.replay.episode_memory import EpisodeMemory
-from common.replay.memory import RankBased, Uniform
+from common.replay.memory import Proportional, RankBased, Uniform
 from common.types import Nest
 from reproductions.refer import networks, vracer
 from reproductions.refer.acer import AcerLearner
@@ -248,11 +248,14 @@ class Refer(Agent, StoreRules):
         self.jit_compile = not (is_acer or config.recurrent)
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
-        sample: Uniform | RankBased = Uniform()
-        if config.sampling == "rank":
-            sample = RankBased(config.priority_exponent, config.rank_period)
-        window = config.window if is_acer else None
-        history = config.history if config.recurrent else None
+        sample = {
+            "uniform": Uniform(),
+            "rank": RankBased(config.priority_exponent, config.rank_period),
+            # Of the stored squares of errors.
+            "proportional": Proportional(config.priority_exponent / 2, config.priority_mix),
+        }[config.sampling]
+        window = (config.window or config.replay_capacity) if is_acer else None
+        history = config.history if config.recurrent and not is_acer else None
         self.data = WholeEpisodes(config, sample, config.removal, window, history)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:

@@ -20,8 +20,9 @@ class ReferConfig(Config):
 
     agent: str = field("vracer", choices=("vracer", "naf", "ddpg", "acer"), suffix="{}")
     """vracer (section 4), naf or ddpg (section 2), or acer (section 5.3, appendix A)."""
-    sampling: str = field("uniform", choices=("uniform", "rank"), suffix="{}")
-    """uniform, or rank: rank-based prioritised replay (section 5.1)."""
+    sampling: str = field("uniform", choices=("uniform", "rank", "proportional"), suffix="{}")
+    """uniform; rank, rank-based prioritised replay, the better one in the paper (section 5.1); or
+    proportional, by a power of the error itself."""
     clipping: bool = field(True, suffix="clipping")
     """Rule 1: steps far from the policy have no gradient (section 3)."""
     penalty: bool = field(True, suffix="penalty")
@@ -32,8 +33,16 @@ class ReferConfig(Config):
     penalty_d: float = field(0.1, above=0, below=1, suffix="D{:g}")
     """D, the part of the memory that may be far from the policy (eq 12, section 3)."""
     annealing: float = field(5e-7, minimum=0, suffix="A{:g}")
-    """A, of c_max and of all learning rates, here per update (eq 13, section 3). 0 for DDPG with
-    plain or prioritised replay (section 5.1)."""
+    """A, of c_max and of all learning rates (eq 13, section 3). 0 for DDPG with plain or
+    prioritised replay (section 5.1)."""
+    annealed_by: str = field(
+        "steps",
+        choices=("steps", "updates"),
+        suffix="annealed_by_{}",
+        earlier=lambda of: "steps" if of.get("steps_per_update", 1) == 1 else "updates",
+    )
+    """The t by which A anneals: steps of the environments after the first N_start, F of them for an
+    update (eq 13); or updates, as in the authors' program. With F = 1 both are the same."""
     initial_beta: float = field(0.2, minimum=0, maximum=1, suffix="beta{:g}")
     """beta before the first update. Not in the paper; that of the authors' first release. After
     30,000 updates a twentieth of it is left."""
@@ -51,6 +60,12 @@ class ReferConfig(Config):
     )
     """behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior,
     D_KL(pi || mu), as in the authors' program. They differ for V-RACER and ACER only."""
+    value_target: str = field("current", choices=("current", "stored"), suffix="{}_target")
+    """V_tbc from which V-RACER's V learns: current, of the update's V and rho and the stored Q_ret,
+    as in the authors' program; or stored, of the V and rho stored before (algorithm 3)."""
+    naf_beta: str = field("mean", choices=("mean", "all"), suffix="beta_of_{}")
+    """The outputs of NAF whose own gradient rule 2 multiplies by beta: the mean, as in the authors'
+    program, or all (eq 10). The paper does not say it for NAF."""
     max_importance_weight: float = field(1000.0, above=1, suffix="rho{:g}")
     """Bound of rho and of 1 / rho (section 5.3, for ReF-ER-2); the authors' program has it, as e^7,
     for all."""
@@ -76,13 +91,12 @@ class ReferConfig(Config):
     hidden_size: int = field(128, minimum=1, suffix="units{}")
     """S, units of each of the two hidden layers (appendix A)."""
     recurrent: bool = field(False, suffix="recurrent")
-    """LSTM layers instead of the hidden layers of MLPs, of V-RACER and DDPG, as in flow control
-    (section 5.4)."""
+    """LSTM layers instead of the hidden layers of MLPs, as in flow control (section 5.4)."""
     lstm_size: int = field(32, minimum=1, suffix="cells{}")
     """Cells of each of the two LSTM layers of recurrent networks (section 5.4)."""
     history: int = field(16, minimum=0, suffix="history{}")
-    """States before a step from which recurrent networks begin, with a state of zeros, and through
-    which they learn (section 5.4: the window of back-propagation)."""
+    """States before a step through which recurrent networks learn (section 5.4: the window of
+    back-propagation). They begin there with a state of zeros; ACER's begin with its windows."""
     initial_variance: float = field(0.2, above=0, suffix="variance{:g}")
     """Diagonal of Sigma at the start, of V-RACER (appendix A). The paper does not name ACER's; the
     same."""
@@ -104,12 +118,15 @@ class ReferConfig(Config):
     """Coefficient of the squared weights in the loss of DDPG's critic (appendix A): the gradient
     has this times the weight."""
     priority_exponent: float = field(0.5, minimum=0, suffix="alpha{:g}")
-    """alpha of a rank's priority, rank^-alpha. Not in the paper; the authors' program."""
+    """alpha of priorities, rank^-alpha or |error|^alpha. Not in the paper; the authors' program."""
+    priority_mix: float = field(0.001, above=0, maximum=1, suffix="mix{:g}")
+    """Share of proportional draws that are uniform, so that steps without an error are also drawn.
+    Not in the paper; the authors' program adds a small number to errors."""
     rank_period: int = field(10, minimum=1, suffix="ranks{}")
     """Updates between rankings of all errors. Not in the paper; the authors' program."""
     importance_exponent: float = field(0.5, minimum=0, maximum=1, suffix="weights{:g}")
     """Exponent of the importance weights of prioritised replay at the start; with annealing it
-    rises to 1, by A / 2 an update. Not in the paper; the authors' program."""
+    rises to 1 with A t. Not in the paper; the authors' program."""
     truncation: float = field(5.0, above=0, suffix="c{:g}")
     """c of ACER, at which the policy's importance weights are truncated (appendix A)."""
     trust_region: float = field(1.0, above=0, suffix="delta{:g}")
@@ -120,8 +137,9 @@ class ReferConfig(Config):
     trace_exponent: float = field(1.0, minimum=0, suffix="trace{:g}")
     """p of ACER's traces min(1, rho)^(dA^-p): 1 in the paper (section 4); the authors' program has
     0.5."""
-    window: int = field(200, minimum=1, suffix="window{}")
-    """Most steps of an episode in an update of ACER. Not in the paper; the authors' program."""
+    window: int = field(200, minimum=0, suffix="window{}")
+    """Most steps of an episode in an update of ACER: 0, whole episodes, as the paper says (appendix
+    A); 200 in the authors' program, at a fraction of the time."""
     replay_capacity: int = field(2**18, minimum=2, maximum=2**29, suffix="replay{}")
     """N = 2^18, steps in the memory (section 3); 1e5 of ACER (appendix A)."""
     min_replay_size: int = field(2**18, minimum=1, suffix="start{}")
@@ -140,6 +158,11 @@ class ReferConfig(Config):
     """Updates whose steps are drawn at once: actions, Q_ret, the far part of the memory and the
     errors to rank are as old as such a call. Not in the paper, which has 1; three times as fast.
     ACER has 1, since its updates take long."""
+
+    @property
+    def annealing_per_update(self) -> float:
+        """Growth of A t by an update."""
+        return self.annealing * (self.steps_per_update if self.annealed_by == "steps" else 1)
 
     @property
     def samples_per_insert(self) -> float:
@@ -162,8 +185,6 @@ class ReferConfig(Config):
             self.require(self.sampling == "uniform", "sampling", "uniform for ACER")
         if self.recurrent:
             self.require_at_most("replay_capacity", "history")
-            is_there = self.agent in ("vracer", "ddpg")
-            self.require(is_there, "recurrent", f"False with the agent {self.agent}")
         if self.agent != "vracer":
             self.require(self.advantage == "none", "advantage", f"none with the agent {self.agent}")
 
@@ -216,6 +237,10 @@ SETTINGS = Settings(
             f"{agent}_{replay}": _setting(agent, replay) for agent in _AGENTS for replay in _REPLAYS
         },
         **{f"acer_lr{rate}": {**_ACER, "policy_learning_rate": rate} for rate in ACER_RATES},
+        **{
+            f"acer_episodes_lr{rate}": {**_ACER, "policy_learning_rate": rate, "window": 0}
+            for rate in ACER_RATES
+        },
     },
     default="vracer_refer",
 )

@@ -58,7 +58,7 @@ def critic_losses(
       q: [B] floating, Q(s, a) of the stored action.
       target: [B], y.
       rho: [B], importance weights.
-      c_max: scalar above 1, see `rules.c_max`.
+      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
       gate: whether rule 1 is on, so that steps far from the policy have no gradient.
 
     Returns:
@@ -91,7 +91,7 @@ def policy_losses(
       behaviour_mean: [B, A], of mu.
       rho: [B], importance weights.
       beta: scalar in [0, 1]; 1 without rule 2.
-      c_max: scalar above 1, see `rules.c_max`.
+      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
       gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
       sigma: standard deviation of pi and mu.
 

@@ -45,14 +45,14 @@ def losses(
     gate: bool,
     sigma: float,
     log_bound: float = gaussian.LOG_BOUND,
+    beta_of_all: bool = False,
 ) -> NafLosses:
     """Returns NAF's losses under the rules of ReF-ER (eqs 4, 10, 11).
 
         near 1/2 (Q(s, a) - y)^2 + (1 - beta) D_KL(mu || pi),  Q = V - 1/2 (a - m)^T L L^T (a - m)
 
-    The gradient that the square sends into m is multiplied by beta; those of V and L are not. So it
-    is in the authors' program; the paper does not say how ReF-ER splits NAF's gradient. The policy
-    pi is N(m, sigma^2 I), of which mu is an earlier one.
+    The gradient that the square sends into m is multiplied by beta; those of V and L are not unless
+    `beta_of_all`. The policy pi is N(m, sigma^2 I), of which mu is an earlier one.
 
     Gradients flow into `value`, `mean` and `lower` only.
 
@@ -64,10 +64,12 @@ def losses(
       behaviour_mean: [B, A], of mu.
       target: [B], y.
       beta: scalar in [0, 1]; 1 without rule 2.
-      c_max: scalar above 1, see `rules.c_max`.
+      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
       gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
       sigma: standard deviation of pi and mu.
       log_bound: see `gaussian.importance_weight`.
+      beta_of_all: whether beta multiplies the whole square (equation 10), as the authors' program
+        does not; the paper does not say how ReF-ER splits NAF's gradient.
     """
     action, behaviour_mean, target = map(tf.stop_gradient, (action, behaviour_mean, target))
     variance = tf.constant(sigma**2, mean.dtype)
@@ -75,10 +77,11 @@ def losses(
     rho = gaussian.importance_weight(action, fixed, variance, behaviour_mean, variance, log_bound)
     kl = gaussian.kl_divergence(behaviour_mean, variance, mean, variance)
     # The value of m, with beta times its gradient.
-    scaled = fixed + beta * (mean - fixed)
+    scaled = mean if beta_of_all else fixed + beta * (mean - fixed)
     q = value + closed_form.quadratic(action, scaled, lower)
     q_loss = 0.5 * rules.mask(rho, c_max, gate) * tf.square(q - target)
-    return NafLosses(q_loss + (1.0 - beta) * kl, rho, kl, q)
+    weight = beta if beta_of_all else 1.0
+    return NafLosses(weight * q_loss + (1.0 - beta) * kl, rho, kl, q)
 
 
 class NafLearner(OneNetworkLearner):
@@ -97,21 +100,23 @@ class NafLearner(OneNetworkLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, network, steps = self._config, self.network, batch.steps
-        observation = self.standardizer(steps.states.observation)
-        next_value = self.target_network.value(self.standardizer(steps.next_states.observation))
+        view = self.view(steps)
+        observation = view.observation
+        next_value = self.target_network.value(view.next_observation)
         target = steps.rewards + steps.discounts * next_value
         with tf.GradientTape() as tape:
             outputs = network(observation)
             found = losses(
                 *outputs,
-                steps.states.action,
-                steps.states.extras["mean"],
+                view.states.action,
+                view.states.extras["mean"],
                 target,
                 self.beta,
                 self.c_max(),
                 config.clipping,
                 config.sigma,
                 self._log_bound,
+                config.naf_beta == "all",
             )
             loss = tf.reduce_mean(self.weights(batch) * found.loss)
         gradients = tape.gradient(loss, network.parameters)

@@ -1,10 +1,10 @@
 """Networks of V-RACER, NAF, DDPG and ACER (Novati & Koumoutsakos 2019, sections 2, 4, appendix A).
 
-They take standardised observations [B, D], recurrent ones a `Window` of them, which `StateView` and
-`WindowView` make of a batch. Actions are in canonical units, without bounds for all but DDPG.
+They take standardised observations [B, D], recurrent ones a `Window` of them; `view_of` makes both
+of a batch. Actions are in canonical units, without bounds for all but DDPG.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import functools
 from typing import NamedTuple
 
@@ -12,9 +12,10 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.agents.actor_critic import ActorCritic
+from common.data.data import StoredState
 from common.networks import standardizer
 from common.networks.control import Layer, SoftsignMLP
-from common.networks.recurrent import LSTMNetwork, Window
+from common.networks.recurrent import LSTMNetwork, LSTMState, Window
 from common.networks.standardizer import Standardizer
 from common.replay.episode_wire import EpisodeBatch, HistoryBatch
 from common.values import closed_form
@@ -27,6 +28,13 @@ def _make_layers(
     if config.recurrent:
         return LSTMNetwork(input_size, [config.lstm_size] * 2, output_size, activation)
     return SoftsignMLP(input_size, [config.hidden_size] * 2, output_size, activation)
+
+
+def outputs_at(
+    layers: SoftsignMLP | LSTMNetwork, inputs: tf.Tensor, before: Sequence[LSTMState] = ()
+) -> tf.Tensor:
+    """Returns the outputs at inputs [N, F], of recurrent layers after the states `before`."""
+    return layers.at(inputs, before) if before else layers(inputs)
 
 
 def num_coefficients(kind: str, action_size: int) -> int:
@@ -104,10 +112,11 @@ class NafOutputs(NamedTuple):
 
 
 class NafNetwork(snt.Module):
-    """NAF's value, best action and matrix in one MLP (section 2, eq 4).
+    """NAF's value, best action and matrix in one network (section 2, eq 4).
 
     Attributes:
-      mlp: standardised observations [B, D] -> [B, 1 + A + A (A + 1) / 2].
+      mlp: observations -> [B, 1 + A + A (A + 1) / 2]; an `LSTMNetwork` if the configuration says
+        so.
       parameters: variables of `mlp`.
     """
 
@@ -115,17 +124,17 @@ class NafNetwork(snt.Module):
         super().__init__()
         self._action_size = action_size
         output_size = 1 + action_size + action_size * (action_size + 1) // 2
-        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, output_size)
+        self.mlp = _make_layers(config, observation_size, output_size)
         self.parameters = self.mlp.trainable_variables
 
-    def __call__(self, observation: tf.Tensor) -> NafOutputs:
-        """Returns values, means and matrices of standardised observations [B, D]."""
+    def __call__(self, observation: tf.Tensor | Window) -> NafOutputs:
+        """Returns values, means and matrices at standardised observations."""
         size = self._action_size
         outputs = self.mlp(observation)
         lower = closed_form.lower_triangular(outputs[:, 1 + size :], size)
         return NafOutputs(outputs[:, 0], outputs[:, 1 : 1 + size], lower)
 
-    def value(self, observation: tf.Tensor) -> tf.Tensor:
+    def value(self, observation: tf.Tensor | Window) -> tf.Tensor:
         """Returns the values [B] alone."""
         return self.mlp(observation)[:, 0]
 
@@ -134,16 +143,19 @@ class ValueOfAction(snt.Module):
     """DDPG's critic and ACER's advantage: a network of the observation and the action.
 
     Attributes:
-      mlp: [B, D + A] -> [B, 1]; an `LSTMNetwork` if the configuration says so.
+      mlp: [B, D + A] -> [B, 1]; an `LSTMNetwork` if the configuration says so, which gets the
+        stored actions of earlier states.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
         self.mlp = _make_layers(config, observation_size + action_size, 1)
 
-    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+    def __call__(
+        self, observation: tf.Tensor, action: tf.Tensor, before: Sequence[LSTMState] = ()
+    ) -> tf.Tensor:
         """Returns values [B] of actions [B, A] at standardised observations [B, D]."""
-        return self.mlp(tf.concat([observation, action], axis=-1))[:, 0]
+        return outputs_at(self.mlp, tf.concat([observation, action], axis=-1), before)[:, 0]
 
     def of(
         self, observation: tf.Tensor | Window, before: tf.Tensor | None
@@ -158,7 +170,7 @@ class ValueOfAction(snt.Module):
             return functools.partial(self, observation)
         earlier, last = observation.inputs[:, :-1], observation.inputs[:, -1]
         states = self.mlp.states(Window(tf.concat([earlier, before], axis=-1), observation.begins))
-        return lambda action: self.mlp.at(tf.concat([last, action], axis=-1), states)[:, 0]
+        return functools.partial(self, last, before=states)
 
 
 def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: int) -> ActorCritic:
@@ -173,20 +185,23 @@ class AcerPolicy(snt.Module):
     """ACER's policy N(m(s), Sigma), with a Sigma as V-RACER's.
 
     Attributes:
-      mlp: standardised observations [B, D] -> means [B, A].
+      mlp: standardised observations [B, D] -> means [B, A]; an `LSTMNetwork` if the configuration
+        says so.
       raw_variance: float32 [A] variable.
       parameters: variables of `mlp`, then `raw_variance`.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        self.mlp = SoftsignMLP(observation_size, [config.hidden_size] * 2, action_size)
+        self.mlp = _make_layers(config, observation_size, action_size)
         self.raw_variance = standardizer.variance_variable(config.initial_variance, action_size)
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
-    def __call__(self, observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns means and standard deviations, [B, A], of standardised observations [B, D]."""
-        mean = self.mlp(observation)
+    def __call__(
+        self, observation: tf.Tensor, before: Sequence[LSTMState] = ()
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns means and standard deviations, [B, A], at standardised observations [B, D]."""
+        mean = outputs_at(self.mlp, observation, before)
         return mean, tf.broadcast_to(tf.sqrt(self.variance), tf.shape(mean))
 
     @property
@@ -201,77 +216,59 @@ class DuelingCritic(snt.Module):
         Q(s, a) = V(s) + A(s, a) - 1/n sum_j A(s, u_j),  u_j from the policy
 
     Attributes:
-      value: standardised observations [B, D] -> [B, 1].
+      value: standardised observations [B, D] -> [B, 1]; an `LSTMNetwork` if the configuration says
+        so.
       advantage: observations and actions -> [B].
       parameters: variables of both.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        self.value = SoftsignMLP(observation_size, [config.hidden_size] * 2, 1)
+        self.value = _make_layers(config, observation_size, 1)
         self.advantage = ValueOfAction(config, observation_size, action_size)
         self.parameters = (*self.value.trainable_variables, *self.advantage.trainable_variables)
 
-    def advantages(self, observation: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
+    def advantages(
+        self, observation: tf.Tensor, actions: tf.Tensor, before: Sequence[LSTMState] = ()
+    ) -> tf.Tensor:
         """Returns A of n actions at each state: [B, D], [n, B, A] -> [n, B], in one product."""
         shape = tf.shape(actions)
-        observations = tf.tile(observation, [shape[0], 1])
-        flat = self.advantage(observations, tf.reshape(actions, [-1, actions.shape[-1]]))
+        observations, before = tf.nest.map_structure(
+            lambda column: tf.tile(column, [shape[0], 1]), (observation, before)
+        )
+        flat = self.advantage(observations, tf.reshape(actions, [-1, actions.shape[-1]]), before)
         return tf.reshape(flat, shape[:2])
 
 
-class StateView:
-    """Steps for networks that see one state.
+class View(NamedTuple):
+    """B steps as networks see them.
 
     Attributes:
       states: columns of [B, ...] at the steps.
-      actions_before: None; those of a window.
-      next_actions_before: likewise.
-    """
-
-    actions_before = next_actions_before = None
-
-    def __init__(self, steps: EpisodeBatch, standardizer: Standardizer):
-        self._next_states = steps.next_states
-        self._standardizer = standardizer
-        self.states = steps.states
-
-    @property
-    def observation(self) -> tf.Tensor:
-        """A network's input at the steps: standardised observations [B, D]."""
-        return self._standardizer(self.states.observation)
-
-    @property
-    def next_observation(self) -> tf.Tensor:
-        """The input at the states after the steps, [B, D]."""
-        return self._standardizer(self._next_states.observation)
-
-
-class WindowView:
-    """Steps for recurrent networks, which begin with a state of zeros before a window of each.
-
-    Attributes:
-      states: columns of [B, ...] at the steps.
-      actions_before: [B, H, A], in the windows before the steps.
+      observation: a network's input at the steps: standardised [B, D], of recurrent networks the
+        window up to each, before which their state is zeros.
+      next_observation: the input at the states after the steps; windows begin at the same place.
+      actions_before: [B, H, A], in the windows before the steps; None without windows.
       next_actions_before: [B, H + 1, A], before the states after the steps.
     """
 
-    def __init__(self, steps: HistoryBatch, standardizer: Standardizer):
-        self.actions_before = steps.states.action[:, :-2]
-        self.next_actions_before = steps.states.action[:, :-1]
-        self._observation = standardizer(steps.states.observation)  # [B, H + 2, D]
-        self._begins = self._observation.shape[1] - 2 - steps.lengths
-        self.states = tf.nest.map_structure(lambda column: column[:, -2], steps.states)
-
-    @property
-    def observation(self) -> Window:
-        """A network's input at the steps: the standardised observations up to them."""
-        return Window(self._observation[:, :-1], self._begins)
-
-    @property
-    def next_observation(self) -> Window:
-        """The input at the states after the steps."""
-        return Window(self._observation, self._begins)
+    states: StoredState
+    observation: tf.Tensor | Window
+    next_observation: tf.Tensor | Window
+    actions_before: tf.Tensor | None = None
+    next_actions_before: tf.Tensor | None = None
 
 
-View = StateView | WindowView
+def view_of(steps: EpisodeBatch | HistoryBatch, standardizer: Standardizer) -> View:
+    """Returns the networks' inputs from steps; those with a history are for recurrent networks."""
+    observation, action = standardizer(steps.states.observation), steps.states.action
+    if isinstance(steps, EpisodeBatch):
+        return View(steps.states, observation, standardizer(steps.next_states.observation))
+    begins = observation.shape[1] - 2 - steps.lengths
+    return View(
+        tf.nest.map_structure(lambda column: column[:, -2], steps.states),
+        Window(observation[:, :-1], begins),
+        Window(observation, begins),
+        action[:, :-2],
+        action[:, :-1],
+    )

@@ -5,8 +5,7 @@ back to those that acted, by a penalty whose weight 1 - beta a controller sets. 
 and ACER, each in a file of its name, differ in networks and losses alone. Plain replay is both
 rules off.
 
-Equations are numbered as in the README. A step of training is an update: the paper's t, which
-counts environment steps, is F times that.
+Equations are numbered as in the README.
 """
 
 import abc
@@ -25,23 +24,15 @@ from reproductions.refer import networks
 from reproductions.refer.config import ReferConfig
 
 
-def c_max(step: tf.Tensor | int, clipping: float, annealing: float) -> tf.Tensor:
-    """Returns c_max = 1 + C / (1 + A t), beyond which a step is far from the policy (eq 13).
+def annealed(initial: float, step: tf.Tensor | int, annealing: float) -> tf.Tensor:
+    """Returns initial / (1 + A t), float32 scalar (eq 13): a learning rate, or c_max - 1.
 
     Args:
-      step: scalar integer, updates done.
-      clipping: C.
-      annealing: A, per update.
-
-    Returns:
-      float32 scalar above 1.
+      initial: eta, or C.
+      step: scalar integer, t.
+      annealing: A, per unit of t.
     """
-    return 1.0 + annealed(clipping, step, annealing)
-
-
-def annealed(rate: float, step: tf.Tensor | int, annealing: float) -> tf.Tensor:
-    """Returns eta / (1 + A t), float32 (eq 13); arguments as for `c_max`."""
-    return rate / (1.0 + annealing * tf.cast(step, tf.float32))
+    return initial / (1.0 + annealing * tf.cast(step, tf.float32))
 
 
 def near_policy(rho: tf.Tensor, c_max: tf.Tensor | float) -> tf.Tensor:
@@ -180,25 +171,26 @@ class ReferLearner(Learner):
     def apply(self, gradients: Any) -> None:
         """Makes a step with annealed rates, then one of beta (eqs 12, 13); see base class."""
         config = self._config
-        self.anneal(self.steps.read_value())
+        self.anneal()
         self.make_step(gradients)
         if config.penalty:
             far_fraction, rate = self.far_fraction, self.learning_rate
             self.beta.assign(next_beta(self.beta, far_fraction, config.penalty_d, rate))
 
-    def anneal(self, step: tf.Tensor) -> None:
-        """Sets the learning rates of the step that follows `step` updates."""
-        config = self._config
-        self.learning_rate.assign(annealed(config.learning_rate, step, config.annealing))
+    def anneal(self) -> None:
+        """Sets the learning rates of the next step."""
+        self.learning_rate.assign(self._annealed(self._config.learning_rate))
+
+    def _annealed(self, rate: float) -> tf.Tensor:
+        return annealed(rate, self.steps.read_value(), self._config.annealing_per_update)
 
     def view(self, steps: EpisodeBatch | HistoryBatch) -> networks.View:
         """Returns the networks' inputs from the steps."""
-        kind = networks.WindowView if self._config.recurrent else networks.StateView
-        return kind(steps, self.standardizer)
+        return networks.view_of(steps, self.standardizer)
 
     def c_max(self) -> tf.Tensor:
         """Returns the present bound of importance weights near the policy (eq 13)."""
-        return c_max(self.steps, self._config.penalty_c, self._config.annealing)
+        return 1.0 + self._annealed(self._config.penalty_c)
 
     def weights(self, batch: Batch) -> tf.Tensor | float:
         """Returns the importance weights of prioritised replay, [B], at most 1; 1 if uniform.
@@ -210,7 +202,7 @@ class ReferLearner(Learner):
         if config.sampling == "uniform":
             return 1.0
         start = config.importance_exponent
-        progress = tf.minimum(1.0, config.annealing * tf.cast(self.steps, tf.float32))
+        progress = tf.minimum(1.0, config.annealing_per_update * tf.cast(self.steps, tf.float32))
         return value_learning.normalize_by_max(
             value_learning.importance_weights(
                 batch.probabilities, batch.size, start + (1.0 - start) * progress
@@ -219,13 +211,12 @@ class ReferLearner(Learner):
 
     def shared_metrics(self) -> Metrics:
         """Returns the metrics of all learners, of the state before the step."""
-        config = self._config
         return {
             "kl_divergence": self.mean_divergence.read_value(),
             "far_policy_fraction": self.far_fraction.read_value(),
             "beta": self.beta.read_value(),
             "c_max": self.c_max(),
-            "learning_rate": annealed(config.learning_rate, self.steps, config.annealing),
+            "learning_rate": self._annealed(self._config.learning_rate),
             "reward_scale": self.reward_scale.read_value(),
         }
 
@@ -287,12 +278,10 @@ class TwoRatesLearner(ReferLearner):
     def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
         """Variables, and those that move slowly towards them."""
 
-    def anneal(self, step: tf.Tensor) -> None:
+    def anneal(self) -> None:
         """Sets both learning rates; see base class."""
-        super().anneal(step)
-        config = self._config
-        rate = annealed(config.policy_learning_rate, step, config.annealing)
-        self.policy_learning_rate.assign(rate)
+        super().anneal()
+        self.policy_learning_rate.assign(self._annealed(self._config.policy_learning_rate))
 
     def make_step(self, gradients: ActorCriticGradients) -> None:
         """Makes a step of both Adams, then one of the slow networks."""

@@ -106,6 +106,7 @@ def losses(
     log_bound: float = gaussian.LOG_BOUND,
     divergence: str = "behavior_to_policy",
     advantage: tf.Tensor | None = None,
+    v_tbc: tf.Tensor | None = None,
 ) -> VracerLosses:
     """Returns V-RACER's losses under the rules of ReF-ER (eqs 5, 8, 10, 11, 23).
 
@@ -128,11 +129,12 @@ def losses(
       behaviour_variance: [B, A], of mu.
       q_ret: [B], the Retrace estimates of the action's value.
       beta: scalar in [0, 1]; 1 without rule 2.
-      c_max: scalar above 1, see `rules.c_max`.
+      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
       gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
       log_bound: see `gaussian.importance_weight`.
       divergence: the direction, see `rules.divergence`.
       advantage: [B], A, see `centred_advantage`; None without one.
+      v_tbc: [B], the stored V_tbc (algorithm 3); None computes it as above.
     """
     action, behaviour_mean, behaviour_variance = map(
         tf.stop_gradient, (action, behaviour_mean, behaviour_variance)
@@ -143,9 +145,10 @@ def losses(
     near = rules.mask(rho, c_max, gate)
     estimate = tf.stop_gradient(q_ret - value)
     residual = estimate if advantage is None else estimate - tf.stop_gradient(advantage)
-    v_tbc = tf.stop_gradient(value + tf.minimum(1.0, rho) * residual)
+    if v_tbc is None:
+        v_tbc = value + tf.minimum(1.0, rho) * residual
     policy_loss = -near * rho * estimate
-    error = tf.square(value - v_tbc)
+    error = tf.square(value - tf.stop_gradient(v_tbc))
     value_loss = 0.5 * near * error
     own, advantage_loss = policy_loss + value_loss, tf.zeros_like(value)
     if advantage is not None:
@@ -186,6 +189,7 @@ class VracerLearner(OneNetworkLearner):
                 self._log_bound,
                 config.divergence,
                 advantage if has_advantage else None,
+                steps.v_tbc if config.value_target == "stored" else None,
             )
             loss = tf.reduce_mean(self.weights(batch) * found.loss)
         gradients = tape.gradient(loss, network.parameters)

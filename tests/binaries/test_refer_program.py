@@ -58,8 +58,8 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
             ["--config.advantage must be none with the agent ddpg, is gaussian"],
         ),
         (
-            [CHEETAH, "--setting=naf_er", "--config.recurrent"],
-            ["--config.recurrent must be False with the agent naf, is True"],
+            [CHEETAH, "--setting=acer_lr1e-05", "--config.sampling=proportional"],
+            ["--config.sampling must be uniform for ACER, is proportional"],
         ),
         (
             [CHEETAH, "--config.recurrent", "--config.history=300000"],

@@ -4,6 +4,7 @@ Nothing is learnt.
 """
 
 import errno
+import math
 import os
 
 import numpy as np
@@ -29,6 +30,7 @@ from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows, last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
+from reproductions.apex.dqn.config import AGENT as DQN
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
@@ -282,6 +284,30 @@ def test_columns_of_metrics_come_with_the_first_update_and_stay_where_they_are(r
     rows = read_rows(path)
     assert tuple(rows) == (*csv_rows.LEARNER, *METRICS)
     assert rows["mean_q"].dropna().tolist() == [2, 3] and len(rows) == 4
+
+
+def test_a_value_beyond_what_is_possible_is_told_once(run, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(
+        bookkeeping_lib.logging, "warning", lambda text, *values: warnings.append(text % values)
+    )
+    log = bookkeeping_lib.LearnerLog(
+        run.directory, 1, 1, RunCounters(SavedCounters()), q_bound=200.0
+    )
+    for step, (mean_q, scale) in enumerate([(100.0, 1.0), (30.0, 10.0), (40.0, 10.0), (9.0, 0.0)]):
+        log.add({"mean_q": tf.constant(mean_q), "reward_scale": tf.constant(scale)})
+        log.write(float(step), step, 1, None, 0.0)
+    log.close()
+    assert read_rows(run.directory.learner_csv)["q_bound"].tolist() == [200, 20, 20, 200]
+    (warning,) = warnings
+    assert warning.startswith("mean_q, 30 at learner step 1, exceeds") and "= 20:" in warning
+
+
+def test_the_bound_of_values_is_that_of_rewards_and_discount(run):
+    bounds = map(run.agent.q_bound, ("control:walker:walk", "gym:HalfCheetah-v4"))
+    assert list(bounds) == [pytest.approx(1 / (1 - run.agent.config.discount)), math.inf]
+    dqn = DQN.make_agent()  # whose rewards are clipped to 1
+    assert dqn.q_bound("atari:pong") == pytest.approx(1 / (1 - dqn.config.discount))
 
 
 def test_a_metric_with_the_name_of_a_column_of_every_agent_is_refused(run):

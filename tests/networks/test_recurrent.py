@@ -138,6 +138,53 @@ def test_a_network_has_gradients_through_its_window_alone():
         assert not np.any(gradient[row, :begin]) and np.all(gradient[row, begin:])
 
 
+def test_states_before_each_input_are_those_of_the_inputs_up_to_it():
+    network, inputs, begins = make_network(), normal(B, T, F), tf.constant([0, 3, T - 1])
+    any_sizes = tf.TensorSpec([None, None, F]), tf.TensorSpec([None], tf.int64)
+    states = tf.function(
+        lambda inputs, begins: network.states_before(Window(inputs, begins), 3),
+        input_signature=any_sizes,
+        autograph=False,
+    )(inputs, tf.cast(begins, tf.int64))
+    outputs = tf.reshape(network.at(tf.reshape(inputs, [-1, F]), states), [B, T, 3])
+    for row, begin in enumerate(begins.numpy()):
+        for t in range(begin, T):
+            window = Window(inputs[row : row + 1, : t + 1], begins[row : row + 1])
+            np.testing.assert_allclose(outputs[row, t], network(window)[0], atol=1e-5)
+
+
+def test_back_propagation_is_truncated_between_parts_of_a_window():
+    """Within a part the gradients are those of an unroll from a state that is a constant."""
+    network, inputs = make_network(), normal(B, T, F)
+    begins, parts = tf.constant([0, 2, 5]), [slice(0, 1), slice(1, 4), slice(4, T)]
+    is_first = tf.range(T)[:, tf.newaxis] <= begins
+    weight = tf.cast(tf.range(T) >= begins[:, tf.newaxis], tf.float32)[..., tf.newaxis]
+    watched = [inputs, *network.trainable_variables]
+
+    def loss(outputs):
+        return tf.reduce_sum(weight * tf.square(outputs))
+
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        states = network.states_before(Window(inputs, begins), 3)
+        outputs = network.at(tf.reshape(inputs, [-1, F]), states)
+        found = loss(tf.reshape(outputs, [B, T, 3]))
+    found = [found, *tape.gradient(found, watched)]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        states, collected = [lstm.initial_state(B) for lstm in network.lstms], []
+        for part in parts:
+            hidden = tf.transpose(inputs[:, part], [1, 0, 2])
+            for i, lstm in enumerate(network.lstms):
+                hidden, last = lstm.unroll(hidden, is_first[part], states[i])
+                states[i] = tf.nest.map_structure(tf.stop_gradient, last)
+            collected.append(network.layers[0](tf.transpose(hidden, [1, 0, 2])))
+        expected = loss(tf.concat(collected, 1))
+    expected = [expected, *tape.gradient(expected, watched)]
+    for e, f in zip(expected, found, strict=True):
+        np.testing.assert_allclose(f, e, rtol=1e-4, atol=1e-5)
+
+
 def test_the_output_begins_near_zero():
     network = LSTMNetwork(F, [32, 32], 400)
     (weights,) = [v for v in network.trainable_variables if v.shape == [32, 400]]

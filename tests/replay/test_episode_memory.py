@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from common.replay.columns import Bytes
 from common.replay.episode_memory import EpisodeMemory
-from common.replay.memory import RankBased, Uniform
+from common.replay.memory import Proportional, RankBased, Uniform
 
 FLOAT = tf.TensorSpec([], tf.float32)
 DRAWS = 100_000
@@ -218,6 +218,23 @@ def test_masses_too_small_to_be_drawn_fill_a_batch_in_their_order():
     assert np.median(batches[:, 0]) == 0 and np.all(batches.argmin(-1) < 3)
 
 
+def test_proportional_draws():
+    """A new step has the largest error so far, 1 at first; without errors all are equal."""
+    memory = make_memory(sampling=Proportional(0.5, uniform_mix=0.1))
+    add(memory, 5)
+    refresh(memory, range(4), errors=[0, 4, 1, 9])
+    add(memory, 1)
+    masses = np.array([0, 2, 1, 3, 1, 3.0])
+    probabilities = 0.9 * masses / masses.sum() + 0.1 / 6
+    sample = memory.sample(1, num_batches=DRAWS)
+    keys = sample.keys.numpy()
+    np.testing.assert_allclose(sample.probabilities, probabilities[keys], rtol=1e-6)
+    assert_frequencies(np.bincount(keys) / DRAWS, probabilities, DRAWS)
+    assert sorted(memory.sample(6).keys.numpy()) == [0, 1, 2, 3, 4, 5]
+    refresh(memory, range(6), errors=np.zeros(6))
+    np.testing.assert_allclose(memory.sample(6).probabilities, np.full(6, 1 / 6))
+
+
 def test_ranks_are_as_old_as_the_period():
     memory, masses = rank_memory(period=3)
 
@@ -286,7 +303,7 @@ def test_a_draw_with_a_history_is_the_draw_without_it(history):
     assert steps.states.shape == [6, history + 2] and steps.lengths.shape == [6]
     np.testing.assert_array_equal(steps.states[:, -2], without.steps.states)
     np.testing.assert_array_equal(steps.states[:, -1], without.steps.next_states)
-    for name in ("rewards", "discounts", "bootstraps", "q_ret"):
+    for name in ("rewards", "discounts", "bootstraps", "q_ret", "v_tbc"):
         np.testing.assert_array_equal(getattr(steps, name), getattr(without.steps, name))
     for name in ("keys", "probabilities", "count"):
         np.testing.assert_array_equal(getattr(sample, name), getattr(without, name))

@@ -235,6 +235,11 @@ class Pair:
         )
         np.testing.assert_array_equal(sample.steps.bootstraps, ends & ~terminated)
         self.assert_close(sample.steps.q_ret, [e.q_ret[t] for e, t in steps])
+        v_tbc = [
+            e.values[t] + min(1, e.rhos[t]) * (e.q_ret[t] - e.values[t] - e.advantages[t])
+            for e, t in steps
+        ]
+        self.assert_close(sample.steps.v_tbc, v_tbc)
         for nest, offset in ((sample.steps.states, 0), (sample.steps.next_states, 1)):
             for name, column in nest.items():
                 expected = [e.rows[name][t + offset] for e, t in steps]

@@ -85,6 +85,7 @@ class EpisodeMemory {
     float* discounts;
     bool* bootstraps;
     float* q_ret;
+    float* v_tbc;  // V + min(1, rho) (Q - V - A) of what is stored.
     std::vector<ColumnTarget> columns, next_columns;
     int64_t history = kNoHistory;
     int32_t* lengths = nullptr;

@@ -67,18 +67,20 @@ absl::Status MakeMemory(OpKernelContext* c) {
   TF_ASSIGN_OR_RETURN(const auto columns, GetColumns(c));
   TF_ASSIGN_OR_RETURN(const auto kind, Attribute<std::string>(c, "kind"));
   TF_ASSIGN_OR_RETURN(const auto exponent, Attribute<float>(c, "exponent"));
+  TF_ASSIGN_OR_RETURN(const auto mix, Attribute<float>(c, "uniform_mix"));
   TF_ASSIGN_OR_RETURN(const auto period, Attribute(c, "period"));
   TF_ASSIGN_OR_RETURN(const auto removal, Attribute<std::string>(c, "removal"));
   TF_ASSIGN_OR_RETURN(const auto seed, Attribute(c, "seed"));
   if (capacity > (1 << 29)) {
     return InvalidArgument("capacity must be at most 2^29, is ", capacity);
   }
-  const DistributionSpec sampling = {kind, exponent, 0.0, period};
+  const DistributionSpec sampling = {kind, exponent, mix, period};
   Signature signature = {"kind: episode memory",
                          absl::StrCat("capacity: ", capacity),
                          absl::StrCat("discount: ", Exact(discount)),
                          absl::StrCat("sampling: ", kind, ", exponent ",
-                                      Exact(exponent), ", period ", period),
+                                      Exact(exponent), ", period ", period,
+                                      mix > 0 ? ", mix " + Exact(mix) : ""),
                          absl::StrCat("removal: ", removal)};
   return OutputMemory<EpisodeMemory>(c, columns, std::move(signature), capacity,
                                      capacity, discount, ColumnBytes(columns),
@@ -91,8 +93,8 @@ OP("EpisodeMemory", MakeMemory)
     .Attr("names: list(string) >= 1").Attr("dtypes: list(type) >= 1")
     .Attr("shapes: list(shape) >= 1").Attr("max_bytes: list(int) >= 1")
     .Attr("prefixes: list(string) >= 1").Attr("suffixes: list(string) >= 1")
-    .Attr("kind: {'uniform', 'rank_based'}")
-    .Attr("exponent: float").Attr("period: int >= 1")
+    .Attr("kind: {'uniform', 'proportional', 'rank_based'}")
+    .Attr("exponent: float").Attr("uniform_mix: float").Attr("period: int >= 1")
     .Attr("removal: {'oldest', 'far_policy', 'divergence'}")
     .Attr("seed: int = 0")
     .SetShapeFn(Scalars);
@@ -164,6 +166,7 @@ absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(drawn.discounts, Output<float>(c, "discounts", n));
   TF_ASSIGN_OR_RETURN(drawn.bootstraps, Output<bool>(c, "bootstraps", n));
   TF_ASSIGN_OR_RETURN(drawn.q_ret, Output<float>(c, "q_ret", n));
+  TF_ASSIGN_OR_RETURN(drawn.v_tbc, Output<float>(c, "v_tbc", n));
   TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
   TF_ASSIGN_OR_RETURN(drawn.history, Attribute(c, "history"));
   if (drawn.history == EpisodeMemory::kNoHistory) {
@@ -189,7 +192,7 @@ OP("EpisodeSample", Sample)
     .Input("memory: resource").Input("batch_size: int32").Input("seed: int64")
     .Output("keys: int64").Output("probabilities: double")
     .Output("rewards: float").Output("discounts: float")
-    .Output("bootstraps: bool").Output("q_ret: float")
+    .Output("bootstraps: bool").Output("q_ret: float").Output("v_tbc: float")
     .Output("count: int64").Output("lengths: int32").Output("columns: dtypes")
     .Attr("dtypes: list(type) >= 1").Attr("num_batches: int >= 1 = 1")
     .Attr("history: int >= -1 = -1")

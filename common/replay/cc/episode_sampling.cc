@@ -38,6 +38,10 @@ EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
       drawn.discounts[i] = is_last && episode.terminated ? 0.0f : discount_;
       drawn.bootstraps[i] = is_last && !episode.terminated;
       drawn.q_ret[i] = episode.q_ret[t];
+      const float value = episode.values[t];
+      drawn.v_tbc[i] =
+          value + std::min(1.0f, episode.rhos[t]) *
+                      (episode.q_ret[t] - value - episode.advantages[t]);
       next_slots[i] = episode.slots[t + 1];
       episodes[i] = &episode;
       ++episode.pins;

@@ -696,14 +696,14 @@ class EpisodeCaller {
     std::vector<int32_t> lengths(n);
     std::vector<int64_t> keys(n);
     std::vector<double> probabilities(n);
-    std::vector<float> rewards(n), discounts(n), q_ret(n);
+    std::vector<float> rewards(n), discounts(n), q_ret(n), v_tbc(n);
     const auto bootstraps = std::make_unique<bool[]>(n);
     Values states(column_bytes_, n * width), next_states(column_bytes_, n);
     int64_t count;
     const EpisodeMemory::Outcome outcome = memory_.Sample(
         batch_size, num_batches, Below(3),
         {keys.data(), probabilities.data(), rewards.data(), discounts.data(),
-         bootstraps.get(), q_ret.data(), states.Targets(),
+         bootstraps.get(), q_ret.data(), v_tbc.data(), states.Targets(),
          next_states.Targets(), history, lengths.data()},
         &count);
     if (outcome != EpisodeMemory::Outcome::kOk) {

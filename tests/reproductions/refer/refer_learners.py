@@ -9,6 +9,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.data.data import StoredState
+from common.networks.recurrent import LSTMNetwork
 from common.replay.episode_wire import EpisodeBatch, HistoryBatch
 from common.types import Batch
 from reproductions.refer.agent import KINDS
@@ -57,7 +58,7 @@ def make_steps(seed=0, size=B, bootstraps=True):
     cut = np.zeros(size, bool)
     cut[1] = bootstraps
     return EpisodeBatch(
-        states(), states(), normal(), tf.constant(discounts), tf.constant(cut), normal()
+        states(), states(), normal(), tf.constant(discounts), tf.constant(cut), normal(), normal()
     )
 
 
@@ -120,7 +121,7 @@ def make_learner(setting, seed=0, **values):
 
 
 class Float64:
-    """The MLPs of a learner in float64, on raw observations."""
+    """The networks of a learner in float64, on standardised observations."""
 
     def __init__(self, learner):
         self._values = {v.ref(): v.numpy().astype(np.float64) for v in learner.variables}
@@ -128,9 +129,17 @@ class Float64:
     def of(self, variable):
         return self._values[variable.ref()]
 
-    def run(self, mlp, *inputs):
+    def run(self, network, *inputs, history=None):
+        """A recurrent network's rows follow each other; those before one had `history` as input."""
         h = np.concatenate(inputs, axis=-1)
-        for layer in mlp.layers:
+        if isinstance(network, LSTMNetwork):
+            history = h if history is None else np.concatenate(history, axis=-1)
+            states, hidden = [(0.0, 0.0)] * len(network.lstms), []
+            for now, then in zip(h, history, strict=True):
+                hidden.append(self._after(network, states, now)[-1][0])
+                states = self._after(network, states, then)
+            h = np.array(hidden)
+        for layer in network.layers:
             if isinstance(layer, snt.Linear):
                 h = h @ self.of(layer.w) + self.of(layer.b)
             elif layer is tf.nn.softsign:
@@ -139,6 +148,22 @@ class Float64:
                 assert layer is tf.tanh
                 h = np.tanh(h)
         return h
+
+    def _after(self, network, states, h):
+        """(hidden, cell) of each layer after an input [F]."""
+        found = []
+        for lstm, (hidden, cell) in zip(network.lstms, states):
+            w_h = self.of(lstm.w_h)
+            gates = h @ self.of(lstm.w_i) + self.of(lstm.b) + hidden * np.ones(len(w_h)) @ w_h
+            i, f, g, o = np.split(gates, 4)
+            cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(cell)
+            found.append((h, cell))
+        return found
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
 
 
 def standardized(observation):
@@ -175,8 +200,8 @@ def weights_of(config, batch):
     """(p_min / p)^b of prioritised replay."""
     p = batch.probabilities.numpy().astype(np.float64)
     b = config.importance_exponent
-    b += (1 - b) * min(1, config.annealing * STEPS)
-    return (p.min() / p) ** (b if config.sampling == "rank" else 0)
+    b += (1 - b) * min(1, config.annealing_per_update * STEPS)
+    return (p.min() / p) ** (b if config.sampling != "uniform" else 0)
 
 
 def of_state(config, learner):

@@ -14,8 +14,8 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.learner import DivergedError
 from common.networks import packing
 from common.networks.recurrent import Window
-from common.replay.episode_wire import EpisodeBatch
-from common.replay.memory import RankBased, Uniform
+from common.replay.episode_wire import EpisodeBatch, WindowBatch
+from common.replay.memory import Proportional, RankBased, Uniform
 from common.types import Batch
 from common.values import gaussian
 from reproductions.refer import vracer
@@ -137,7 +137,7 @@ def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean(ag
     np.testing.assert_allclose(noise.std(axis=0), 0.2, rtol=0.02)
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer", "ddpg_er"])
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer", "ddpg_er", "naf_refer"])
 def test_a_recurrent_policy_carries_the_true_state(setting):
     """Beside that of the noise; a row that begins anew forgets, and the others do not."""
     learner, policy = make_pair(setting, recurrent=True, lstm_size=5)
@@ -295,12 +295,32 @@ def test_an_advantage_is_learnt(kind):
 RECURRENT = {"recurrent": True, "lstm_size": 8, "history": 5}
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "vracer_per", "ddpg_refer", "ddpg_er"])
+@pytest.mark.parametrize(
+    "setting", ["vracer_refer", "vracer_per", "ddpg_refer", "ddpg_er", "naf_er", "acer_lr1e-05"]
+)
 def test_recurrent_networks_learn(setting):
     run = Run(setting, **RECURRENT)
     metrics = run.train(100)
     assert list(metrics) == metrics_of(run.config) and np.isfinite(list(metrics.values())).all()
-    assert run.memory.draw(16).steps.states.observation.shape[1] == 7
+    if setting != "acer_lr1e-05":
+        assert run.memory.draw(16).steps.states.observation.shape[1] == 7
+
+
+def test_recurrent_acer_has_the_states_of_acting_in_windows_that_are_whole_episodes():
+    """Also beyond its history, which only truncates the gradient."""
+    run = Run("acer_lr1e-05", **RECURRENT)
+    run.train(1)
+    run.pull()
+    begin = len(run.added)
+    while len(run.added) < begin + 18:
+        run.act()
+    states, rewards, *_ = max(run.added[-17:], key=lambda episode: len(episode.rewards))
+    states = tf.nest.map_structure(lambda column: tf.constant(column[None]), states)
+    assert len(rewards) > 2 * RECURRENT["history"]
+    lengths = tf.constant([len(rewards)], tf.int64)
+    steps = WindowBatch(states, tf.constant(rewards[None]), lengths, tf.constant([False]))
+    batch = Batch(steps, tf.constant([0.1]), tf.constant(10.0))
+    np.testing.assert_allclose(run.learner.gradients(batch).outputs.rhos, 1, rtol=1e-3)
 
 
 def test_within_their_history_recurrent_steps_are_on_policy():
@@ -424,7 +444,7 @@ def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations(kind):
         {name: leaf[:count] for name, leaf in states.extras.items()},
     )
     zeros = np.zeros(count, np.float32)
-    batch = EpisodeBatch(columns, columns, zeros, zeros, zeros.astype(bool), zeros)
+    batch = EpisodeBatch(columns, columns, zeros, zeros, zeros.astype(bool), zeros, zeros)
     outputs = run.learner.gradients(Batch(batch, np.ones(count, np.float32), np.float32(1))).outputs
     np.testing.assert_allclose(outputs.rhos, 1, rtol=1e-4)
     np.testing.assert_allclose(outputs.divergences, 0, atol=1e-6)
@@ -478,7 +498,31 @@ def test_what_is_drawn_by_rank():
         "ddpg_per",
         "naf_per",
     }
-    assert list(names.values()).count(Uniform()) == 14
+    assert list(names.values()).count(Uniform()) == 16
+    proportional = Refer(make_config("ddpg_per", sampling="proportional"), "ddpg_per")
+    assert proportional.data._sample == Proportional(0.25, 0.001)  # of squares: |error|^0.5
+
+
+def test_proportional_replay_draws_by_the_root_of_the_error():
+    run = Run("ddpg_per", sampling="proportional", updates_per_call=2)
+    run.train(100)
+    sample = run.memory.sample(len(run.memory))
+    errors = run.memory.stored(sample.keys).errors.numpy()
+    is_known = errors > 0  # new steps have the largest error so far
+    assert 50 < np.count_nonzero(is_known) < len(errors)
+    masses = sample.probabilities.numpy()[is_known] - 0.001 / len(errors)
+    ratios = masses / errors[is_known] ** 0.25
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-3)
+
+
+def test_acer_may_draw_whole_episodes():
+    run = Run("acer_episodes_lr1e-05")
+    run.train(1)
+    steps = run.memory.draw(16, seed=3).steps
+    whole = sorted(len(episode.rewards) for episode in run.added)
+    assert set(steps.lengths.numpy()) <= set(whole) and steps.rewards.shape[1] <= whole[-1]
+    ended = [episode.terminated for episode in run.added]
+    assert all(ended) and not np.any(steps.bootstraps)
 
 
 def test_the_evaluator_takes_the_means():

@@ -31,8 +31,8 @@ from common.values import closed_form
 from reproductions.refer import naf
 
 
-@pytest.mark.parametrize("gate", [True, False])
-def test_nafs_loss_and_gradients(gate):
+@pytest.mark.parametrize("gate, beta_of_all", [(True, False), (False, False), (True, True)])
+def test_nafs_loss_and_gradients(gate, beta_of_all):
     batch = loss_inputs()
     outputs = normal(NUM_STEPS, NUM_ACTIONS * (NUM_ACTIONS + 1) // 2, seed=2)
     target, sigma = normal(NUM_STEPS, seed=3), SIGMA
@@ -59,19 +59,19 @@ def test_nafs_loss_and_gradients(gate):
     stored = [tf.constant(x) for x in (action, mu, target)]
 
     def call():
-        return naf.losses(*online, *stored, BETA, C_MAX, gate, sigma)
+        return naf.losses(*online, *stored, BETA, C_MAX, gate, sigma, beta_of_all=beta_of_all)
 
-    result = call()
+    result, weight = call(), BETA if beta_of_all else 1.0
     np.testing.assert_allclose(
-        result.loss, q_losses(value, mean, lower) + (1 - BETA) * kls(mean), rtol=1e-9
+        result.loss, weight * q_losses(value, mean, lower) + (1 - BETA) * kls(mean), rtol=1e-9
     )
     np.testing.assert_allclose(result.rho, rho, rtol=1e-8)
     np.testing.assert_allclose(result.divergence, kls(mean), rtol=1e-9)
     np.testing.assert_allclose(result.q, q_of(value, mean, lower), rtol=1e-9)
-    # V and L as they are, m with beta, and the penalty for m alone.
+    # V and L as they are or with beta, m with beta, and the penalty for m alone.
     of_value, of_mean, of_lower = numeric_gradients(q_losses, [value, mean, lower])
     (of_kl,) = numeric_gradients(kls, [mean])
-    expected = of_value, BETA * of_mean + (1 - BETA) * of_kl, of_lower
+    expected = weight * of_value, BETA * of_mean + (1 - BETA) * of_kl, weight * of_lower
     for gradient, e in zip(gradients_of(lambda: call().loss, online), expected):
         np.testing.assert_allclose(gradient, e, rtol=1e-5, atol=1e-7)
     assert gradients_of(lambda: call().loss, stored) == [None] * 3

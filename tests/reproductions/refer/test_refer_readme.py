@@ -70,7 +70,8 @@ def test_the_arithmetic():
     whole = (PAPER.experiments[0].budget.actor_steps - config.min_replay_size) // 1
     small = 200_000 - 16_384
     c_max = [
-        float(rules.c_max(step, config.penalty_c, config.annealing)) for step in (0, whole, small)
+        1 + float(rules.annealed(config.penalty_c, step, config.annealing))
+        for step in (0, whole, small)
     ]
     rate = float(rules.annealed(config.learning_rate, whole, config.annealing))
     batches = [config_lib.SETTINGS.configuration(f"{agent}_refer") for agent in ("naf", "ddpg")]

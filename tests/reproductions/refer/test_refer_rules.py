@@ -1,5 +1,7 @@
 """The rules of ReF-ER, and what its learners have in common."""
 
+import dataclasses
+
 from float64_networks import assert_all_equal, values_of
 import numpy as np
 import pytest
@@ -20,26 +22,49 @@ from refer_learners import (
 )
 import tensorflow as tf
 
+from common.config import from_values
 from common.data.data import StoredState
 from common.learning.updates import UpdateLoop
 from common.types import Batch
 from reproductions.refer import rules
-from reproductions.refer.config import SETTINGS
+from reproductions.refer.config import SETTINGS, ReferConfig
 
 AGENTS = ("vracer", "naf", "ddpg")
 
 
-def test_c_max_anneals_from_5_towards_1():
-    """With C = 4, A = 5e-7: 5 at the start, 3 after 2 million updates (section 3)."""
-    for step, expected in ((0, 5.0), (2_000_000, 3.0), (10_000_000, 1 + 4 / 6)):
-        actual = rules.c_max(tf.constant(step, tf.int64), 4.0, 5e-7)
-        np.testing.assert_allclose(actual, expected, rtol=1e-6)
-        np.testing.assert_allclose(rules.c_max(step, 4.0, 0.0), 5.0)
+@pytest.mark.parametrize("steps, expected", [(0, 5.0), (2_000_000, 3.0), (10_000_000, 1 + 4 / 6)])
+def test_c_max_and_rates_anneal_by_environment_steps(steps, expected):
+    """Equation 13 with C = 4 and A = 5e-7: whatever F, 10 million steps end at 1.67 (figure 7)."""
+    for F in (0.2, 1.0, 4.0):
+        config, learner = make_learner("ddpg_refer", steps_per_update=F)
+        learner.steps.assign(round(steps / F))
+        learner.anneal()
+        np.testing.assert_allclose(learner.c_max(), expected, rtol=1e-6)
+        part = (expected - 1) / 4
+        rates = learner.learning_rate, learner.policy_learning_rate
+        np.testing.assert_allclose(rates, [part * 1e-4, part * 1e-5], rtol=1e-6)
+        assert config.annealing_per_update == pytest.approx(5e-7 * F)
 
 
-def test_rates_anneal():
-    np.testing.assert_allclose(rules.annealed(1e-4, 2_000_000, 5e-7), 5e-5, rtol=1e-6)
-    np.testing.assert_allclose(rules.annealed(1e-4, 2_000_000, 0.0), 1e-4, rtol=1e-6)
+@pytest.mark.parametrize(
+    "F, at_the_end", [(0.2, 1 + 4 / 26), (1.0, 1 + 4 / 6), (4.0, 1 + 4 / 2.25)]
+)
+def test_the_authors_program_anneals_by_updates(F, at_the_end):
+    _, learner = make_learner("vracer_refer", steps_per_update=F, annealed_by="updates")
+    learner.steps.assign(round(10_000_000 / F))
+    np.testing.assert_allclose(learner.c_max(), at_the_end, rtol=1e-6)
+
+
+def test_without_annealing_nothing_changes():
+    _, learner = make_learner("vracer_refer", annealing=0.0)
+    np.testing.assert_allclose(learner.c_max(), 5.0)
+
+
+@pytest.mark.parametrize("F, then", [(1.0, "steps"), (0.5, "updates")])
+def test_runs_before_the_choice_were_annealed_by_updates(F, then):
+    values = dataclasses.asdict(make_config("vracer_refer", steps_per_update=F))
+    del values["annealed_by"]
+    assert from_values(ReferConfig, values).annealed_by == then  # with F = 1 both are the same
 
 
 def test_the_bounds_themselves_are_far():
@@ -91,7 +116,7 @@ def alone(steps, row):
     )
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer"])
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer", "naf_refer"])
 def test_a_recurrent_loss_is_that_of_each_steps_own_window(setting):
     _, learner = make_learner(setting, **RECURRENT)
     batch = make_windows()
@@ -112,7 +137,7 @@ def test_a_recurrent_loss_is_that_of_each_steps_own_window(setting):
         np.testing.assert_allclose(found, np.mean(each, 0), rtol=1e-3, atol=2e-5)
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer"])
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer", "naf_refer"])
 def test_a_recurrent_network_learns_through_its_window(setting):
     """Gradients flow from the step's loss into the states before it, and into none in front."""
     _, learner = make_learner(setting, **RECURRENT)
@@ -233,6 +258,7 @@ def test_a_checkpoint_has_networks_targets_optimisers_moments_and_beta(agent, tm
         ("vracer_refer", {"advantage": "quadratic"}),
         ("vracer_refer", RECURRENT),
         ("ddpg_refer", RECURRENT),
+        ("naf_refer", RECURRENT),
     ],
 )
 def test_several_updates_of_a_call_are_those_of_as_many_calls(setting, values):

@@ -147,6 +147,32 @@ def test_vracers_loss_and_gradients(gate, direction, has_advantage):
     np.testing.assert_allclose(actual[0], expected, rtol=1e-9, atol=1e-12)
 
 
+def test_a_stored_target_is_that_of_the_value_alone():
+    """Algorithm 3: V moves to the stored V_tbc; the policy's gradient has Q_ret as before."""
+    batch, v_tbc = loss_inputs(), normal(NUM_STEPS, seed=6)
+    inputs = tensors(batch)
+    online = [inputs[name] for name in ("value", "mean", "variance")]
+
+    def call(**target):
+        return vracer.losses(**inputs, beta=BETA, c_max=C_MAX, gate=True, **target)
+
+    found = call(v_tbc=tf.constant(v_tbc))
+    near = near_of(found.rho.numpy(), True)
+    error = batch["value"] - v_tbc
+    np.testing.assert_allclose(found.error, error**2, rtol=1e-9)
+    np.testing.assert_allclose(found.value_loss, 0.5 * near * error**2, rtol=1e-9)
+    stored_one, current = (
+        gradients_of(lambda given=given: call(**given).loss, online)
+        for given in ({"v_tbc": tf.constant(v_tbc)}, {})
+    )
+    np.testing.assert_allclose(stored_one[0], BETA * near * error, rtol=1e-9)
+    for now, before in zip(stored_one[1:], current[1:], strict=True):
+        np.testing.assert_array_equal(now, before)
+    _, learner = make_learner("vracer_refer", value_target="stored")
+    steps, refresh = make_batch().steps, learner.gradients(make_batch()).outputs
+    np.testing.assert_allclose(refresh.errors, (refresh.values - steps.v_tbc) ** 2, rtol=1e-6)
+
+
 def test_nothing_flows_into_what_vracers_memory_has():
     inputs = tensors(loss_inputs())
     names = ("action", "behaviour_mean", "behaviour_variance", "q_ret")
