@@ -6,10 +6,11 @@
     python -m binaries.results --paper=d4pg --section=4
     python -m binaries.results --paper=apex --table=2
     python -m binaries.results --paper=d4pg --claims
+    python -m binaries.results --evaluations=evaluations.csv.gz
     python -m binaries.results --all
 
 Files are written below --output, in figures/ and tables/, and their names are printed: a figure as
-PNG, a table as Markdown and CSV; without runs it has no columns of ours. --figure=runs shows
+PNG, a table as Markdown and CSV; without runs only the reported numbers. --figure=runs shows
 everything that was run at a scale, task by task.
 
 --figures draws every figure and section that compares runs of one of its paper's scales, and
@@ -27,13 +28,13 @@ import contextlib
 import functools
 import pathlib
 
-from common.evidence import figures, selection, tables, verdicts
+from common.evidence import aggregate_figure, figures, selection, tables, verdicts
 from common.evidence.claims import Evidence
 from common.evidence.paper import RESULTS, Experiment, Paper
 from common.evidence.plan import DEFAULT_SCALE
 from common.evidence.reported import DIRECTORY, Reported
 from common.evidence.runs import KeptRuns
-from common.reporting.command_line import Parser, as_it_runs, exit_with, fail
+from common.reporting.command_line import Parser, as_it_runs, check_writable, exit_with, fail
 from common.reporting.user_error import UserError
 import reproductions
 
@@ -58,6 +59,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     for kind, words in _EVERY.items():
         which.add_argument(f"--{kind}", action="store_true", help=words)
     which.add_argument("--claim", metavar="NAME", help="everything on a claim of --claims")
+    words = "write all evaluations there, a row each, for other programs; FILE.csv.gz is compressed"
+    which.add_argument("--evaluations", type=pathlib.Path, metavar="FILE.csv", help=words)
     papers = ", ".join(reproductions.PAPERS)
     parser.add_argument("--paper", metavar="PAPER", help=f"one of {papers}; default all")
     parser.add_argument(
@@ -124,6 +127,7 @@ class _Results:
         for paper in self._papers:
             findings = self._findings[paper.name]
             _say(*figures.draw_effects(paper, findings, self._figures, self._suffixes))
+            _say(*aggregate_figure.draw(paper, self._evidence, self._figures, self._suffixes))
 
     def tables(self) -> None:
         """Writes every table, at each scale that has runs of it."""
@@ -134,6 +138,13 @@ class _Results:
                     there = [scale for scale in scales if self._runs(paper, table, scale)]
                     for scale in there or [None]:
                         self._write_table(paper, table, scale)
+
+    def evaluations(self, file: pathlib.Path) -> None:
+        """Writes the evaluations of all runs."""
+        check_writable("--evaluations", file)
+        runs = (run for paper, scale in self._scales() for run in self._kept.of(paper.name, scale))
+        tables.evaluations(runs, self._numbers).to_csv(file, index=False, lineterminator="\n")
+        _say(file)
 
     def _scales(self) -> Iterator[tuple[Paper, str]]:
         """Yields each paper with each of its scales that is asked for."""
@@ -167,9 +178,12 @@ class _Results:
     def _findings(self) -> verdicts.Findings:
         if not self._arguments.benchmarks.is_dir():
             fail(f"--benchmarks={self._arguments.benchmarks} is no directory")
-        evidence = Evidence(self._kept, self._scale, self._numbers, self._arguments.benchmarks)
         claims = {paper.name: reproductions.claims(paper.name) for paper in self._papers}
-        return verdicts.judge(self._papers, claims, evidence)
+        return verdicts.judge(self._papers, claims, self._evidence)
+
+    @functools.cached_property
+    def _evidence(self) -> Evidence:
+        return Evidence(self._kept, self._scale, self._numbers, self._arguments.benchmarks)
 
     def _runs(self, paper: Paper, experiment: Experiment, scale: str) -> tuple:
         return selection.runs_of(experiment, self._kept.of(paper.name, scale))
@@ -239,6 +253,8 @@ def main(argv: list[str] | None = None) -> None:
         results.one(arguments.asked)
     if arguments.claim:
         results.claim(arguments.claim)
+    if arguments.evaluations:
+        results.evaluations(arguments.evaluations)
     if arguments.figures or arguments.all:
         results.figures()
     if arguments.tables or arguments.all:

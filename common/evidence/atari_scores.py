@@ -1,4 +1,4 @@
-"""Scores of agents on Atari games: summaries, ranks and Elo, and ours beside a paper's tables.
+"""Scores on Atari games: summaries, ranks and Elo, and our numbers for the papers' tables.
 
 Mean rank and Elo follow the Reactor (Gruslys et al. 2018), appendix 6.2. Its text leaves ties and
 the fit open; the choices here reproduce its table 2 (tests/evidence/test_reported_summaries.py says
@@ -12,49 +12,45 @@ import dataclasses
 import numpy as np
 import pandas
 
-from common.evidence import selection
-from common.evidence.paper import EPISODE_RETURN, Experiment, Paper, Returns
+from common.environments import frames_per_step
+from common.evidence.paper import EPISODE_RETURN, Experiment, Paper
 from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRun
 from common.evidence.tables import Cell, OwnNumbers
 
 _OURS = ", ours"
+_RESOURCES = ("days", "frames", "cores", "gpus")
 _DIGITS = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
 
 
-def finals(runs: Iterable[KeptRun], settings: Iterable[str], returns: Returns) -> pandas.DataFrame:
-    """Returns the ends of the runs of some settings on games.
+def finals(runs: Iterable[KeptRun], settings: Iterable[str]) -> pandas.DataFrame:
+    """Returns the final evaluations of some settings on games: of a run's final parameters.
 
     Returns:
-      setting, game, score and frames, a row a run. The score is the mean return of
-      `binaries.evaluate` where a run has one, else the run's final return; frames are those that it
-      has seen.
+      setting and game; score, the mean return, and episodes, their number; days, frames, cores and
+      gpus of the run: a row for each run with a final evaluation.
     """
     rows = []
     for run in runs:
         suite, _, game = run.environment.partition(":")
-        if suite == "atari" and run.setting in settings and run.has_ended:
-            points = run.points("environment_frames", EPISODE_RETURN, returns)
-            if len(points):
-                score = run.evaluation
-                if score is None:
-                    score = selection.final(points[EPISODE_RETURN])
-                rows.append((run.setting, game, score, points["environment_frames"].iloc[-1]))
-    table = pandas.DataFrame(rows, columns=["setting", "game", "score", "frames"])
-    return table.astype({"score": float, "frames": float})
+        final = run.final_evaluation if suite == "atari" and run.setting in settings else None
+        if final is not None:
+            frames = final.actor_steps * frames_per_step(run.environment)
+            seen = (final.wall_seconds / 86_400, frames, run.cores, run.gpus)
+            rows.append((run.setting, game, final[EPISODE_RETURN], final.episodes, *seen))
+    table = pandas.DataFrame(rows, columns=["setting", "game", "score", "episodes", *_RESOURCES])
+    return table.astype({name: float for name in table.columns[2:]})
 
 
-def final_scores(
-    runs: Sequence[KeptRun], settings: Iterable[str], returns: Returns
-) -> pandas.DataFrame:
+def final_scores(runs: Sequence[KeptRun], settings: Iterable[str]) -> pandas.DataFrame:
     """Returns the final scores of the best of some settings on each game.
 
     Returns:
-      by game: `score`, the mean over seeds of the final returns (see `finals`), `frames`, the mean
-      that the runs have seen, `seeds` and `setting`.
+      by game: the means over seeds of the columns of `finals`, `seeds` and `setting`.
     """
-    ends = finals(runs, settings, returns).groupby(["game", "setting"], as_index=False)
-    means = ends.agg(score=("score", "mean"), frames=("frames", "mean"), seeds=("score", "size"))
+    ends = finals(runs, settings)
+    grouped = ends.groupby(["game", "setting"])
+    means = grouped.mean().assign(seeds=grouped.size()).reset_index("setting")
     return means.sort_values(["score", "frames", "seeds", "setting"]).groupby("game").last()
 
 
@@ -82,9 +78,9 @@ class GameScores(OwnNumbers):
     ) -> dict[tuple[str, str], Cell]:
         """Implements `OwnNumbers`."""
         return {
-            (game, column): Cell(row.score, row.frames, int(row.seeds), row.setting)
+            (game, column): Cell(row.score, row.frames, row.seeds, row.episodes, row.setting)
             for column, setting in self.agents.items()
-            for game, row in self._scores(experiment, runs, setting).iterrows()
+            for game, row in self._scores(runs, setting).iterrows()
         }
 
     def summary(
@@ -98,7 +94,7 @@ class GameScores(OwnNumbers):
         field = numbers.table(*self.field)
         rows = {}
         for column, setting in self.agents.items():
-            ours = self._scores(experiment, runs, setting)["score"]
+            ours = self._scores(runs, setting)["score"]
             rows[column] = among_others(column, table[column].dropna(), field)
             rows[column + _OURS] = among_others(column, ours, field)
         sums = pandas.DataFrame.from_dict(rows, orient="index").rename_axis("summed up")
@@ -107,10 +103,8 @@ class GameScores(OwnNumbers):
             sums[name] = shown.astype(object).fillna("")
         return sums
 
-    def _scores(
-        self, experiment: Experiment, runs: Sequence[KeptRun], setting: str
-    ) -> pandas.DataFrame:
-        return final_scores(runs, (setting, *self.smaller), experiment.returns)
+    def _scores(self, runs: Sequence[KeptRun], setting: str) -> pandas.DataFrame:
+        return final_scores(runs, (setting, *self.smaller))
 
 
 def reported_scores(
@@ -144,6 +138,9 @@ class GameSummaries(OwnNumbers):
       field: as of `GameScores`.
       ranks: the paper's column of mean ranks, if it has one.
       elo: the paper's column of Elo, if it has one.
+      resources: {the paper's column: "days", "frames", "cores", "gpus" or "games"}, means over the
+        games that have runs.
+      smaller: as of `GameScores`.
     """
 
     agents: Mapping[str, str]
@@ -151,28 +148,39 @@ class GameSummaries(OwnNumbers):
     field: tuple[str, str]
     ranks: str | None = None
     elo: str | None = None
+    resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    smaller: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Implements `OwnNumbers`."""
-        return (*self.medians, *filter(None, (self.ranks, self.elo)))
+        return (*self.medians, *filter(None, (self.ranks, self.elo)), *self.resources)
 
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """Returns numbers of agents that were run on all games. Implements `OwnNumbers`."""
+        """Returns resources, and what sums up the scores of agents that were run on all games.
+
+        Implements `OwnNumbers`.
+        """
         games = {name.removeprefix("atari:") for name in experiment.environments}
         cells = {}
         for row, setting in self.agents.items():
-            final = final_scores(runs, (setting,), experiment.returns)
-            if not games <= set(final.index):
+            final = final_scores(runs, (setting, *self.smaller))
+            if final.empty:
                 continue
-            ours = among_others(row, final["score"], numbers.table(*self.field))
-            values = {name: factor * ours["median"] for name, factor in self.medians.items()}
-            values |= {self.ranks: ours["mean rank"], self.elo: ours["Elo"]}
-            frames, seeds = final["frames"].mean(), int(final["seeds"].min())
+            used = {**final[[*_RESOURCES]].mean(), "games": len(final)}
+            values = {name: used[column] for name, column in self.resources.items()}
+            if games <= set(final.index):
+                ours = among_others(row, final["score"], numbers.table(*self.field))
+                values |= {name: factor * ours["median"] for name, factor in self.medians.items()}
+                values |= {self.ranks: ours["mean rank"], self.elo: ours["Elo"]}
+            runs_of = (used["frames"], final["seeds"].min(), final["episodes"].min())
+            settings = ", ".join(sorted(set(final["setting"])))
             cells |= {
-                (row, name): Cell(values[name], frames, seeds, setting) for name in self.columns
+                (row, name): Cell(values[name], *runs_of, settings)
+                for name in self.columns
+                if name in values
             }
         return cells
 
@@ -208,10 +216,6 @@ def summary(scores: pandas.DataFrame) -> pandas.DataFrame:
     Raises:
       ValueError: a score is missing.
     """
-    try:
-        strengths = elo(wins(scores), anchor="Human")
-    except ValueError:  # on few games an agent may win or lose all
-        strengths = float("nan")
     references = pandas.DataFrame({"random": scores["Random"], "human": scores["Human"]})
     normalised = scores.apply(human_normalised, references=references)
     return pandas.DataFrame(
@@ -220,7 +224,7 @@ def summary(scores: pandas.DataFrame) -> pandas.DataFrame:
             "median": normalised.median(),
             "mean": normalised.mean(),
             "mean_rank": mean_rank(scores),
-            "elo": strengths,
+            "elo": elo(wins(scores), anchor="Human"),
         }
     )
 
@@ -252,36 +256,29 @@ def wins(scores: pandas.DataFrame) -> pandas.DataFrame:
     return pandas.DataFrame(won, index=scores.columns, columns=scores.columns)
 
 
-def elo(won: pandas.DataFrame, anchor: str, penalty: float = 0.0) -> pandas.Series:
+def elo(won: pandas.DataFrame, anchor: str) -> pandas.Series:
     """Returns Elo scores, by maximum likelihood in the logistic Bradley-Terry model.
 
-    P(i beats j) = 1 / (1 + 10^((elo_j - elo_i) / 400)): 400 are odds of 10 to 1.
+    P(i beats j) = 1 / (1 + 10^((elo_j - elo_i) / 400)): 400 are odds of 10 to 1. All are nan if
+    some agents never win against the others, so that there is no finite maximum.
 
     Args:
       won: as `wins` returns it.
       anchor: the agent whose score is 0.
-      penalty: factor of the sum of squared strengths (logits, around their mean), which is added
-        to the negative log-likelihood. It keeps the scores finite of agents that win or lose
-        everything.
-
-    Raises:
-      ValueError: there is no such agent, or no finite maximum, which a penalty gives.
     """
     # Imported here because SciPy takes half a second, and most users of scores need no Elo.
     from scipy import optimize, special
+    from scipy.sparse import csgraph
 
-    if anchor not in won.index:
-        raise ValueError(f"there is no agent {anchor!r}: there are {', '.join(won.index)}")
     counts = won.to_numpy(float)
-    if penalty == 0:
-        _require_finite(counts, won.index)
+    if csgraph.connected_components(counts > 0, connection="strong")[0] > 1:
+        return pandas.Series(np.nan, index=won.index)
 
     def loss(strengths: np.ndarray) -> tuple[float, np.ndarray]:
         margins = strengths[:, np.newaxis] - strengths
         missed = counts * special.expit(-margins)  # d log-likelihood / d margin
-        gradient = missed.sum(axis=0) - missed.sum(axis=1) + 2 * penalty * strengths
-        value = -(counts * special.log_expit(margins)).sum() + penalty * (strengths**2).sum()
-        return value, gradient
+        gradient = missed.sum(axis=0) - missed.sum(axis=1)
+        return -(counts * special.log_expit(margins)).sum(), gradient
 
     start = np.zeros(len(counts))
     strengths = optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-7}).x
@@ -295,16 +292,3 @@ def require_complete(scores: pandas.DataFrame) -> None:
     if missing.any():
         game, agent = missing.idxmax()
         raise ValueError(f"there is no score of {agent} on {game}: leave the game or agent out")
-
-
-def _require_finite(counts: np.ndarray, names: pandas.Index) -> None:
-    from scipy.sparse import csgraph
-
-    groups, group = csgraph.connected_components(counts > 0, connection="strong")
-    if groups > 1:
-        first = ", ".join(names[group == group[0]])
-        others = ", ".join(names[group != group[0]])
-        raise ValueError(
-            f"no finite Elo separates {first} from {others}: one side never wins against the "
-            "other; give a penalty above 0"
-        )

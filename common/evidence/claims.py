@@ -17,7 +17,8 @@ import pandas
 from scipy import stats
 
 from common.environments.atari_games import ENVIRONMENTS
-from common.evidence import atari_scores, effects, runs, selection
+from common.evidence import aggregates, atari_scores, effects, runs, selection
+from common.evidence.aggregates import Estimate
 from common.evidence.effects import (
     CONFIDENCE,
     MARGIN,
@@ -28,7 +29,7 @@ from common.evidence.effects import (
     Opposed,
     Verdict,
 )
-from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper, Returns
+from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper
 from common.evidence.plan import Speeds, minutes_left
 from common.evidence.reported import Reported, game_of, human_normalised
 from common.evidence.runs import KeptRuns, Progress
@@ -56,6 +57,7 @@ class NamedEffect:
       opposed: the tasks on which the part surely holds and surely fails.
       verdict: on the part.
       is_logarithm: whether it is in powers of ten, else in parts of the scale of a task.
+      improvement: the probability of improvement; None if the effect compares no two means.
     """
 
     name: str
@@ -65,6 +67,7 @@ class NamedEffect:
     opposed: Opposed
     verdict: Verdict
     is_logarithm: bool = False
+    improvement: Estimate | None = None
 
 
 class Coverage(NamedTuple):
@@ -305,7 +308,7 @@ class GameMedian:
         theirs *= 1 if self.is_percent else 100
         references = evidence.reported.atari_scores()
         kept = evidence.kept.of(paper.name, PAPER_SCALE.name)
-        ends = atari_scores.finals(kept, [self.setting], Returns.EVALUATOR)
+        ends = atari_scores.finals(kept, [self.setting])
         games = [name.removeprefix("atari:") for name in ENVIRONMENTS]
         seeds = ends.groupby("game").size().reindex(games, fill_value=0)
         numbers = {
@@ -315,7 +318,9 @@ class GameMedian:
         }
         num_seeds = int(seeds.min())
         if num_seeds < 2:
-            return Finding(Verdict.OPEN, numbers=numbers)
+            needed = {PAPER_SCALE.name: itertools.product([self.setting], ENVIRONMENTS)}
+            missing = missing_runs(paper, experiment, evidence, needed)
+            return Finding(Verdict.OPEN, numbers=numbers, missing=missing)
         by_game = [
             human_normalised(ended["score"].to_numpy()[:num_seeds], game_of(references, game))
             for game, ended in ends.groupby("game")
@@ -411,14 +416,18 @@ class MainEffects:
         if y == EPISODE_RETURN and self.measure not in effects.MAGNITUDES:
             frame = effects.normalised(frame, evidence.reported.scales(tasks))
         measured = effects.by_run(frame, self.measure, y == EPISODE_RETURN)
+        is_better = y == EPISODE_RETURN and self.measure in effects.MEANS
         named = []
         for part in self.parts:
             together = effects.main_effect(measured, part.weights, tasks)
             by_task = {task: effects.main_effect(measured, part.weights, [task]) for task in tasks}
             verdict, opposed = part.verdict(together, by_task, len(self.parts))
-            is_logarithm = self.measure in effects.MAGNITUDES
             named.append(
-                NamedEffect(part.name, together, part, by_task, opposed, verdict, is_logarithm)
+                NamedEffect(
+                    *(part.name, together, part, by_task, opposed, verdict),
+                    self.measure in effects.MAGNITUDES,
+                    aggregates.improvement_of(measured, part.weights, tasks) if is_better else None,
+                )
             )
         order = (Verdict.FAILS, Verdict.MIXED, Verdict.OPEN, Verdict.HOLDS)
         named.sort(key=lambda effect: order.index(effect.verdict))  # the deciding ones first

@@ -26,10 +26,11 @@ patterns, an effect with "{each}" in its name is repeated for each word, which r
     each = ["d3pg", "impala"]
     effect = { mean = "aql > {all}", "{each}" = "aql >= {each}" }
 
-Further keys of effects: `over` ("mean", "uniform", "every" or "some" tasks), `tasks` (names,
-patterns, and experiments, which stand for their tasks), `except` (tasks to leave out), `measure`
-(of `effects`), and `quantity`, `clock` and `since` (of `MainEffects`). `at.SCALE` replaces any of
-these at a scale. Runs of the scales in `not_at` cannot decide the claim.
+Further keys of effects: `over` ("mean", "uniform", "every" or "some" tasks, or "tally": on seven of
+nine with `least = [7, 9]`), `tasks` (names, patterns, and experiments, which stand for their
+tasks), `except` (tasks to leave out), `measure` (of `effects`), and `quantity`, `clock` and `since`
+(of `MainEffects`). `at.SCALE` replaces any of these at a scale. Runs of the scales in `not_at`
+cannot decide the claim.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -239,6 +240,7 @@ def _tasks(entry: _Entry, paper: Paper, experiment: Experiment) -> tuple[str, ..
 def _parts(entry: _Entry, settings: "_Settings") -> tuple[EffectPart, ...]:
     words = settings.words(map(str, entry.take("each", list, [])))
     bounds, over = entry.bounds(None), Over(entry.choose("over", list(Over), "mean"))
+    least, of = entry.take("least", list) if over is Over.TALLY else (1, 1)
     effect, parts = entry.take("effect", (str, dict)), []
     if isinstance(effect, str):
         effect = {"{each}" if "{each}" in effect else "": effect}
@@ -249,7 +251,7 @@ def _parts(entry: _Entry, settings: "_Settings") -> tuple[EffectPart, ...]:
                 weighed = settings.effect(text.replace("{each}", word), bounds)
             except ValueError as error:
                 raise entry.error("effect", f"{text}: {error}") from None
-            parts.append(EffectPart(name.replace("{each}", word), *weighed, over))
+            parts.append(EffectPart(name.replace("{each}", word), *weighed, over, least / of))
     return tuple(parts)
 
 

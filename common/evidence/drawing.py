@@ -145,8 +145,8 @@ class Page:
 
     def _fix_positions(self) -> None:
         """Rounds the layout, whose solver's last digits differ between starts of Python."""
-        self._figure.draw_without_rendering()
-        self._figure.set_layout_engine("none")
+        self._figure.get_layout_engine().execute(self._figure)
+        self._figure.set_layout_engine(None)  # "none" would make another drawing, for a layout
         for axes in self._figure.axes:
             axes.set_position([round(float(end), 6) for end in axes.get_position().bounds])
 

@@ -155,6 +155,8 @@ class Over(enum.StrEnum):
     """On every task."""
     SOME = "some"
     """On one task or more."""
+    TALLY = "tally"
+    """On a part of the tasks, such as 7 of 9."""
 
 
 class Opposed(NamedTuple):
@@ -173,12 +175,14 @@ class EffectPart:
       weights: {setting: weight}, which sum to 0.
       bounds: between which the effect lies by the claim.
       over: the tasks on which it must.
+      part: of the tasks, for a tally.
     """
 
     name: str
     weights: Mapping[str, float]
     bounds: Bounds = AHEAD
     over: Over = Over.MEAN
+    part: float = 1.0
 
     def verdict(
         self, effect: Effect, by_task: Mapping[str, Effect], num_parts: int = 1
@@ -205,6 +209,10 @@ class EffectPart:
         if self.over is Over.SOME:
             holds = bool(opposed.within)
             fails = all(self._fails(on, of_part) for on in by_task.values())
+        elif self.over is Over.TALLY:
+            needed = math.ceil(self.part * len(by_task) - 1e-9)
+            holds = len(opposed.within) >= needed
+            fails = len(opposed.outside) > len(by_task) - needed
         elif self.over is Over.UNIFORM:
             fails = fails or bool(opposed.outside)
             holds = holds and not fails
@@ -286,10 +294,11 @@ def whole_magnitude(run: pandas.DataFrame) -> float:
 
 Measure = Callable[[pandas.DataFrame], float]
 """A function of a run: a frame with the columns x and value."""
+MEANS = (late_mean, whole_mean, early_mean)
+"""Measures that are larger of a better run."""
 MAGNITUDES = (late_magnitude, whole_magnitude)
 MEASURES: dict[str, Measure] = {
-    measure.__name__: measure
-    for measure in (late_mean, whole_mean, early_mean, largest_fall, *MAGNITUDES)
+    measure.__name__: measure for measure in (*MEANS, largest_fall, *MAGNITUDES)
 }
 
 

@@ -7,6 +7,7 @@ import textwrap
 
 import numpy as np
 import pandas
+from scipy import stats
 
 from common.environments import frames_per_step
 from common.evidence import drawing, panels, selection
@@ -16,6 +17,7 @@ from common.evidence.effects import CONFIDENCE, MARGIN
 from common.evidence.paper import (
     EPISODE_RETURN,
     PAPER_SCALE,
+    Band,
     Experiment,
     Look,
     OverTasks,
@@ -47,7 +49,6 @@ References = tuple[tuple[float, str], ...]
 """Reported numbers with their labels, drawn as lines."""
 
 _GRID_POINTS = 200
-_MOST_CURVES = 4
 _PAPERS_AXIS_FROM = 0.2
 """The paper's horizontal axis is drawn whole if our runs cover this part of it."""
 _CONTROL_SUITE_LIMITS = (0.0, 1000.0)
@@ -168,22 +169,25 @@ def draw(
       NothingToDraw: none of the runs has anything to draw.
     """
     experiment, reported = experiment.at(scale), Reported()
+    listed = selection.runs_of(experiment, runs)
+    if any(each.name == scale and each.is_compact for each in paper.scales):
+        listed = _of_one_rule(experiment, listed)
     parts = [
-        _Part(paper, part, _lines(part, runs, reported), reported) for part in experiment.divided()
+        _Part(paper, part, _lines(part, listed, reported), reported)
+        for part in experiment.divided()
     ]
     having = {setting for part in parts for _, setting in part.lines}
     if not having:
         words = f"no run of {experiment.name} at the scale {scale} has anything to draw"
         raise NothingToDraw(words)
     if experiment.x:
-        page = _page_of_curves(experiment, parts, whole_axis)
+        page = _page_of_curves(parts, whole_axis)
     else:
         page = _page_of_finals(experiment, parts)
-    listed = selection.runs_of(experiment, runs)
     settings = [name for name in experiment.settings if name in having]
     return page.save(
         title(paper, experiment, scale, [run.environment for run in listed]),
-        caption(paper, experiment, listed, settings),
+        caption(paper, experiment, listed, settings, len(selection.runs_of(experiment, runs))),
         *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
     )
 
@@ -228,13 +232,46 @@ def _files(directory: pathlib.Path, name: str, suffixes: Sequence[str]) -> list[
     return [directory / f"{name}{suffix}" for suffix in suffixes]
 
 
-def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) -> Lines:
+def _of_one_rule(experiment: Experiment, runs: Sequence[KeptRun]) -> tuple[KeptRun, ...]:
+    """Returns of each panel the runs that were evaluated alike: by the rule for runs, or less.
+
+    These are the ones that more of its curves have.
+    """
+    by_panel: dict[str, list[KeptRun]] = {}
+    for run in runs:
+        panel = run.environment if experiment.over_tasks is OverTasks.APART else ""
+        by_panel.setdefault(panel, []).append(run)
+    chosen = []
+    for of_panel in by_panel.values():
+        less, by_rule = (
+            {run.curve for run in of_panel if run.is_by_rule is rule} for rule in (False, True)
+        )
+        rule = len(by_rule) >= len(less)
+        chosen += [run for run in of_panel if run.is_by_rule is rule]
+    return tuple(chosen)
+
+
+def _points(experiment: Experiment, run: KeptRun, reported: Reported) -> pandas.Series:
+    """Returns what an experiment draws of a run, from 0 on, by positions; empty without values."""
     x = selection.clock(experiment)
+    if experiment.is_of_ends:
+        final = run.final_evaluation
+        return pandas.Series({} if final is None else {final[x]: final[experiment.y]}, dtype=float)
+    points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
+    if experiment.x and len(points) and points.index[0] > 0:
+        first = points.iloc[0]  # a mean over the time before
+        if experiment.is_of_returns and experiment.returns is Returns.EVALUATOR:
+            first, _ = reported.scale(run.environment) or (first, None)
+        points = pandas.concat([pandas.Series({0.0: first}), points])
+    return points.rolling(experiment.smoothed, min_periods=1).mean()
+
+
+def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) -> Lines:
     is_normalised = experiment.over_tasks is OverTasks.MEDIAN_NORMALISED
     human = reported.atari_scores() if is_normalised else None
     curves: dict[tuple[str, str], list[pandas.Series]] = {}
     for run in selection.runs_of(experiment, runs):
-        points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
+        points = _points(experiment, run, reported)
         if is_normalised and len(points):
             game = run.environment.removeprefix("atari:")
             points = 100 * human_normalised(points, game_of(human, game))
@@ -280,30 +317,26 @@ class _Part:
         experiment, ours = self.experiment, self.end()
         papers = papers_limit(experiment)
         limit = None if experiment.name == ALL_RUNS else ours
-        if papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
+        if experiment.is_of_ends:
+            limit = max([ours or 0, *(curve.x[0] for curve in self._reported_points())])
+        elif papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
             limit = max(papers, ours or 0)
         return panels.Axes(experiment.x, limit, _y_label(experiment), experiment.y in _LOGARITHMIC)
 
-    def panels_of(self, name: str, looks: Looks) -> list[panels.Panel]:
-        """Returns the panel of a task, or several if its curves cannot be told apart in one."""
-        there = {setting: looks[setting] for setting in looks if (name, setting) in self.lines}
-        found = [self._panel(name, some) for some in _divided(there)]
-        if len(found) == 1:
-            return found
-        return [
-            dataclasses.replace(panel, title=f"{panel.title}, {number} of {len(found)}")
-            for number, panel in enumerate(found, 1)
-        ]
-
-    def _panel(self, name: str, looks: Looks) -> panels.Panel:
+    def panel(self, name: str, looks: Looks) -> panels.Panel:
+        """Returns the panel of a task, or of several that are combined."""
         curves = []
         for setting, (label, style) in looks.items():
-            tasks = self.lines[name, setting]
+            tasks = self.lines.get((name, setting))
+            if tasks is None:
+                continue
             grid, values = _on_grid([line for seeds in tasks for line in seeds])
             by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
-            curves.append(panels.Curve(label, style, grid, *_over_seeds(by_task, self.experiment)))
+            curves.append(panels.Curve(label, style, grid, *self._over_seeds(by_task)))
         limits, references = None, ()
-        if curves:
+        if self.experiment.is_of_ends:
+            curves += self._reported_points()
+        elif curves:
             references = _references(self.paper, self.experiment, self.reported)
             references += self.experiment.levels.get(name, ())
         if self.experiment.is_of_returns and name.startswith("control:"):
@@ -312,6 +345,41 @@ class _Part:
             references += self._atari_references(name)
         words = task_title(name)
         return panels.Panel(words, tuple(curves), self.end(name), references, limits, words)
+
+    def _reported_points(self) -> list[panels.Curve]:
+        """Returns the reported numbers of a figure of ends, as curves of a single point."""
+        found = []
+        for line, color in zip(self.experiment.references, COLORS[1:]):
+            place = (self.paper.name, line.source, line.row)
+            days, value = (self.reported.number(*place, name) for name in (line.days, line.column))
+            at = np.array([86_400 * days]), np.array([value])
+            found.append(panels.Curve(f"{line.label}, reported", Style(color), *at))
+        return found
+
+    def _over_seeds(
+        self, tasks: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        """Returns means over seeds and the paper's band, combined over tasks.
+
+        Args:
+          tasks: of each task [seeds, P]; tasks may have different numbers of seeds.
+
+        Returns:
+          middle, low and high, [P] each; low and high are None if a task has fewer than three
+          seeds.
+        """
+        is_median = self.experiment.over_tasks is OverTasks.MEDIAN_NORMALISED
+        combine = np.median if is_median else np.mean
+        middle = combine([seeds.mean(axis=0) for seeds in tasks], axis=0)
+        if min(map(len, tasks)) < FEWEST_SEEDS:
+            return middle, None, None
+        if self.paper.band is Band.STANDARD_ERROR:
+            errors = [stats.sem(seeds, axis=0) for seeds in tasks]
+            error = np.sqrt(np.square(errors).sum(axis=0)) / len(tasks)
+            return middle, middle - error, middle + error
+        ends = (20, 80) if self.paper.band is Band.PERCENTILES_20_80 else (25, 75)
+        low, high = combine([np.percentile(seeds, ends, axis=0) for seeds in tasks], axis=0)
+        return middle, low, high
 
     def _atari_references(self, environment: str) -> References:
         """Returns the scores of a human, of random play, and the paper's of these settings."""
@@ -332,7 +400,7 @@ class _Part:
             if (name, setting) in self.lines:
                 tasks = self.lines[name, setting]
                 finals = [np.array([[take(line)] for line in seeds]) for seeds in tasks]
-                value, *ends = _over_seeds(finals, self.experiment)
+                value, *ends = self._over_seeds(finals)
                 low, high = (None if end is None else float(end[0]) for end in ends)
                 seeds = tuple(finals[0].ravel()) if len(finals) == 1 else ()
                 drawn.append(drawing.Bar(label, style, float(value[0]), low, high, seeds))
@@ -368,9 +436,7 @@ def _references(paper: Paper, experiment: Experiment, reported: Reported) -> Ref
     )
 
 
-def _page_of_curves(
-    experiment: Experiment, parts: Sequence[_Part], whole_axis: bool
-) -> drawing.Page:
+def _page_of_curves(parts: Sequence[_Part], whole_axis: bool) -> drawing.Page:
     """Returns the page of a figure of learning curves."""
     having = {setting for part in parts for _, setting in part.lines}
     shown = {panel for part in parts for panel, _ in part.lines}
@@ -387,50 +453,22 @@ def _page_of_curves(
         names = tuple(dict.fromkeys(panel for panel, _ in part.lines)) or ("",)
         if of_part.over_tasks is OverTasks.APART:
             names = tuple(name for name in of_part.environments if name in shown)
-        looks, axes = part.looks(having), part.axes(whole_axis)
-        # A part of several is a row: its further curves get a row of their own.
-        for row in _divided(looks) if experiment.parts else [looks]:
-            grid = tuple(panel for name in names for panel in part.panels_of(name, row))
-            groups.append(panels.PanelGroup(grid, axes))
+        looks = part.looks(having)
+        grid = tuple(part.panel(name, looks) for name in names)
+        groups.append(panels.PanelGroup(grid, part.axes(whole_axis)))
     return panels.draw(groups)
-
-
-def _divided(looks: Looks) -> list[Looks]:
-    """Returns the curves by fours: more in a panel cannot be told apart."""
-    names = list(looks)
-    number = max(1, -(-len(names) // _MOST_CURVES))
-    ends = [round(index * len(names) / number) for index in range(number + 1)]
-    return [{name: looks[name] for name in names[start:end]} for start, end in zip(ends, ends[1:])]
 
 
 def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
     """Returns positions [P] that all lines have, and their values [len(lines), P] there."""
+    if max(map(len, lines)) == 1:  # ends of runs
+        at = np.mean([line.index[0] for line in lines])
+        return np.array([at]), np.array([line.to_numpy() for line in lines])
     if len(lines) == 1:
         return lines[0].index.to_numpy(), lines[0].to_numpy()[np.newaxis]
     start, end = max(line.index[0] for line in lines), min(line.index[-1] for line in lines)
     grid = np.linspace(min(start, end), end, _GRID_POINTS)
     return grid, np.array([np.interp(grid, line.index, line.to_numpy()) for line in lines])
-
-
-def _over_seeds(
-    tasks: Sequence[np.ndarray], part: Experiment
-) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Returns means over seeds and the interquartile range, combined over tasks.
-
-    Args:
-      tasks: of each task [seeds, P]; tasks may have different numbers of seeds.
-      part: says how tasks are combined.
-
-    Returns:
-      middle, low and high, [P] each; low and high are None if a task has fewer than three seeds.
-    """
-    is_median = part.over_tasks is OverTasks.MEDIAN_NORMALISED
-    combine = np.median if is_median else np.mean
-    middle = combine([seeds.mean(axis=0) for seeds in tasks], axis=0)
-    if min(map(len, tasks)) < FEWEST_SEEDS:
-        return middle, None, None
-    low, high = combine([np.percentile(seeds, (25, 75), axis=0) for seeds in tasks], axis=0)
-    return middle, low, high
 
 
 def papers_limit(experiment: Experiment) -> float | None:

@@ -2,6 +2,7 @@
 
     title = "D4PG"                     and `citation`, of `Paper`
     agents = ["d4pg", "d4pg_ppo"]      names of declarations
+    band = "standard_error"            a `Band`, if the paper says what it shades
     [tasks]                            lists of environments, by names for `tasks`
     [flags]                            lists of flags, by names for `flags`
     [curves]                           what a curve runs, by its name
@@ -125,6 +126,7 @@ class _Reader:
             experiments=experiments,
             scales=tuple(self._scale(*named) for named in self._scales.items()),
             looks=self._looks(experiments),
+            band=Band[self._content.get("band", "unstated").upper()],
         )
 
     def _scale(self, name: str, table: _Table) -> Scale:
@@ -311,7 +313,7 @@ def _filled(value: Any, values: Mapping[str, str]) -> Any:
 
 def _references(tables: Sequence[_Table]) -> tuple[Reference, ...]:
     return tuple(
-        Reference(table["source"], row, table["column"], row)
+        Reference(table["source"], row, table["column"], row, table.get("days", ""))
         for table in tables
         for row in table["rows"]
     )
@@ -332,7 +334,6 @@ def _instance(table: _Table) -> Any:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "returns": lambda text: Returns[text.upper()],
-    "band": lambda text: Band[text.upper()],
     "over_tasks": lambda text: OverTasks[text.upper()],
     "levels": lambda table: {name: tuple(map(tuple, table[name])) for name in table},
     "references": _references,

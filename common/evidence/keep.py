@@ -133,7 +133,7 @@ class TableWriter:
             "progress": dict(zip(csv_rows.PROGRESS, map(max, *ends))),
             "starts": [_without_diff(start) for start in starts],
         }
-        if run.read_evaluation() is not None:
+        if run.read_evaluation() is not None and planned.has_final_evaluation:
             record["evaluation"] = records_lib.read_json(run.evaluation_json)
         training = _training(run, config.get("num_actors") or 1)
         earlier = earlier_values(planned.run.agent.settings.config_class)

@@ -98,6 +98,7 @@ _X_LABELS = {
 }
 _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _MARGIN = 1.02
+_FEW_CURVES = 5
 _WIDE_TITLE = 18
 """Characters of a title that fits above one of four panels in the normal size."""
 _ONE_SEED_WIDTH = 0.8
@@ -108,12 +109,12 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """Returns a page with the panels.
 
     Parts with equal numbers of panels, more than one, are rows; others stand side by side. Rows
-    with different curves have a legend each beside them, else there is one for all.
+    with different curves have a legend each at their side, else there is one for all.
     """
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
     width = len(parts[0].panels)
-    widths = [width if are_rows else _columns(len(part.panels)) for part in parts]
+    widths = [width if are_rows else _columns(*_size(part)) for part in parts]
     columns = width if are_rows else sum(widths)
     if are_rows:
         page = drawing.Page([(len(parts), width, False)])
@@ -219,10 +220,17 @@ def _set_height(place, shown: Sequence[float], margin: float) -> None:
     place.set_ylim(low - margin * (high - low), high + margin * (high - low))
 
 
-def _columns(count: int) -> int:
-    """Returns the columns of a grid with few empty places; four if all are equal in that."""
+def _size(part: PanelGroup) -> tuple[int, int]:
+    """Returns the number of panels, and the most curves of one of them."""
+    return len(part.panels), max(len(panel.curves) for panel in part.panels)
+
+
+def _columns(count: int, num_curves: int = 1) -> int:
+    """Returns the columns of a grid with few empty places; fewer for panels of many curves."""
     if count <= 3:
         return count
+    if num_curves > _FEW_CURVES:
+        return 2 if count == 4 else 3
     return min((4, 3, 5) if count <= 16 else (6, 5), key=lambda columns: -count % columns)
 
 

@@ -63,12 +63,11 @@ class Returns(enum.StrEnum):
 
 
 class Band(enum.StrEnum):
-    """The paper's shade around a curve, or its error bar; ours is the interquartile range."""
+    """The shade around a paper's curves, or its error bars; here over the seeds of a curve."""
 
-    UNSTATED = "not said"
-    PERCENTILES_20_80 = "20th to 80th percentile"
-    PERCENTILES_20_80_OF_EPISODES = "20th to 80th percentile of all episodes"
-    STANDARD_ERROR = "standard error"
+    UNSTATED = "25th to 75th percentile of seeds (the paper does not say)"
+    PERCENTILES_20_80 = "20th to 80th percentile of seeds"
+    STANDARD_ERROR = "standard error over seeds"
 
 
 class OverTasks(enum.StrEnum):
@@ -228,12 +227,14 @@ class Reference:
       row: the paper's.
       column: the paper's.
       label: text in the legend.
+      days: the paper's column of training times, for a point in place of a line; "": a line.
     """
 
     source: str
     row: str
     column: str
     label: str
+    days: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,13 +293,14 @@ class Experiment:
       size_name: in words.
       y: quantity on the vertical axis, `EPISODE_RETURN` or a column of learner.csv.
       over_tasks: how tasks are combined.
-      band: what is shaded.
+      is_of_ends: whether it shows a point for each method, its time and its final evaluations.
+      smoothed: the number of points over which curves are smoothed.
       seeds: the paper's number; None if it does not say.
       references: lines of reported numbers.
       levels: of an environment, lines at numbers that are known, as (value, label).
       parts: its halves or rows, as the paper arranges it; empty: it is one whole.
       substitutes: by the names of scales.
-      ours: of a table: our numbers beside the paper's.
+      ours: of a table: our numbers for the paper's columns.
       note: what the paper's text leaves open, and what was taken.
       unavailable: why it cannot be run here, or why there is nothing to run; "" if it can be.
     """
@@ -314,7 +316,8 @@ class Experiment:
     size_name: str = ""
     y: str = EPISODE_RETURN
     over_tasks: OverTasks = OverTasks.APART
-    band: Band = Band.UNSTATED
+    is_of_ends: bool = False
+    smoothed: int = 1
     seeds: int | None = None
     references: tuple[Reference, ...] = ()
     levels: Mapping[str, tuple[tuple[float, str], ...]] = dataclasses.field(default_factory=dict)
@@ -432,6 +435,7 @@ class Paper:
       experiments: figures, tables and sections, in the paper's order.
       scales: that its runs can have, the paper's own first.
       looks: of its settings in figures, by name.
+      band: the shade of its figures.
     """
 
     name: str
@@ -441,6 +445,7 @@ class Paper:
     experiments: tuple[Experiment, ...]
     scales: tuple[Scale, ...]
     looks: Mapping[str, Look]
+    band: Band = Band.UNSTATED
 
     def experiment(self, name: str) -> Experiment:
         """Returns the experiment called `name`, such as "figure 2".

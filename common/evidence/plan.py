@@ -248,6 +248,11 @@ class PlannedRun:
         return f"{self.run.setting} on {self.run.environment}, seed {self.seed}"
 
     @property
+    def has_final_evaluation(self) -> bool:
+        """True if its last evaluation, for the paper's tables, has episodes of its own number."""
+        return any(flag_name(flag) == "final_episodes" for flag in self.flags)
+
+    @property
     def command(self) -> list[str]:
         """The command that starts or resumes the run."""
         changes = ["--scale_changes=" + "; ".join(self.changes)] if self.changes else []
@@ -264,8 +269,8 @@ class PlannedRun:
 
     def read_status(self) -> Status:
         """Returns the status of the run at this moment: in its directory, or as it was kept."""
-        is_compact, earlier = self.scale.is_compact, self._earlier
-        here = read_status(self.directory, self.budget, self.flags, is_compact, earlier)
+        needs_evaluation = self.scale.is_compact or self.has_final_evaluation
+        here = read_status(self.directory, self.budget, self.flags, needs_evaluation, self._earlier)
         if self.kept is None or here.state is State.FINISHED:
             return here
         try:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 import difflib
 import fnmatch
+import functools
 import math
 import operator
 from pathlib import Path
@@ -122,19 +123,26 @@ class Reported:
         Raises:
           ReportedError, CsvError: a file is malformed, or a task has no row.
         """
-        scales = self._pairs("task_scales", _SCALE_COLUMNS)
-        for game, pair in self._pairs("atari_scores", _ATARI_COLUMNS).items():
-            scales[f"atari:{game}"] = pair
         found = {}
         for task in tasks:
-            fitting = (pair for name, pair in scales.items() if fnmatch.fnmatchcase(task, name))
-            if (pair := next(fitting, None)) is None:
+            if (pair := self.scale(task)) is None:
                 path = Path(self.directory) / "task_scales.csv"
                 raise ReportedError(
                     f"{path} has no row for {task}: add the returns that are 0 and 1"
                 )
             found[task] = pair
         return found
+
+    def scale(self, task: str) -> tuple[float, float] | None:
+        """Returns the scale of a task as of `scales`; None without a row."""
+        scales = self._scales.items()
+        return next((pair for name, pair in scales if fnmatch.fnmatchcase(task, name)), None)
+
+    @functools.cached_property
+    def _scales(self) -> dict[str, tuple[float, float]]:
+        games = self._pairs("atari_scores", _ATARI_COLUMNS)
+        tasks = self._pairs("task_scales", _SCALE_COLUMNS)
+        return tasks | {f"atari:{game}": pair for game, pair in games.items()}
 
     def _pairs(self, name: str, columns: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Returns the two numbers in each row of a file, by the row's first column."""

@@ -123,7 +123,6 @@ class KeptRun:
       config: as in config.json.
       starts: as in run.json; of a diff only the hash.
       progress: how far it went, over all starts together.
-      evaluation: the mean return of its evaluation.json; None if it has none.
       evaluations: its rows of the table, by wall-clock time.
       training: its rows of the table, by wall-clock time.
     """
@@ -137,7 +136,6 @@ class KeptRun:
     config: dict[str, Any]
     starts: tuple[dict[str, Any], ...]
     progress: Progress
-    evaluation: float | None
     evaluations: pandas.DataFrame = dataclasses.field(repr=False, compare=False)
     training: pandas.DataFrame = dataclasses.field(repr=False, compare=False)
 
@@ -161,6 +159,23 @@ class KeptRun:
         return float(getattr(self.progress, column))
 
     @property
+    def limit(self) -> str:
+        """The column of its limit: learner steps, actor steps, else seconds."""
+        limits = ("learner_steps", "actor_steps")
+        return next((name for name in limits if getattr(self.budget, name)), "wall_seconds")
+
+    @property
+    def is_by_rule(self) -> bool:
+        """True if it was evaluated as often as claims ask."""
+        return is_by_rule(self.evaluations[self.limit])
+
+    @property
+    def final_evaluation(self) -> pandas.Series | None:
+        """The evaluation of its final parameters, a row of its table; None if that was cut off."""
+        last = self.evaluations.iloc[-1] if self.has_ended and len(self.evaluations) else None
+        return last if last is not None and last.learner_steps >= self.progress[-1] else None
+
+    @property
     def budget(self) -> Budget:
         """The limits of its last start; for a run that was stopped before, the minutes it took."""
         limits = Budget(**self._last_start.get("budget", {}))
@@ -181,7 +196,17 @@ class KeptRun:
     @property
     def cores(self) -> int:
         """The number that its machine let it use; 1 if its line does not say."""
-        return self._last_start.get("machine", {}).get("usable_cores") or 1
+        return self._machine.get("usable_cores") or 1
+
+    @property
+    def gpus(self) -> int:
+        """The number of its machine; 0 if its line does not say."""
+        found = self._machine.get("gpus")
+        return len(found) if isinstance(found, list) else 0
+
+    @property
+    def _machine(self) -> dict[str, Any]:
+        return self._last_start.get("machine", {})
 
     @property
     def _last_start(self) -> dict[str, Any]:
@@ -236,14 +261,9 @@ def frame(
     rows, numbers = [], []
     for run in KeptRuns(root).of(paper, scale):
         if run.has_ended:
-            budget = run.budget
-            limits = [name for name in ("learner_steps", "actor_steps") if getattr(budget, name)]
-            limit = next(iter(limits), "wall_seconds")
-            evaluated = points = run.points(limit, EPISODE_RETURN, Returns.EVALUATOR)
-            if y != EPISODE_RETURN or clock:
-                points = run.points(clock or limit, y, Returns.EVALUATOR)
-            by_rule = is_by_rule(evaluated[limit])
-            rows += [(*run.key, str(budget), run.commit, run.started, by_rule)] * len(points)
+            points = run.points(clock or run.limit, y, Returns.EVALUATOR)
+            row = (*run.key, str(run.budget), run.commit, run.started, run.is_by_rule)
+            rows += [row] * len(points)
             numbers.append(points.to_numpy())
     names = ["setting", "task", "seed", "budget", "commit", "started", "by_rule"]
     table = pandas.DataFrame(rows, columns=names).astype({"by_rule": bool})
@@ -307,7 +327,6 @@ def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
             config=configs[record["config"]] | {"environment": environment, "seed": seed},
             starts=tuple(record["starts"]),
             progress=Progress(**record["progress"]),
-            evaluation=(record.get("evaluation") or {}).get(EPISODE_RETURN),
             evaluations=evaluations.get(key, _NO_ROWS),
             training=training.get(key, _NO_ROWS),
         )

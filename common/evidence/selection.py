@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas
 
-from common.evidence.paper import EARLIER, SMOKE, Band, Experiment, OverTasks, Paper, UnknownError
+from common.evidence.paper import EARLIER, SMOKE, Experiment, OverTasks, Paper, UnknownError
 from common.evidence.runs import KeptRun, KeptRuns
 from common.reporting.budget import Budget, duration
 from common.reporting.run_directory import RunDirectoryError
@@ -156,22 +156,36 @@ def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]
     head, colon, rest = experiment.title.partition(": ")
     if colon and head in _SUITES.values():
         suites = dict.fromkeys(task.partition(":")[0] for task in tasks)
-        head = ", ".join(_SUITES.get(suite, "environments of ours") for suite in suites) or head
+        head = (
+            ", ".join(_SUITES.get(suite, "environments of this repository") for suite in suites)
+            or head
+        )
     name = "" if experiment.name == "runs" else f", {experiment.name}"
     return f"{paper.title}{name}, scale {scale}. {head[:1].upper()}{head[1:]}{colon}{rest}"
 
 
 def caption(
-    paper: Paper, experiment: Experiment, runs: Sequence[KeptRun], settings: Sequence[str]
+    paper: Paper,
+    experiment: Experiment,
+    runs: Sequence[KeptRun],
+    settings: Sequence[str],
+    num_runs: int = 0,
 ) -> str:
-    """Returns the text below a figure, of which these runs and curves are drawn."""
+    """Returns the text below a figure, of which these runs and curves are drawn.
+
+    Args:
+      paper: of the figure.
+      experiment: the figure.
+      runs: that are drawn.
+      settings: of the curves that are drawn.
+      num_runs: the number of runs, also of those that are left out.
+    """
+    left_out = max(0, num_runs - len(runs))
     curves = {run.curve for run in runs}
     shown = shown_tasks(experiment, curves)
     runs = [run for run in runs if run.environment in shown]
     seeds = collections.Counter(run.curve for run in runs).values()
-    spread = {"shaded" if experiment.x else "bars": "interquartile range"}
-    if experiment.band is not Band.UNSTATED:
-        spread["the paper's"] = str(experiment.band)
+    spread = {"shaded" if experiment.x else "bars": str(paper.band)}
     has_names = experiment.over_tasks is not OverTasks.APART and len(shown) <= LISTED
     others = [paper.label(name) for name in experiment.settings if name not in settings]
     tasks = [task_title(name) for name in experiment.environments if name not in shown]
@@ -182,7 +196,9 @@ def caption(
             "seeds": _range(f"{min(seeds)}", f"{max(seeds)}"),
             "the paper's seeds": str(experiment.seeds or ""),
             **(spread if max(seeds) >= FEWEST_SEEDS else {}),
+            "smoothed": f"over {experiment.smoothed} points" * (experiment.smoothed > 1),
             "runs": _length(experiment, runs),
+            "left out": f"{left_out} runs, evaluated at other intervals" * bool(left_out),
             "the paper's runs": _budget(experiment),
             "curves not run": _few(others, len(experiment.settings)),
             "tasks not run": _few(tasks, len(experiment.environments)),

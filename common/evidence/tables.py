@@ -1,34 +1,39 @@
-"""The papers' tables: their numbers, and ours beside them."""
+"""The papers' tables with our numbers."""
 
 import abc
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
+import math
 
 import pandas
 
+from common.environments import frames_per_step
 from common.evidence import selection
-from common.evidence.paper import PAPER_SCALE, Experiment, Paper
+from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, Experiment, Paper
 from common.evidence.reported import Reported, ReportedError
-from common.evidence.runs import KeptRun
+from common.evidence.runs import EVALUATIONS, KeptRun
+from common.evidence.selection import task_title
 
 OURS, DIFFERENCE = "ours", "difference"
-_OF_RUNS = ("frames", "seeds", "setting")
+_OF_RUNS = ("frames", "seeds", "episodes", "setting")
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A number of ours in a table.
+    """Our number in a table.
 
     Attributes:
       value: the number.
       frames: mean number of frames that its runs saw; None if it is not made of runs.
       seeds: number of its runs; None if it is not made of runs.
+      episodes: of the final evaluation of each run; None if it is not made of runs.
       setting: of its runs; "" if it is not made of runs.
     """
 
     value: float
     frames: float | None = None
-    seeds: int | None = None
+    seeds: float | None = None
+    episodes: float | None = None
     setting: str = ""
 
 
@@ -36,12 +41,12 @@ class OwnNumbers(abc.ABC):
     """Our numbers for a table of a paper."""
 
     is_of_runs = True
-    """True if they have frames, seeds and a setting."""
+    """True if they have frames, seeds, episodes and a setting."""
 
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The paper's columns beside which ours stand."""
+        """The paper's columns for which there are our numbers."""
 
     @abc.abstractmethod
     def cells(
@@ -68,7 +73,7 @@ class Table:
 
     Attributes:
       title: paper, name and title of the table.
-      note: sentences on ours, and the unit if all columns have the same.
+      note: sentences on our numbers, and the unit if all columns have the same.
       rows: the paper's numbers and ours; columns of ours in which nothing stands are left out.
       units: of the paper's columns, as far as neither their names nor the note say them.
       summary: sums up the rows; None if nothing does.
@@ -94,7 +99,7 @@ def build(
     runs: Sequence[KeptRun],
     numbers: Reported,
 ) -> Table:
-    """Returns a table with the numbers of one scale's runs, if any, beside the reported ones.
+    """Returns a table with the reported numbers, and those of one scale's runs, if any.
 
     Raises:
       ReportedError: the paper's text has no numbers of this table.
@@ -141,6 +146,29 @@ def csv(table: Table) -> str:
     return "\n".join(frame.to_csv(lineterminator="\n") for frame in parts)
 
 
+def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:
+    """Returns all evaluations of runs, a row each, for other programs.
+
+    Returns:
+      paper, scale, setting, environment, seed; the columns of evaluator.csv; score, the return in
+      parts of the task's scale, nan without a scale; budget, by_rule and is_final. The last says
+      that the parameters are the run's final ones.
+    """
+    parts = []
+    for run in runs:
+        rows, final = run.evaluations, run.final_evaluation
+        low, high = numbers.scale(run.environment) or (math.nan, math.nan)
+        own = {"paper": run.paper, "scale": run.scale, "budget": str(run.budget)}
+        own |= {"by_rule": run.is_by_rule, "score": (rows[EPISODE_RETURN] - low) / (high - low)}
+        own["is_final"] = False if final is None else rows.index == final.name
+        frames = rows["actor_steps"] * frames_per_step(run.environment)
+        parts.append(rows.assign(environment_frames=frames, **own))
+    counts = ("seed", "actor_steps", "learner_steps", "episodes", "environment_frames")
+    columns = ("paper", "scale", *EVALUATIONS, "environment_frames", "score")
+    table = pandas.concat(parts)[[*columns, "budget", "by_rule", "is_final"]]
+    return table.astype(dict.fromkeys(counts, "int64"))
+
+
 def markdown_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     """Returns a table without padding, since its cells may be sentences."""
     header = list(header)
@@ -185,17 +213,22 @@ def _ours(
     ours: OwnNumbers,
 ) -> dict[str, list[str]]:
     """Returns the columns that follow the reported one, except those in which nothing stands."""
-    digits = max((len(text.partition(".")[2]) for text in texts.dropna()), default=0)
+    printed = texts.dropna()
+    unit = "M" if printed.str.endswith("M").all() else ""
+    digits = 1 if unit else max((len(text.partition(".")[2]) for text in printed), default=0)
     prefix = f"{name}: " if len(ours.columns) > 1 else ""
 
     def shown(row: str) -> list[str]:
         cell = cells.get((row, name))
         if cell is None:
-            return 5 * [""]
-        is_alone = pandas.isna(numbers[row])
-        difference = "" if is_alone else f"{cell.value - numbers[row]:+.{digits}f}"
-        counts = ["" if count is None else f"{count:,.0f}" for count in (cell.frames, cell.seeds)]
-        return [f"{cell.value:.{digits}f}", difference, *counts, cell.setting]
+            return 6 * [""]
+        size = 1e6 if unit else 1
+        value, apart = cell.value / size, (cell.value - numbers[row]) / size
+        difference = "" if pandas.isna(apart) else f"{apart:+.{digits}f}{unit}"
+        counts = (cell.frames, cell.seeds, cell.episodes)
+        shown = ["" if count is None else f"{count:,.0f}" for count in counts]
+        kind = ".2g" if 0 < abs(value) < 0.5 * 10**-digits else f".{digits}f"
+        return [f"{value:{kind}}{unit}", difference, *shown, cell.setting]
 
     names = (OURS, DIFFERENCE, *(_OF_RUNS if ours.is_of_runs else ()))
     columns = zip(*map(shown, texts.index))
@@ -209,7 +242,8 @@ def _note(
     cells: Mapping[tuple[str, str], Cell],
     runs: Sequence[KeptRun],
 ) -> str:
-    tasks = {run.environment for run in selection.runs_of(experiment, runs)}
+    of_table = selection.runs_of(experiment, runs)
+    tasks = {run.environment for run in of_table}
     words = experiment.unavailable
     if not words and cells and scale is not None:
         rows = sorted({row for row, _ in cells})
@@ -219,8 +253,11 @@ def _note(
         words = "no runs yet"
         if tasks:
             words = f"runs of {len(tasks)} of {len(experiment.environments)} tasks at the scale "
-            words += f"{scale}: not enough for numbers of ours"
+            words += f"{scale}: not enough for our numbers"
+    cut = sorted({task_title(run.environment) for run in of_table if run.final_evaluation is None})
+    if cut:
+        words += f", and runs without an evaluation of their final parameters: {', '.join(cut)}"
     sentences = [f"{text[:1].upper()}{text[1:]}." for text in (words, experiment.note) if text]
     if experiment.runs and cells:
-        sentences.append(f"Ours: {selection.joined(selection.contents(experiment))}.")
+        sentences.append("Our scores are of evaluations of each run's final parameters.")
     return " ".join(sentences)

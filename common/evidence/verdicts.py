@@ -11,6 +11,7 @@ import pathlib
 import pandas
 
 from common.evidence import figures, selection, tables
+from common.evidence.aggregate_figure import AGGREGATES
 from common.evidence.claims import Claim, Evidence, Finding, Measured, NamedEffect
 from common.evidence.effects import Effect, Verdict
 from common.evidence.paper import Experiment, Paper
@@ -33,9 +34,13 @@ _OF_NUMBERS = (
     *("paper", "claim", "number", "task", "value", "low", "high", "unit", "from", "to", "over"),
     *("measure", "verdict", "outcome", "collapses", "exploratory", "tasks", "seeds"),
     "seeds needed",
+    *("improvement", "improvement low", "improvement high"),
 )
 _HEADLINE = ("the paper says", "verdict", "effect", "by task", "seeds")
-_ANSWERS = ("the paper says", "source", "verdict", "effect", "by task", "seeds", "open because")
+_ANSWERS = (
+    *("the paper says", "source", "verdict", "effect", "probability of improvement", "by task"),
+    *("seeds", "open because"),
+)
 _WIDTH = 99
 """Columns of the printed table."""
 
@@ -143,6 +148,8 @@ def _numbers(claim: Claim, finding: Finding) -> Iterator[Row]:
             cells += [named.part.over, measure, "" if task else named.verdict, effect.outcome]
             cells += [effect.collapses, "" if effect.is_confirmed else "yes"]
             cells += [effect.tasks, effect.seeds, effect.seeds_needed or ""]
+            if not task and named.improvement:
+                cells += [f"{number:.3f}" for number in named.improvement]
             yield dict(zip(_OF_NUMBERS[2:], map(str, cells)))
     least, most = claim.test.bounds if isinstance(claim.test, Measured) else ("", "")
     for name, number in finding.numbers.items():
@@ -180,6 +187,9 @@ def _answer(claim: Claim, finding: Finding) -> list[Row]:
         rows.append(
             {
                 "effect": f"{named.name}: ".lstrip(": ") + f"{estimate} {unit}{interval}",
+                "probability of improvement": "{:.2f} ({:.2f} to {:.2f})".format(*named.improvement)
+                if named.improvement
+                else "",
                 "by task": ", ".join(cells) if len(tasks) > 1 else "".join(tasks),
                 "seeds": str(named.effect.seeds),
             }
@@ -239,6 +249,7 @@ def page(paper: Paper, kept: KeptRuns, findings: Sequence[tuple[Claim, Finding]]
     ]
     if any(figures.has_effect(finding) for _, finding in findings):
         parts.append(f"![{paper.title}, effects](figures/{paper.name}_{figures.EFFECTS}.png)")
+        parts.append(f"![{paper.title}, aggregates](figures/{paper.name}_{AGGREGATES}.png)")
     pictures: dict[str, list[str]] = {}
     for name, picture in _pictures(paper, kept):
         pictures.setdefault(name, []).append(picture)

@@ -4,6 +4,7 @@ An evaluation runs some episodes with one version of the policy and becomes a ro
 """
 
 from collections.abc import Callable
+import json
 import math
 import time
 
@@ -26,6 +27,7 @@ from common.remote.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.reporting import csv_rows
 from common.reporting.budget import EPISODE_STEPS
 from common.reporting.csv_rows import CsvRows
+from common.reporting.records import replace_file
 from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
 
@@ -154,6 +156,9 @@ class Evaluation:
     ) -> None:
         """Runs the episodes of a snapshot, and writes a row unless it is interrupted.
 
+        The returns of the last evaluation, of the run's final parameters, also go to
+        evaluation.json, one by one.
+
         Args:
           flat: [P] float32, the parameters.
           status: of the learner at these parameters; the last evaluation has episodes of its own
@@ -171,21 +176,23 @@ class Evaluation:
             return
         frames = environments.frames_per_step(context.environment)
         mean, deviation = float(returns.mean()), float(returns.std())
-        self._rows.append(
-            {
-                "paper": context.agent.declaration.paper,
-                "setting": context.agent.setting,
-                "environment": context.environment,
-                "seed": context.seed,
-                "wall_seconds": round(status.wall_seconds, 2),
-                "actor_steps": status.actor_steps,
-                "environment_frames": status.actor_steps * frames,
-                "learner_steps": status.learner_steps,
-                "episode_return_mean": mean,
-                "episode_return_std": deviation,
-                "episodes": len(returns),
-            }
-        )
+        row = {
+            "paper": context.agent.declaration.paper,
+            "setting": context.agent.setting,
+            "environment": context.environment,
+            "seed": context.seed,
+            "wall_seconds": round(status.wall_seconds, 2),
+            "actor_steps": status.actor_steps,
+            "environment_frames": status.actor_steps * frames,
+            "learner_steps": status.learner_steps,
+            "episode_return_mean": mean,
+            "episode_return_std": deviation,
+            "episodes": len(returns),
+        }
+        if status.finished:  # before the row, which says that the run is complete
+            record = row | {"episode_returns": returns.tolist()}
+            replace_file(context.directory.evaluation_json, json.dumps(record) + "\n")
+        self._rows.append(row)
         if mean > self._best:
             self._best = mean
             found = StoredPolicy(flat, status.learner_steps, mean)

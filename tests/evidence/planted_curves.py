@@ -28,7 +28,7 @@ def plant_run(
     size=None,
     cores=2,
     learner=None,
-    evaluation=None,
+    gpus=(),
     **config,
 ):
     """Keeps a run whose evaluations are `returns`, evenly over its time.
@@ -36,8 +36,7 @@ def plant_run(
     setting: the curve. agent_setting: of config.json, by default the same. episodes: (wall_seconds,
     actor, return) of training. outcome None: it was killed. budget: of its last start, without
     limits by default. changed: its flags. size: its word for the scale. cores: of its machine.
-    learner: further columns of training, the same value all the time. evaluation: the mean return
-    of its evaluation.json.
+    learner: further columns of training, the same value all the time. gpus: of its machine.
     """
     number = max(1, len(returns))
     time = np.linspace(seconds / number, seconds, number)
@@ -65,7 +64,6 @@ def plant_run(
         },
         {
             "progress": {name: values.iloc[-1].item() for name, values in progress.items()},
-            "evaluation": evaluation and {"episode_return_mean": evaluation},
             "starts": [
                 {
                     "outcome": outcome,
@@ -73,7 +71,7 @@ def plant_run(
                     "scale": size or scale,
                     "budget": (budget or Budget()).to_json(),
                     "changed": changed or {},
-                    "machine": {"usable_cores": cores},
+                    "machine": {"usable_cores": cores, "gpus": list(gpus)},
                 }
             ],
         },

@@ -87,23 +87,9 @@ def test_elo_is_where_expected_wins_are_the_wins():
     assert elo[2] == 0
 
 
-def test_who_never_wins_needs_a_penalty():
+def test_who_never_wins_has_no_finite_elo():
     scores = pandas.DataFrame({"human": [1.0, 0.0], "agent": [0.0, 1.0], "random": [-1.0, -1.0]})
-    won = atari_scores.wins(scores)
-    with pytest.raises(ValueError, match="no finite Elo separates human, agent from random"):
-        atari_scores.elo(won, "human")
-    elo = atari_scores.elo(won, "human", penalty=0.1)
-    assert elo["agent"] == pytest.approx(0, abs=0.01)
-    assert -2000 < elo["random"] < -400
-
-
-def test_a_penalty_pulls_strengths_to_their_mean():
-    won = pandas.DataFrame([[0, 1], [3, 0]], index=["human", "agent"], columns=["human", "agent"])
-    # Strengths +-x: 4 / (1 + e^2x) - 1 wins too few = 2 penalty x, here with x = 0.4.
-    penalty = (3 - 4 / (1 + math.exp(-0.8))) / (2 * 0.4)
-    assert atari_scores.elo(won, "human", penalty)["agent"] == pytest.approx(
-        400 * 0.8 / math.log(10), abs=0.01
-    )
+    assert atari_scores.elo(atari_scores.wins(scores), "human").isna().all()
 
 
 def test_what_cannot_be_ranked_is_named():
@@ -112,5 +98,3 @@ def test_what_cannot_be_ranked_is_named():
     for function in (atari_scores.mean_rank, atari_scores.wins):
         with pytest.raises(ValueError, match="no score of agent on pong"):
             function(holes)
-    with pytest.raises(ValueError, match="no agent 'Human': there are random, human, agent"):
-        atari_scores.elo(atari_scores.wins(SCORES), "Human")

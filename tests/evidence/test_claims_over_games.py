@@ -1,12 +1,14 @@
 """Claims about medians over games."""
 
+import dataclasses
+
 from planted_curves import plant_run
 import pytest
 
-from common.evidence.atari_scores import final_scores
+from common.evidence.atari_scores import final_scores, finals
 from common.evidence.claims import Evidence, GameMedian
 from common.evidence.effects import Verdict
-from common.evidence.paper import RESULTS, Returns
+from common.evidence.paper import RESULTS
 from common.evidence.reported import Reported
 from common.evidence.runs import KeptRuns
 from common.reporting.budget import Budget
@@ -65,6 +67,14 @@ def test_one_seed_and_some_games_decide_no_median(tmp_path, evidence):
     finding = TEST.find(APEX, APEX.experiment("table 1"), evidence)
     assert finding.verdict is Verdict.OPEN
     assert finding.numbers == {"reported %": 434, "games": 57, "games with two runs": 3}
+    assert finding.missing.missing == 3 * 57 - 60  # three seeds are planned
+
+
+@pytest.mark.parametrize("paper", ["apex", "reactor"])
+def test_the_planned_seeds_can_decide_a_median(paper):
+    planned = reproductions.paper(paper)
+    tables = (table for table in planned.of_kind("table") if table.ours and table.ours.is_of_runs)
+    assert all(table.seeds_at("paper") >= 2 for table in tables)
 
 
 def test_final_scores_are_means_over_seeds(tmp_path):
@@ -73,20 +83,24 @@ def test_final_scores_are_means_over_seeds(tmp_path):
             tmp_path, "dqn", "atari:pong", seed, [0.0, score, score], paper="apex", steps=1000
         )
     runs = KeptRuns(tmp_path).of("apex", "two_cores")
-    frame = final_scores(runs, ("dqn", "other"), Returns.EVALUATOR)
-    pong = {"score": 15.0, "frames": 4000, "seeds": 2, "setting": "dqn"}
-    assert frame.loc["pong"].to_dict() == pong
-    assert final_scores(runs, ("other",), Returns.EVALUATOR).empty
+    frame = final_scores(runs, ("dqn", "other"))
+    pong = {"score": 15.0, "episodes": 10, "frames": 4000, "seeds": 2, "setting": "dqn"}
+    assert pong.items() <= frame.loc["pong"].to_dict().items()
+    assert final_scores(runs, ("other",)).empty
 
 
-def test_final_scores_are_of_the_best_setting_and_of_longer_evaluations(tmp_path):
-    for scale, evaluation, best in (
-        ("two_cores", None, (20, "other")),
-        ("small", 30.5, (30.5, "dqn")),
-    ):
-        kwargs = {"paper": "apex", "scale": scale}
-        plant_run(tmp_path, "dqn", "atari:pong", 0, [0.0, 10, 10], evaluation=evaluation, **kwargs)
-        plant_run(tmp_path, "other", "atari:pong", 0, [0.0, 20, 20], **kwargs)
-        runs = KeptRuns(tmp_path).of("apex", scale)
-        frame = final_scores(runs, ("dqn", "other"), Returns.EVALUATOR)
-        assert tuple(frame.loc["pong", ["score", "setting"]]) == best
+def test_final_scores_are_of_the_final_parameters_of_the_best_setting(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [0.0, 30, 10], paper="apex")
+    plant_run(tmp_path, "other", "atari:pong", 0, [0.0, 10, 20], paper="apex")
+    frame = final_scores(KeptRuns(tmp_path).of("apex", "two_cores"), ("dqn", "other"))
+    assert tuple(frame.loc["pong", ["score", "setting"]]) == (20, "other")
+
+
+def test_a_run_whose_last_evaluation_was_cut_off_has_no_score(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [0.0, 10, 20], paper="apex")
+    (run,) = KeptRuns(tmp_path).of("apex", "two_cores")
+    assert run.final_evaluation.episode_return_mean == 20
+    cut = dataclasses.replace(run, evaluations=run.evaluations.iloc[:-1])
+    killed = dataclasses.replace(run, starts=({"outcome": None},))
+    assert cut.final_evaluation is killed.final_evaluation is None
+    assert len(finals([run, cut, killed], ["dqn"])) == 1

@@ -80,7 +80,7 @@ def read_kept(root, paper, scale):
         for returns, x in zip(Returns, TIMES):
             check_finite(run.points(x, EPISODE_RETURN, returns))
         check_finite(run.points("learner_steps", "actor_steps_per_second", Returns.EVALUATOR))
-    scores = final_scores(runs, ("dqn",), Returns.EVALUATOR)
+    scores = final_scores(runs, ("dqn",))
     check_finite(scores[["score", "frames"]].to_numpy(float))
     return runs
 
@@ -118,7 +118,8 @@ def planted(tmp_path):
 
 def keep_planted(planted, root):
     """Keeps the run of `planted`."""
-    budget, flags = Budget(minutes=5), ("--seed=0", "--config.batch_size=256")
+    flags = ("--seed=0", "--config.batch_size=256", "--final_episodes=200")
+    budget = Budget(minutes=5)
     run = Run(reproductions.paper("apex").agents[0], "dqn", PONG, ())
     scale = Scale("two_cores", "")
     return keep_run(PlannedRun(run, 0, planted, "apex", scale, budget, flags, (), None), root)

@@ -9,6 +9,7 @@ import pytest
 
 from common.evidence import drawing, figures, panels, selection
 from common.evidence.paper import RESULTS, OverTasks, Part, Returns
+from common.evidence.reported import Reported
 from common.evidence.runs import KeptRuns
 from common.evidence.selection import caption, task_title, title
 import reproductions
@@ -55,7 +56,9 @@ def test_figure_2_is_a_panel_for_each_task_with_runs_and_means_over_seeds(tmp_pa
     assert [len(panel.curves) for panel in grid] == [1, 1]
     (curve,) = grid[0].curves
     assert curve.label == "D4PG, Prioritized, N = 5"
-    assert set(curve.middle) == {200.0} and set(curve.low) == {150.0} and set(curve.high) == {250.0}
+    ends = {name: getattr(curve, name)[-1] for name in ("low", "middle", "high")}
+    assert ends == {"low": 150.0, "middle": 200.0, "high": 250.0}
+    assert curve.x[0] == 0 == curve.middle[0]  # an untrained agent's return
     assert curve.x[-1] == 300  # as long as both last
     assert grid[0].end == 330 and grid[1].curves[0].low is None
     assert axes.x_limit == 600 and {panel.y_limits for panel in grid} == {(0, 1000)}
@@ -64,10 +67,11 @@ def test_figure_2_is_a_panel_for_each_task_with_runs_and_means_over_seeds(tmp_pa
         and path.name == "d4pg_figure_2_two_cores.png"
     )
     assert words == (
-        "returns of: evaluations; seeds: 1 to 3; shaded: interquartile range; "
+        "returns of: evaluations; seeds: 1 to 3; "
+        "shaded: 25th to 75th percentile of seeds (the paper does not say); "
         "runs: 5 to 10 minutes; the paper's runs: 12 hours; curves not run: 7/9; "
         "tasks not run: 14/16; "
-        "note: cheetah walk is not in dm_control: its target speed, 1 m/s, is ours"
+        "note: cheetah walk is not in dm_control: we chose its target speed, 1 m/s"
     )
 
 
@@ -78,23 +82,46 @@ def test_seeds_that_were_evaluated_at_other_positions_share_a_curve(tmp_path, dr
     figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
     ((((((panel,), _),), *_),)) = parts_of(drawn)
     (curve,) = panel.curves
-    assert curve.x[0] == 300 / 8 and curve.x[-1] == 300
+    assert curve.x[0] == 0 and curve.x[-1] == 300
     for one in (curve.low, curve.middle, curve.high):
         assert one == pytest.approx(curve.x / 300 * 1000)
 
 
-def test_more_than_four_curves_of_a_task_are_several_panels(tmp_path, drawn):
+def test_compared_curves_stand_in_one_panel(tmp_path, drawn):
     for setting in FIGURE_2.settings:
         plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
     plant_run(tmp_path, FULL, FINGER, 0, [1.0] * 5)
     figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
     ((((grid, _),), *_),) = parts_of(drawn)
-    assert [(panel.title, panel.task, len(panel.curves)) for panel in grid] == [
-        *((f"cartpole swingup, {n} of 3", "cartpole swingup", 3) for n in (1, 2, 3)),
-        ("finger turn hard", "finger turn hard", 1),
-    ]
-    labels = [curve.label for panel in grid[:3] for curve in panel.curves]
-    assert labels == list(map(D4PG.label, FIGURE_2.settings))
+    assert [len(panel.curves) for panel in grid] == [9, 1]
+    assert [curve.label for curve in grid[0].curves] == list(map(D4PG.label, FIGURE_2.settings))
+
+
+def test_a_panel_does_not_mix_runs_that_were_evaluated_by_two_rules(tmp_path, drawn):
+    for seed, number in enumerate((8, 30, 30)):
+        plant_run(tmp_path, FULL, CARTPOLE, seed, [float(number)] * number, scale="small")
+    plant_run(tmp_path, "ddpg", CARTPOLE, 0, [8.0] * 8, scale="small")
+    for setting in (FULL, "ddpg"):
+        plant_run(tmp_path, setting, "control:cheetah:walk", 0, [8.0] * 8, scale="small")
+    figures.draw(D4PG, FIGURE_2, "small", runs_of(tmp_path, scale="small"), tmp_path)
+    ((((grid, _),), _, words, _),) = parts_of(drawn)
+    # More of the curves have runs with few evaluations.
+    assert [[curve.middle[-1] for curve in panel.curves] for panel in grid] == [[8.0, 8.0]] * 2
+    assert "left out: 2 runs, evaluated at other intervals;" in words
+
+
+def test_a_curve_is_smoothed_over_the_papers_points(tmp_path, drawn):
+    apex = reproductions.paper("apex")
+    figure = apex.experiment("figure 5")
+    assert figure.smoothed == 20 and figure.at("small").smoothed == 1
+    episodes = [(seconds, 7, float(seconds)) for seconds in range(10, 310, 10)]
+    run = {"paper": "apex", "scale": "paper", "agent_setting": "dqn", "episodes": episodes}
+    curve = "dqn_256_actors_replay_2m"
+    plant_run(tmp_path, curve, "atari:qbert", 0, [0.0] * 30, **run)
+    figures.draw(apex, figure, "paper", runs_of(tmp_path, "apex", "paper"), tmp_path)
+    ((((((panel,), _),), _, words, _),)) = parts_of(drawn)
+    assert panel.curves[0].middle[-1] == pytest.approx(np.arange(110, 310, 10).mean())
+    assert "smoothed: over 20 points;" in words
 
 
 def test_divergences_are_drawn_in_powers_of_ten(tmp_path, drawn):
@@ -111,7 +138,8 @@ def test_divergences_are_drawn_in_powers_of_ten(tmp_path, drawn):
 def test_a_title_names_the_suite_that_is_drawn(tasks, words):
     apex = reproductions.paper("apex")
     found = title(apex, apex.experiment("figure 4"), "small", tasks)
-    assert found == f"Ape-X, figure 4, scale small. {words}: 8 to 256 actors, a replay of 1M"
+    title_of_figure = f"{words}: 8 to 256 actors with a replay of 1M transitions"
+    assert found == f"Ape-X, figure 4, scale small. {title_of_figure}"
 
 
 def test_the_papers_axis_where_our_runs_cover_enough_of_it(tmp_path, drawn):
@@ -213,7 +241,7 @@ def test_known_levels_are_lines_in_their_panels(tmp_path, drawn):
         plant_run(tmp_path, "aql", environment, 0, [30.0] * 5, paper="aql", scale="small")
     figures.draw(aql, section, "small", runs_of(tmp_path, "aql", "small"), tmp_path)
     ((((grid, _),), title, *_),) = parts_of(drawn)
-    assert title.startswith("AQL, section match, scale small. Not in the paper: signs to be ")
+    assert title.startswith("AQL, section match, scale small. Match, not in the paper: ")
     label = "a perfect Q, 500 uniform samples"
     lines = [[(round(value, 1), text) for value, text in panel.lines] for panel in grid]
     assert lines == [[(49.4, label)], [(37.4, label)]]
@@ -242,7 +270,7 @@ def test_each_figure_uses_and_names_what_its_paper_used(tmp_path, drawn, returns
     experiment = dataclasses.replace(FIGURE_2, returns=returns)
     figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
     ((((grid, _),), _, under, _),) = parts_of(drawn)
-    assert set(grid[0].curves[0].middle) == {level} and f"returns of: {words};" in under
+    assert grid[0].curves[0].middle[-1] == level and f"returns of: {words};" in under
 
 
 def test_the_registry_says_whose_returns_as_the_papers_do():
@@ -254,14 +282,21 @@ def test_the_registry_says_whose_returns_as_the_papers_do():
     assert returns("refer", "figure 1") is Returns.ALL_ACTORS
 
 
-def test_bands_are_interquartile_ranges_of_three_seeds_or_more():
+def test_bands_are_the_papers_for_three_seeds_or_more():
     values = np.arange(5.0)[:, np.newaxis]
 
-    def band(*tasks, over_tasks=OverTasks.MEAN):
-        part = dataclasses.replace(FIGURE_2, over_tasks=over_tasks)
-        return [None if one is None else one.item() for one in figures._over_seeds(tasks, part)]
+    def band(*tasks, over_tasks=OverTasks.MEAN, paper=D4PG):
+        experiment = dataclasses.replace(FIGURE_2, over_tasks=over_tasks)
+        found = figures._Part(paper, experiment, {}, Reported())._over_seeds(tasks)
+        return [None if end is None else end.item() for end in found]
 
     assert band(values) == [2, 1, 3]
+    refer, aql = reproductions.paper("refer"), reproductions.paper("aql")
+    assert band(values, paper=refer) == pytest.approx([2, 0.8, 3.2])
+    error = np.sqrt(2.5 / 5)  # of a task; of the mean of two it is less by the root of two
+    assert band(values, paper=aql) == pytest.approx([2, 2 - error, 2 + error])
+    of_two = error / np.sqrt(2)
+    assert band(values, 10 + values, paper=aql) == pytest.approx([7, 7 - of_two, 7 + of_two])
     assert band(values[:2]) == [0.5, None, None]
     assert band(values, 10 + values) == [7, 6, 8]
     tasks = (values, 10 + values[:3], 20 + values)
@@ -277,7 +312,7 @@ def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
     figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
     ((((grid, _),), _, words, _),) = parts_of(drawn)
     assert [panel.title for panel in grid] == ["1 of 16 tasks"]
-    assert [set(curve.middle) for curve in grid[0].curves] == [{100.0}, {100.0}]
+    assert [curve.middle[-1] for curve in grid[0].curves] == [100.0, 100.0]
     assert "over tasks: mean over tasks; tasks: cartpole swingup;" in words
     one_of_the_others = dataclasses.replace(
         experiment,
@@ -324,9 +359,12 @@ def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_pat
         apex, apex.experiment("figure 2"), "paper", runs_of(tmp_path, "apex", "paper"), tmp_path
     )
     ((((left, axes), (right, other_axes)), _, words, _),) = parts_of(drawn)
-    assert np.allclose(left[0].curves[0].middle, 0, atol=0.1)
-    assert left[0].lines[0] == (434.0, "Ape-X DQN, reported: 434")
-    assert left[0].y_limits is None
+    # The left half has points: our training time and median, then those of the paper's table 1.
+    ours, reported, *_ = left[0].curves
+    assert (ours.x.tolist(), ours.middle.tolist()) == ([300.0], [pytest.approx(0, abs=0.1)])
+    assert (reported.x.tolist(), reported.middle.tolist()) == ([5 * 86_400.0], [434.0])
+    assert reported.label == "Ape-X DQN, reported" and axes.x_limit == 10 * 86_400
+    assert left[0].y_limits is None and not left[0].lines
     assert [panel.title for panel in right] == ["breakout", "qbert"]
     assert [len(panel.curves) for panel in right] == [1, 1]
     assert set(right[0].curves[0].middle) == {9.0}
@@ -364,9 +402,7 @@ def test_a_half_may_have_another_axis(tmp_path, drawn):
     assert right[0].curves[0].x[-1] == 7200
 
 
-@pytest.mark.parametrize(
-    "name, rows", [("figure 7", [3, 4, 3, 4, 2, 3, 3]), ("figure 8", [4, 3, 3])]
-)
+@pytest.mark.parametrize("name, rows", [("figure 7", [3, 4, 3, 4, 5, 3]), ("figure 8", [4, 3, 3])])
 def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
     refer = reproductions.paper("refer")
     experiment = refer.experiment(name)
@@ -416,7 +452,7 @@ def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
     ((((grid, axes),), _, words, _),) = parts_of(drawn)
     assert len(grid) == 1 and len(grid[0].curves) == 2
     assert axes.x_column == "learner_steps"  # the substitute's, not the paper's hours
-    assert "names have the paper's capacities" in words
+    assert "labels show the paper's capacities" in words
 
 
 def test_a_part_that_would_repeat_curves_of_another_is_left_out(tmp_path, drawn):

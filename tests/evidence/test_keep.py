@@ -12,10 +12,10 @@ import pytest
 
 from common.config import Config, Settings, field
 from common.evidence import keep as keep_lib
-from common.evidence.keep import TableWriter, keep
+from common.evidence.keep import TableWriter, keep, keep_run
 from common.evidence.paper import EPISODE_RETURN, RESULTS, Returns
 from common.evidence.plan import State, make_plan
-from common.evidence.runs import KeptRuns, frame
+from common.evidence.runs import KeptRuns, Tables, frame
 from common.reporting import csv_rows, run_directory
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
@@ -226,7 +226,32 @@ def test_what_is_wrong_with_a_run_is_named_and_nothing_of_it_is_kept(
     file.write_text(file.read_text().replace(new, old))
     assert len(keep(plan_of(roots), roots[1])) == 1
     (kept,) = KeptRuns(roots[1]).of("fake", "small")
-    assert kept.evaluation == 30.5
+    assert kept.final_evaluation.episode_return_mean == 2.5
+
+
+def test_every_return_of_the_final_evaluation_is_kept_where_tables_need_it(roots):
+    run = plant_evaluated(roots, 0, value=2.0)
+    found = {"episode_return_mean": 2.0, "episodes": 2, "episode_returns": [1.0, 3.0]}
+    run.evaluation_json.write_text(json.dumps(found))
+    (planned,) = (planned for planned in plan_of(roots).runs if planned.seed == 0)
+    tables = Tables.of(roots[1], "fake", "small")
+    assert keep_run(planned, roots[1])
+    assert "evaluation" not in tables.read_records()[planned.key][1]
+    needing = dataclasses.replace(planned, flags=(*planned.flags, "--final_episodes=2"))
+    assert needing.has_final_evaluation and keep_run(needing, roots[1])
+    assert tables.read_records()[planned.key][1]["evaluation"] == found
+
+
+def test_a_run_for_tables_is_finished_with_its_final_evaluation(roots):
+    """One that was stopped before is resumed, which makes that evaluation."""
+    scale = dataclasses.replace(SMALL, is_compact=False, flags=("--final_episodes=2",))
+    run = plant_evaluated(roots, 0, steps=10)
+    (planned,) = (planned for planned in plan_of(roots, scale).runs if planned.seed == 0)
+    assert planned.status.state is State.FINISHED
+    rows = run.evaluator_csv.read_text().splitlines(keepends=True)
+    run.evaluator_csv.write_text("".join(rows[:-1]))
+    assert planned.read_status().state is State.CUT
+    assert dataclasses.replace(planned, flags=()).read_status().state is State.FINISHED
 
 
 def test_the_record_says_what_made_the_run(roots):

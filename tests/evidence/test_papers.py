@@ -194,6 +194,7 @@ def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     assert own.flags[:2] == ("--setting=dqn_two_cores", "--num_actors=8")
     assert [one.flag for one in scale.changes_of(APEX_DQN, own.choices)] == [
         "--learner_threads=2",
+        "--final_episodes=20",
         "--evaluation_seconds=120",
         "--evaluation_episodes=5",
     ]
@@ -309,14 +310,13 @@ def test_the_papers_own_scale_changes_nothing(paper):
     assert own is paper.scales[0] and own.changes == () and own.budget is None
 
 
-def test_reactors_scores_are_means_of_as_many_episodes_as_in_the_paper(tmp_path):
-    paper = reproductions.paper("reactor")
-    for scale, is_due in (("paper", True), ("workstation", True), ("smoke", False)):
-        plan = make_plan(
-            paper, paper.experiment("table 5"), paper.scale(scale), tmp_path, num_seeds=1
-        )
-        has_flag = {"--final_episodes=200" in run.command for run in plan.runs}
-        assert has_flag == {is_due}
+@pytest.mark.parametrize("name, table", [("apex", "table 2"), ("reactor", "table 5")])
+def test_scores_are_means_of_the_papers_episodes_or_fewer_at_a_smaller_scale(tmp_path, name, table):
+    paper = reproductions.paper(name)
+    for scale, episodes in (("paper", 200), ("workstation", 200), ("two_cores", 20)):
+        plan = make_plan(paper, paper.experiment(table), paper.scale(scale), tmp_path, num_seeds=1)
+        assert all(run.has_final_evaluation for run in plan.runs)
+        assert all(f"--final_episodes={episodes}" in run.command for run in plan.runs)
 
 
 def test_d4pgs_settings_are_those_of_its_agent():

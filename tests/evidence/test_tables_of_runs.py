@@ -42,7 +42,7 @@ def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
             steps=1_000_000,
         )
     table = build(APEX, "table 2", tmp_path)
-    pong = ["20.9", "14.6", "-6.3", "4,000,000", "2", "dqn", "18.7"]
+    pong = ["20.9", "14.6", "-6.3", "4,000,000", "2", "10", "dqn", "18.7"]
     assert table.rows.loc["pong"].tolist() == pong
     assert table.rows.loc["alien", tables.OURS] == ""
     ours = table.summary.loc["No-op starts, ours"]
@@ -54,7 +54,7 @@ def test_only_columns_with_numbers_of_ours_are_there_and_few_rows_are_named(tmp_
     plant_run(tmp_path, "reactor", "atari:pong", 0, [14.0] * 4, paper="reactor", scale="paper")
     table = build(REACTOR, "table 5", tmp_path)
     ours = [name for name in table.rows if ": " in name]
-    names = (tables.OURS, tables.DIFFERENCE, "frames", "seeds", "setting")
+    names = (tables.OURS, tables.DIFFERENCE, "frames", "seeds", "episodes", "setting")
     assert ours == [f"Reactor: {name}" for name in names]
     assert table.note.startswith("Runs of the scale paper, in these rows: pong.")
 
@@ -73,20 +73,38 @@ def test_units_stand_with_the_columns_or_in_the_note():
 
 
 def test_runs_of_too_few_games_are_said_to_be(tmp_path):
-    plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
-    assert (
-        "Runs of 1 of 57 tasks at the scale paper: not enough"
-        in build(APEX, "table 1", tmp_path).note
-    )
+    run = {"paper": "reactor", "scale": "paper"}
+    plant_run(tmp_path, "reactor", "atari:pong", 0, [14.0] * 4, **run)
+    plant_run(tmp_path, "reactor", "atari:qbert", 0, [], **run)
+    note = build(REACTOR, "table 2", tmp_path).note
+    assert "Runs of 2 of 57 tasks at the scale paper: not enough" in note
+    assert "runs without an evaluation of their final parameters: qbert." in note
+
+
+def test_time_frames_and_hardware_are_of_the_runs_that_there_are(tmp_path):
+    run = {"paper": "apex", "scale": "paper", "gpus": ["a", "b"], "cores": 16}
+    for game, days in (("pong", 4), ("qbert", 5)):
+        size = {"seconds": days * 86_400, "steps": 10_000_000}
+        plant_run(tmp_path, "dqn", f"atari:{game}", 0, [14.0] * 4, **size, **run)
+    rows = build(APEX, "table 1", tmp_path).rows
+    ours = {name.removesuffix(": ours"): rows[name] for name in rows if name.endswith(": ours")}
+    assert {name: column["Ape-X DQN"] for name, column in ours.items()} == {
+        "Training time": "4.5",
+        "Environment frames (per game)": "40.0M",
+        "Resources: cores": "16",
+        "Resources: GPUs": "2",
+        "Games": "2",
+    }
+    assert rows.loc["Ape-X DQN", "Environment frames (per game): difference"] == "-22760.0M"
 
 
 def test_tables_say_whose_episodes_they_are_of(tmp_path):
     plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
-    note = build(APEX, "table 2", tmp_path).note
-    assert "Ours: returns of: evaluations; " in note
-    assert "last third" in note
+    assert "evaluations of each run's final parameters" in build(APEX, "table 2", tmp_path).note
     d4pg = reproductions.paper("d4pg")
-    assert "Ours" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note
+    assert (
+        "Our scores" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note
+    )
 
 
 def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):

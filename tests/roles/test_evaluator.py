@@ -1,6 +1,7 @@
 """An evaluator at work, and at the end of its run."""
 
 import dataclasses
+import json
 import threading
 import time
 import types
@@ -257,6 +258,7 @@ def test_the_end_of_the_run_ends_an_evaluation_under_way(run):
     run.publish(-1.0, 16)
     run.start()
     run.wait_for(lambda: run.policy.action == -1, "the first evaluation")
+    assert not run.directory.evaluation_json.exists()  # only the last one is kept there
     run.save(1.0, 33)
     run.publish(0.5, 33, finished=True)
     assert run.ends() and run.rows() == [(33, 1.0)]  # of the checkpoint
@@ -282,6 +284,8 @@ def test_the_evaluator_starts_after_the_end(run, limits):
     assert run.ends() and run.rows() == [(32, 1.0)]
     row = last_row(run.directory.evaluator_csv)
     assert (row["wall_seconds"], row["actor_steps"]) == (12.35, 320)
+    final = json.loads(run.directory.evaluation_json.read_text())
+    assert final == row | {"episode_returns": [1.0] * 3}
 
 
 def test_an_old_checkpoint_is_not_the_last_of_a_run_that_goes_on(run):
