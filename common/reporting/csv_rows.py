@@ -350,21 +350,21 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
     return {name: _value(cell) for name, cell in row.items()}
 
 
-class NewNumbers:
-    """A reader of the numbers that processes append to a column of a CSV file.
+class NewRows:
+    """A reader of the rows that processes append to a CSV file.
 
     Args:
       path: the file, which may not exist yet.
-      column: the name of the column, in which no cell is empty.
+      *columns: names of columns of numbers, in which no cell is empty.
     """
 
-    def __init__(self, path: str | os.PathLike, column: str):
+    def __init__(self, path: str | os.PathLike, *columns: str):
         self._path = Path(path)
-        self._column = column
+        self._columns = columns
         self._end = self._path.stat().st_size if self._path.exists() else 0
 
-    def read(self) -> list[float]:
-        """Returns the numbers of the whole rows since the last call, or since the construction.
+    def read(self) -> list[tuple[float, ...]]:
+        """Returns the numbers in the whole rows since the last call, or since the construction.
 
         Raises:
           CsvError: a row is wrong as of `numbered_rows`, or the file cannot be read.
@@ -383,10 +383,10 @@ class NewNumbers:
             return []
         self._end = begin + len(lines) + 1
         header = _fields(f"{self._path}:1", first.removesuffix(b"\n"))
-        _check_header(self._path, header, (self._column,))
+        _check_header(self._path, header, self._columns)
         where = f"{self._path}: in a new line"
         rows = [_row(where, header, _fields(where, one), ()) for one in lines.splitlines()]
-        return [float(row[self._column]) for row in rows]
+        return [tuple(float(row[name]) for name in self._columns) for row in rows]
 
 
 def _line_break(file: int, end: int) -> int:

@@ -19,7 +19,7 @@ from common.reporting.csv_rows import (
     CsvError,
     CsvRows,
     GrowingRows,
-    NewNumbers,
+    NewRows,
     last_row,
     read_numbers,
     read_rows,
@@ -379,23 +379,26 @@ def test_last_row_reads_the_tail_of_a_long_file(tmp_path):
 
 def test_new_numbers_are_those_of_whole_rows_since_the_last_call(tmp_path):
     path = tmp_path / "rows.csv"
-    early = NewNumbers(path, "number")
+    early = NewRows(path, "number")
     assert early.read() == []
     rows = CsvRows(path, COLUMNS)
     assert early.read() == []
     rows.append({"writer": 0, "number": 1.5, "text": ""})
-    late = NewNumbers(path, "number")
+    late = NewRows(path, "number")
     rows.append({"writer": 1, "number": 2, "text": ""})
-    assert (early.read(), late.read()) == ([1.5, 2.0], [2.0])
+    assert (early.read(), late.read()) == ([(1.5,), (2.0,)], [(2.0,)])
     with open(path, "a") as file:
         file.write("0,3,\n0,4")
-    assert (early.read(), late.read()) == ([3.0], [3.0])
+    assert (early.read(), late.read()) == ([(3.0,)], [(3.0,)])
     with open(path, "a") as file:
         file.write("5,\n0,\n")
     with pytest.raises(CsvError, match="rows.csv: in a new line: 2 cells for 3 columns"):
         early.read()
     rows.append({"writer": 1, "number": 6, "text": ""})
-    assert early.read() == [6.0]
+    assert early.read() == [(6.0,)]
+    both = NewRows(path, "number", "writer")
+    rows.append({"writer": 2, "number": 7, "text": ""})
+    assert both.read() == [(7.0, 2.0)]
 
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "files.md"
