@@ -41,6 +41,8 @@ CASES = {
     "vracer": ("refer", CONTROL, {"hidden_size": 8}),
     "vracer_quadratic": ("refer", CONTROL, {"hidden_size": 8, "advantage": "quadratic"}),
     "vracer_recurrent": ("refer", CONTROL, {"recurrent": True, "lstm_size": 5}),
+    "naf_recurrent": ("refer", CONTROL, {"agent": "naf", "recurrent": True, "lstm_size": 5}),
+    "acer_recurrent": ("refer", CONTROL, {**ACER, "recurrent": True, "lstm_size": 5}),
     "naf": ("refer", CONTROL, {"agent": "naf", "hidden_size": 8}),
     "ddpg": ("refer", CONTROL, {"agent": "ddpg", "hidden_size": 8}),
     "acer": ("refer", CONTROL, {**ACER, "hidden_size": 8}),
@@ -105,7 +107,7 @@ def test_a_saved_model_acts_as_the_agent(name, tmp_path):
         assert action.dtype == expected.dtype
         found.append(action.numpy())
     assert len(np.unique(found[0], axis=0)) > 1
-    assert bool(state) == (name == "vracer_recurrent") == (not np.array_equal(*found[:2]))
+    assert bool(state) == name.endswith("_recurrent") == (not np.array_equal(*found[:2]))
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -132,10 +134,17 @@ def test_a_saved_model_draws_from_the_agents_distribution(name, tmp_path):
             np.testing.assert_allclose(after[part], leaf, rtol=1e-4, atol=1e-4)
 
 
-LAYERED = [name for name in CASES if name not in ("apex_dqn_images", "vracer_recurrent", "exact")]
+LAYERLESS = (
+    "apex_dqn_images",
+    "vracer_recurrent",
+    "naf_recurrent",
+    "acer_recurrent",
+    "exact",
+    "d3pg",
+)
 
 
-@pytest.mark.parametrize("name", [name for name in LAYERED if name != "d3pg"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in LAYERLESS])
 def test_layers_act_as_the_agent(name, tmp_path):
     run = run_of(CASES[name])
     own, batch = run.make_policy(40), observations(run.spec, 40)
