@@ -25,6 +25,7 @@ from importlib import util
 import json
 import os
 import pathlib
+import re
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
@@ -42,7 +43,7 @@ from reproductions import agent_of
 
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
 """Trained policies, a directory each: the files of a run that its best policy needs."""
-_SUFFIXES = {"proposals": ".png", "export": ".npz", "json": ".json"}
+_SUFFIXES = {"proposals": ".png", "json": ".json"}
 """Ends of the files that flags name: no two of them, nor a video, can be one file."""
 
 
@@ -58,9 +59,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--checkpoint",
-        choices=("newest", "best"),
-        help="whose parameters play: those of the newest checkpoint, the default, or of the best "
-        "evaluation, the default with --policy",
+        metavar="newest|best|step_N",
+        help="whose parameters play: those of the newest checkpoint, the default, of the best "
+        "evaluation, the default with --policy, or of a checkpoint of --keep_checkpoints_every",
     )
     parser.add_argument(
         "--environment",
@@ -103,9 +104,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--export",
         type=pathlib.Path,
-        metavar="FILE.npz",
-        help="write the layers of the policy there, for programs without TensorFlow, as "
-        "docs/read_policy.py reads them; of D4PG's and Ape-X DPG's policies",
+        metavar="DIR",
+        help="write the policy there for other programs: a TensorFlow SavedModel, spaces.json and, "
+        "of a policy of layers, policy.npz, which docs/read_policy.py reads",
     )
     parser.add_argument(
         "--json",
@@ -124,6 +125,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
             fail(f"there is no --policy={arguments.policy}: there are {', '.join(_policies())}")
         arguments.workdir = POLICIES / arguments.policy
     arguments.checkpoint = arguments.checkpoint or ("best" if arguments.policy else "newest")
+    if not re.fullmatch(r"newest|best|step_\d+", arguments.checkpoint):
+        fail(f"--checkpoint must be newest, best or step_N, is {arguments.checkpoint}")
     if arguments.episodes < 1:
         fail(f"--episodes must be at least 1, is {arguments.episodes}")
     if not 0 <= arguments.seed < 2**31:
@@ -150,9 +153,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     for flag in ("video", "json", "proposals", "export"):
         path = getattr(arguments, flag)
         if path is not None:
-            check_writable(f"--{flag}", path)
             if path.exists():
-                fail(f"--{flag}={path} exists already: remove it, or name another file")
+                fail(f"--{flag}={path} exists already: remove it, or give another name")
+            check_writable(f"--{flag}", path)
     return arguments
 
 
@@ -183,13 +186,12 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
 
     from common import environments
     from common.acting.policy import ObservationRecorder, require_proposals
-    from common.agents import trained
+    from common.agents import exported, trained
     from common.cluster.layout import imported
     from common.environments import film as film_lib
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
     from common.environments.spec import EnvironmentSpec
-    from common.learning import checkpoint
     from common.roles.evaluator import environment_seeds, run_episodes
 
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
@@ -219,12 +221,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         except ValueError as error:
             fail(f"--proposals: {run.agent.setting} on {run.environment}: {error}")
     if arguments.export:
-        try:
-            layers = policy.layers()
-        except ValueError as error:
-            fail(f"--export: {run.agent.setting} on {run.environment}: {error}")
-        checkpoint.export_policy(arguments.export, layers)
-        print(f"policy {arguments.export}: {len(layers)} layers, read by docs/read_policy.py")
+        print(f"policy {arguments.export}: {', '.join(exported.write(arguments.export, run))}")
     episodes = "an episode" if arguments.episodes == 1 else f"{arguments.episodes} episodes"
     say(f"plays {episodes} of {run.environment}")
     acting = recorder if arguments.proposals else policy

@@ -1,4 +1,4 @@
-"""Makes the runs of a paper's figure or table, of a list of such runs, or of a sweep.
+r"""Makes the runs of a paper's figure or table, of a list of such runs, of a sweep or a search.
 
     python -m binaries.experiment --paper=d4pg                        # all of them, and their state
     python -m binaries.experiment --paper=d4pg --figure=2 --scale=smoke --dry_run
@@ -6,6 +6,9 @@
     python -m binaries.experiment --paper=d4pg --figure=2 --keep      # in results/runs
     python -m binaries.experiment --paper=d4pg --figure=2 --vary config.learning_rate=1e-4,3e-4
     python -m binaries.experiment --agent=apex_dqn --tasks atari:pong --vary config.n_step=1,3
+    python -m binaries.experiment --agent=d4pg --tasks gym:Pendulum-v1 --jobs=4 \
+        --search=optuna --trials=50 --vary config.learning_rate config.n_step=1,3,5
+    python -m binaries.experiment --paper=d4pg --figure=2 --scale=paper --emit=slurm > runs.sbatch
     python -m binaries.experiment --list=results/campaign.csv         # for days, next to other work
     python -m binaries.experiment --list=results/campaign.csv --status
 
@@ -13,51 +16,49 @@ Shows the plan, then makes missing runs and resumes cut ones. Finished runs, in 
 are left alone. Ctrl-C ends the current runs in order; the same command resumes them. A run that
 fails does not end the others and is named at the end.
 
-The runs of a figure are made one after the other, or with --cores several at once, on a core each.
-So are those of a list, which are kept as soon as they are finished; docs/campaign.md describes it.
-With --vary, a figure of the sweep is drawn at the end.
+Runs are made one after the other on all cores, with --jobs so many at once, which share the cores
+evenly, or as the tasks of an array job of Slurm. Those of a list are kept as soon as they are
+finished; docs/campaign.md describes it. With --vary, a figure of the sweep is drawn at the end, and
+a table is written, best first. --search tries values of the flags in --vary by itself:
+config.learning_rate alone (the range of the hyperparameter), config.learning_rate=1e-5..1e-3, or
+config.n_step=1,3,5.
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import pathlib
 import shlex
-import tempfile
+import tomllib
+from typing import TYPE_CHECKING
 
 from common.cluster.layout import imported
 from common.cluster.processes import StopRequest, usable_cores
-from common.evidence.execute import ListedRuns, Session, Slot, read_list, slots_of, table
-from common.evidence.keep import keep, set_aside
-from common.evidence.paper import DEFAULT_SEEDS, EARLIER, RESULTS, Paper
-from common.evidence.plan import (
-    DEFAULT_SCALE,
-    Plan,
-    PlannedRun,
-    State,
-    make_plan,
-    of_agent,
-    parse_varied,
-    sweep,
-)
-from common.evidence.runs import KeptRuns
+from common.evidence.paper import DEFAULT_SCALE, DEFAULT_SEEDS, EARLIER, PAPER_SCALE, RESULTS, Paper
 from common.reporting.command_line import Parser, exit_with, fail, say
 from common.reporting.run_directory import hold
 from common.reporting.user_error import UserError
 import reproductions
 
-_COUNTED = (State.FINISHED, State.CUT, State.MISSING)
+if TYPE_CHECKING:  # they import pandas, which takes seconds: functions import what they use
+    from common.evidence.execute import ListedRuns, Slot
+    from common.evidence.plan import Plan, PlannedRun
+    from common.evidence.runs import KeptRuns
+
 _KINDS = ("figure", "table", "section")
 _LIST_CORES = 2
 _LIST_ATTEMPTS = 2
+_TRIALS = 50
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    scales: dict[str, list[str]] = {}
-    for paper in reproductions.papers():
-        for scale in paper.scales:
-            scales.setdefault(scale.name, []).append(paper.name)
+    scales = {PAPER_SCALE.name: [*reproductions.PAPERS]}
+    for paper in reproductions.PAPERS:
+        file = pathlib.Path(reproductions.__file__).parent / paper / "figures.toml"
+        for scale in tomllib.loads(file.read_text())["scales"]:
+            known = scales.setdefault(scale, [])
+            known += [paper] * (paper not in known)
     names = ", ".join(f"{scale} ({', '.join(papers)})" for scale, papers in scales.items())
     parser = Parser(prog="python -m binaries.experiment", description=__doc__)
     of = parser.add_mutually_exclusive_group(required=True)
@@ -73,15 +74,21 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         ("setting", "only these curves"),
     ):
         parser.add_argument(f"--{name}s", nargs="+", metavar=name.upper(), help=words)
-    words = "make each run with each combination of values: config.learning_rate=1e-4,3e-4"
+    words = "make each run with each combination of values of flags: config.learning_rate=1e-4,3e-4"
     parser.add_argument("--vary", nargs="+", metavar="NAME=VALUES", help=words)
+    words = "search for the best values of the flags in --vary, on a single task and setting"
+    parser.add_argument("--search", choices=("optuna",), help=words)
+    words = "runs of the search, those of earlier starts included; default 50"
+    parser.add_argument("--trials", type=int, metavar="N", help=words)
     words = f"seeds 0 to N - 1; default: the paper's number, {DEFAULT_SEEDS} if it does not say"
     parser.add_argument("--seeds", type=int, metavar="N", help=words)
     words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan says what it changes"
     parser.add_argument("--scale", metavar="NAME", default=DEFAULT_SCALE, help=words)
+    words = "runs at once, which share the cores evenly; default: one, with --cores one a core"
+    parser.add_argument("--jobs", type=int, metavar="N", help=words)
     how = parser.add_mutually_exclusive_group()
-    words = "runs at once, each on a core of its own; default: one on all cores, of a list "
-    how.add_argument("--cores", type=int, metavar="N", help=f"{words}{_LIST_CORES}")
+    words = f"cores to use; default: all, of a list {_LIST_CORES}"
+    how.add_argument("--cores", type=int, metavar="N", help=words)
     words = "only the list's runs of claims about wall-clock time, one by one on all cores"
     how.add_argument("--alone", action="store_true", help=f"{words}: run nothing else")
     for flag, default, words in (
@@ -98,6 +105,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         ("--set_aside", "move kept runs to the scale SCALE_earlier, to keep others"),
     ):
         instead.add_argument(flag, action="store_true", help=f"start nothing, {words}")
+    words = "start nothing, print a script for sbatch: an array job with a task for each run to do"
+    instead.add_argument("--emit", choices=("slurm",), help=words)
     arguments = parser.parse_args(argv)
     _check(arguments)
     return arguments
@@ -117,14 +126,21 @@ def _check(arguments: argparse.Namespace) -> None:
         fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
     if arguments.vary and (arguments.keep or arguments.set_aside):
         fail("--keep and --set_aside are for the papers' figures: sweeps stay in --runs")
+    if arguments.search and not (arguments.vary and arguments.tasks):
+        fail("--search needs --vary, with the flags to search, and --tasks")
+    if arguments.trials is not None and not (arguments.search and arguments.trials > 0):
+        fail("--trials, at least 1, is for a --search")
     if arguments.alone and not arguments.list:
         fail("--alone is for the runs of a --list")
     if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
         fail(f"--runs={arguments.runs} is no directory")
 
 
-def _list(paper: Paper, runs: pathlib.Path, kept: KeptRuns) -> None:
+def _list(paper: Paper, runs: pathlib.Path, kept: "KeptRuns") -> None:
     """Prints every experiment with the numbers of its runs at each scale."""
+    from common.evidence.plan import State, make_plan
+
+    counted = (State.FINISHED, State.CUT, State.MISSING)
     print(f"{paper.title}, {paper.citation}: runs finished/cut/missing at each scale")
     print("  ".join([" " * 12, *(f"{scale.name:>12}" for scale in paper.scales)]))
     notes = []
@@ -133,7 +149,7 @@ def _list(paper: Paper, runs: pathlib.Path, kept: KeptRuns) -> None:
             print(f"{experiment.name:12}  {experiment.title}: {experiment.unavailable}")
             continue
         plans = [make_plan(paper, experiment, scale, runs, kept) for scale in paper.scales]
-        counts = ["/".join(str(len(plan.of(state))) for state in _COUNTED) for plan in plans]
+        counts = ["/".join(str(len(plan.of(state))) for state in counted) for plan in plans]
         columns = [f"{experiment.name:12}", *map("{:>12}".format, counts), experiment.title]
         print("  ".join(columns))
         notes += [run.status.note for plan in plans for run in plan.of(State.UNUSABLE)]
@@ -141,31 +157,54 @@ def _list(paper: Paper, runs: pathlib.Path, kept: KeptRuns) -> None:
         print(f"unusable: {note}")
 
 
-def _plan(paper: Paper, arguments: argparse.Namespace, kept: KeptRuns) -> Plan:
-    """Returns the plan of a figure, or of a sweep of a figure or an agent."""
-    scale, num_seeds = paper.scale(arguments.scale), arguments.seeds
+def _base(paper: Paper, arguments: argparse.Namespace, kept: "KeptRuns") -> "Plan":
+    """Returns the plan of a figure or an agent, whose runs a sweep varies."""
+    from common.evidence.plan import make_plan
+    from common.evidence.sweep import of_agent
+
+    scale = paper.scale(arguments.scale)
     if arguments.agent:
         agent = imported(reproductions.AGENTS[arguments.agent])
         base = of_agent(agent, arguments.settings or (), arguments.tasks, scale)
-        num_seeds = num_seeds or DEFAULT_SEEDS
-    else:
-        base = paper.experiment(arguments.experiment)
-        for experiment in (base, base.at(scale.name)):
-            if experiment.unavailable:
-                fail(f"{experiment.unavailable} ({experiment.name} of {paper.title})")
-        choice = (arguments.tasks, arguments.settings, num_seeds)
-        plan = make_plan(paper, base, scale, arguments.runs, kept, *choice)
-        if not arguments.vary:
-            return plan
-        runs, scale = tuple(dict.fromkeys(planned.run for planned in plan.runs)), plan.scale
-        base = dataclasses.replace(plan.experiment, runs=runs)
-        num_seeds = len({planned.seed for planned in plan.runs})
-    varied = sweep(base, parse_varied(arguments.vary))
-    return make_plan(paper, varied, scale, arguments.runs, num_seeds=num_seeds)
+        num_seeds = arguments.seeds or DEFAULT_SEEDS
+        return make_plan(paper, base, scale, arguments.runs, num_seeds=num_seeds)
+    base = paper.experiment(arguments.experiment)
+    for experiment in (base, base.at(scale.name)):
+        if experiment.unavailable:
+            fail(f"{experiment.unavailable} ({experiment.name} of {paper.title})")
+    choice = (arguments.tasks, arguments.settings, arguments.seeds)
+    return make_plan(paper, base, scale, arguments.runs, kept, *choice)
 
 
-def _described(plan: Plan) -> Iterator[str]:
+def _plan(paper: Paper, arguments: argparse.Namespace, kept: "KeptRuns") -> "Plan":
+    """Returns the plan of a figure, or of a sweep of a figure or an agent."""
+    from common.evidence.sweep import parse_varied
+
+    plan = _base(paper, arguments, kept)
+    return _swept(plan, parse_varied(arguments.vary), arguments.runs) if arguments.vary else plan
+
+
+def _swept(
+    plan: "Plan",
+    varied: Mapping[str, Sequence[str]],
+    runs: pathlib.Path,
+    num_seeds: int | None = None,
+) -> "Plan":
+    """Returns the plan of a sweep of the runs of a plan."""
+    from common.evidence.plan import make_plan
+    from common.evidence.sweep import sweep
+
+    chosen = tuple(dict.fromkeys(planned.run for planned in plan.runs))
+    experiment = sweep(dataclasses.replace(plan.experiment, runs=chosen), varied)
+    num_seeds = num_seeds or len({planned.seed for planned in plan.runs})
+    return make_plan(plan.paper, experiment, plan.scale, runs, num_seeds=num_seeds)
+
+
+def _described(plan: "Plan") -> Iterator[str]:
     """Yields lines on what a plan is of, what its scale changes, and how far its runs are."""
+    from common.evidence.execute import table
+    from common.evidence.plan import State
+
     experiment, scale = plan.experiment, plan.scale
     yield f"{experiment.name} of {plan.paper.title}: {experiment.title}"
     yield from [f"  note: {experiment.note}"] * bool(experiment.note)
@@ -179,9 +218,11 @@ def _described(plan: Plan) -> Iterator[str]:
     yield from table([(setting, runs, "") for setting, runs in rows.items()])
     for planned in plan.of(State.RUNNING, State.UNUSABLE):
         yield f"{planned.status.state}: {planned.status.note}"
+    if scale.name == PAPER_SCALE.name and len(plan.to_do) > 1:
+        yield "  note: one after the other they take too long: --emit=slurm prints an array job"
 
 
-def _show(lines: Iterable[str], plans: Iterable[Plan], arguments: argparse.Namespace) -> int:
+def _show(lines: Iterable[str], plans: "Iterable[Plan]", arguments: argparse.Namespace) -> int:
     """Prints what is there, and with --dry_run the commands of the runs to do."""
     for line in lines:
         print(f"{'# ' * arguments.dry_run}{line}")
@@ -190,11 +231,35 @@ def _show(lines: Iterable[str], plans: Iterable[Plan], arguments: argparse.Names
     return 0
 
 
-def _make(lines: Sequence[ListedRuns], arguments: argparse.Namespace) -> int:
+def _emit(plans: "Iterable[Plan]", name: str, arguments: argparse.Namespace) -> int:
+    """Prints the script of an array job with a task for each run to do."""
+    from common.program.slurm import array_script
+
+    commands = {run.directory: run.command for plan in plans for run in plan.to_do}
+    if not commands:
+        fail("there are no runs to do")
+    print(array_script([*commands.values()], name.replace(" ", "_"), arguments.jobs), end="")
+    say(f"{len(commands)} runs; the same command with --status shows how far they are")
+    return 0
+
+
+def _slots(arguments: argparse.Namespace) -> "tuple[Slot, ...]":
+    """Returns the places of the runs at once."""
+    from common.evidence.execute import Slot, slots_of
+
+    is_list, cores = bool(arguments.list), arguments.cores
+    if is_list and not cores:
+        cores = min(_LIST_CORES, usable_cores())
+    if arguments.alone or not (cores or arguments.jobs):
+        return (Slot(is_quiet=is_list),)
+    return slots_of(cores, arguments.jobs)
+
+
+def _make(lines: "Sequence[ListedRuns]", arguments: argparse.Namespace) -> int:
     """Makes the runs to do, says how many are finished, and returns the exit code."""
+    from common.evidence.execute import Session
+
     is_list = bool(arguments.list)
-    cores = arguments.cores or (min(_LIST_CORES, usable_cores()) if is_list else None)
-    slots = slots_of(cores) if cores and not arguments.alone else (Slot(is_quiet=is_list),)
     with contextlib.ExitStack() as stack:
         if is_list:
             arguments.runs.mkdir(parents=True, exist_ok=True)
@@ -202,35 +267,65 @@ def _make(lines: Sequence[ListedRuns], arguments: argparse.Namespace) -> int:
             stack.enter_context(hold(lock, "campaign", arguments.runs, "--runs"))
         stop = StopRequest().install()
         kept, attempts = (arguments.kept, _LIST_ATTEMPTS) if is_list else (None, 1)
-        session = stack.enter_context(Session(lines, slots, attempts, kept))
+        session = stack.enter_context(Session(lines, _slots(arguments), attempts, kept))
         problems = session.execute(stop)
     for line in (session.result, *problems):
         say(line)
+    return _code(stop, 1 if problems else 0)
+
+
+def _code(stop: StopRequest, otherwise: int) -> int:
     if stop.requested:
         say("stopped; the same command goes on")
-        return stop.exit_code
-    return 1 if problems else 0
+    return stop.exit_code if stop.requested else otherwise
 
 
-def _draw(plan: Plan, runs: pathlib.Path) -> None:
-    """Draws the figure of a finished sweep."""
-    from common.evidence import figures
+def _search(plan: "Plan", arguments: argparse.Namespace) -> int:
+    """Searches for values of the flags in --vary, on the single run of a plan."""
+    from common.evidence import search
+    from common.evidence.sweep import write_table
 
-    with tempfile.TemporaryDirectory() as folder:
-        keep(plan, pathlib.Path(folder))
-        kept = KeptRuns(pathlib.Path(folder)).of(plan.paper.name, plan.scale.name)
-        files = figures.draw(plan.paper, plan.experiment, plan.scale.name, kept, runs)
-    print(*files, sep="\n")
+    runs = {planned.run for planned in plan.runs}
+    if len(runs) != 1:
+        fail(f"--search is on one task and setting, not {len(runs)}: give --tasks and --settings")
+    (run,) = runs
+    settings = run.agent.settings
+    config = settings.configuration(run.agent_setting or settings.default)
+    tried = search.ranges(arguments.vary, config)
+    folder = arguments.runs / plan.paper.name / plan.scale.name
+    stem = folder / "_".join(["search", run.setting, *tried]).replace("config.", "")
+    stop = StopRequest().install()
+    rows = search.run(
+        lambda values: _swept(
+            plan, {name: (value,) for name, value in values.items()}, arguments.runs, num_seeds=1
+        ),
+        tried,
+        arguments.trials or _TRIALS,
+        _slots(arguments),
+        stem.with_name(stem.name + ".sqlite"),
+        stop,
+    )
+    if rows:
+        print(*write_table(rows, stem), sep="\n")
+    return _code(stop, 0 if rows else 1)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Lists, shows, keeps or makes runs; returns the exit code."""
     arguments = _arguments(argv)
+    from common.evidence import sweep
+    from common.evidence.execute import ListedRuns, read_list, table
+    from common.evidence.keep import keep, set_aside
+    from common.evidence.plan import State
+    from common.evidence.runs import KeptRuns
+
     kept = KeptRuns(arguments.kept)
     if arguments.list:
         lines, notes = read_list(arguments.list, arguments.runs, kept, reproductions.paper)
         for note in notes:
             say(note)
+        if arguments.emit:
+            return _emit([line.plan for line in lines], arguments.list.stem, arguments)
         if arguments.status or arguments.dry_run:
             rows = table([(line.name, line.plan.runs, line.words) for line in lines])
             return _show(rows, [line.plan for line in lines], arguments)
@@ -240,7 +335,11 @@ def main(argv: list[str] | None = None) -> int:
     if not (arguments.experiment or arguments.agent):
         _list(paper, arguments.runs, kept)
         return 0
+    if arguments.search:
+        return _search(_base(paper, arguments, kept), arguments)
     plan = _plan(paper, arguments, kept)
+    if arguments.emit:
+        return _emit([plan], f"{paper.name} {plan.experiment.name} {plan.scale.name}", arguments)
     if arguments.keep:
         added = len(keep(plan, arguments.kept))
         print(f"{added} runs added, {len(plan.of(State.FINISHED)) - added} were there")
@@ -254,7 +353,8 @@ def main(argv: list[str] | None = None) -> int:
             say(line)
         code = _make([ListedRuns("", plan)], arguments)
         if code == 0 and arguments.vary:
-            _draw(_plan(paper, arguments, kept), arguments.runs)
+            names = sweep.parse_varied(arguments.vary)
+            print(*sweep.show(_plan(paper, arguments, kept), [*names], arguments.runs), sep="\n")
         return code
     return 0
 

@@ -30,8 +30,7 @@ import pathlib
 
 from common.evidence import aggregate_figure, figures, selection, tables, verdicts
 from common.evidence.claims import Evidence
-from common.evidence.paper import RESULTS, Experiment, Paper
-from common.evidence.plan import DEFAULT_SCALE
+from common.evidence.paper import DEFAULT_SCALE, RESULTS, Experiment, Paper
 from common.evidence.reported import DIRECTORY, Reported
 from common.evidence.runs import KeptRuns
 from common.reporting.command_line import Parser, as_it_runs, check_writable, exit_with, fail

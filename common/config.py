@@ -39,6 +39,7 @@ def field(
     choices: Sequence[str] = (),
     suffix: str | None = None,
     earlier: Any = None,
+    may_change: bool = False,
 ) -> Any:
     """Returns a field of a `Config`. The string below it is its help, see `help_of`.
 
@@ -53,6 +54,7 @@ def field(
         None where another value is no other algorithm (sizes of memory, speeds).
       earlier: what runs did that were started before the field existed; None: the default. A
         function gets the run's other hyperparameters by name.
+      may_change: whether a run may go on with another value, which makes no other algorithm.
     """
     given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     bounds = {name: bound for name, bound in given.items() if bound is not None}
@@ -62,6 +64,7 @@ def field(
         "choices": tuple(choices),
         "suffix": suffix,
         "earlier": default if earlier is None else earlier,
+        "may_change": may_change,
         "place": (class_body.f_code.co_filename, class_body.f_code.co_name, class_body.f_lineno),
     }
     return dataclasses.field(default=default, metadata=metadata)
@@ -211,6 +214,11 @@ def earlier_values(cls: type[Config]) -> dict[str, Any]:
 def completed(values: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a run's hyperparameters with those that did not exist when it was started."""
     return {n: v(values) if callable(v) else v for n, v in earlier.items()} | dict(values)
+
+
+def changeable(cls: type[Config]) -> tuple[str, ...]:
+    """Returns the names of the fields with which a run may go on with other values."""
+    return tuple(each.name for each in dataclasses.fields(cls) if each.metadata["may_change"])
 
 
 def help_of(config_class: type[Config]) -> dict[str, str]:

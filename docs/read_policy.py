@@ -1,6 +1,6 @@
-"""Acts with a policy that `binaries.evaluate --export` has written; needs NumPy alone.
+"""Acts with the file policy.npz that `binaries.evaluate --export=DIR` writes; needs NumPy alone.
 
-python docs/read_policy.py policy.npz 1 0 0 0 0     # the action at this observation
+python docs/read_policy.py DIR/policy.npz 1 0 0 0 0     # the action at this observation
 """
 
 import sys
@@ -22,11 +22,14 @@ LAYERS = {
     "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "softsign": lambda x: x / (1 + np.abs(x)),
     "unit_norm": lambda x: x / np.sqrt(np.maximum(np.sum(x * x, -1, keepdims=True), 1e-12)),
+    "standardize": lambda x, mean, unit: (x - mean) / unit,
+    "clip": lambda x, bound: np.clip(x, -bound, bound),
+    "argmax": lambda x: x.argmax(axis=-1),
 }
 
 
 def read_policy(path):
-    """Returns a function from observations float [D] or [K, D] to actions in [-1, 1]."""
+    """Returns a function from observations [D] or [K, D] to actions, as spaces.json says."""
     with np.load(path, allow_pickle=False) as file:
         arrays = dict(file)
     layers = [
@@ -45,4 +48,4 @@ def read_policy(path):
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    print(*read_policy(sys.argv[1])(np.array(sys.argv[2:], np.float32)))
+    print(*np.atleast_1d(read_policy(sys.argv[1])(np.array(sys.argv[2:], np.float32))))

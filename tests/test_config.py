@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from common.config import Config, Settings, earlier_values, field, from_values, help_of
+from common.config import Config, Settings, changeable, earlier_values, field, from_values, help_of
 
 
 @dataclasses.dataclass
@@ -181,6 +181,15 @@ def test_what_runs_did_before_may_depend_on_their_other_values():
 
     assert [from_values(Later, {"ratio": r}).clock for r in (1.0, 2.0)] == ["steps", "updates"]
     assert from_values(Later, {"ratio": 2.0, "clock": "steps"}).clock == "steps"
+
+
+def test_a_field_says_whether_a_run_may_go_on_with_another_value():
+    @dataclasses.dataclass
+    class Speeds(Config):
+        n_step: int = field(1)
+        prefetch: int = field(16, may_change=True)
+
+    assert changeable(Speeds) == ("prefetch",)
 
 
 def test_json_that_is_no_configuration_is_refused():

@@ -33,8 +33,7 @@ ROOMS = (
 """From the ground up: a room imports those before it."""
 SMALL_LINES = 100
 SMALL_ON_PURPOSE = {
-    "common.benchmarks.peers",  # the other libraries of replay, which are no dependencies
-    "common.program.slurm",  # a way to start a run, next to ray_cluster.py and kubernetes.py
+    "common.benchmarks.peers"  # the other libraries of replay, which are no dependencies
 }
 """Modules that only one module imports, and that need not join it."""
 VAGUE = {

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, Policy
 from common.agents.actor_critic_config import ActorCriticConfig
-from common.agents.agent import Agent
+from common.agents.agent import Agent, GraphPolicy
 from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
@@ -337,3 +337,8 @@ class ActorCriticAgent(Agent):
         """Builds the policy without noise (D4PG section 4, Ape-X appendix D)."""
         del num_environments  # NumPy twins take any batch size
         return ActorCriticEvaluator(self._make_networks(self.config, spec))
+
+    def graph_policy(self, learner: ActorCriticLearner, spec: EnvironmentSpec) -> GraphPolicy:
+        """Returns the policy without noise; see base class."""
+        del spec
+        return lambda observation, state: (learner.networks.policy(observation), state)

@@ -4,7 +4,7 @@ Roles get these from the agent, and adder and store from its `data`.
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import functools
 import math
 from typing import Any, Self
@@ -19,6 +19,9 @@ from common.learning.trainer import Trainer
 from common.learning.updates import UpdateLoop, Updates
 from common.replay.store import RateLimiter, Store
 from common.types import Nest
+
+GraphPolicy = Callable[[Any, Nest], tuple[Any, Nest]]
+"""(observation [K, ...], state) -> (action, state), in TensorFlow operations."""
 
 
 class Agent(abc.ABC):
@@ -99,6 +102,14 @@ class Agent(abc.ABC):
     @abc.abstractmethod
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> Policy:
         """Builds the policy to evaluate, for a batch of environments."""
+
+    def graph_policy(self, learner: Any, spec: EnvironmentSpec) -> GraphPolicy:
+        """Returns the evaluator's policy as operations on the learner's networks, for an export.
+
+        It is a function of observations [K, ...] and the state of `make_evaluator`'s policy; it
+        returns actions and the next state. It uses no variable but `learner.actor_variables`.
+        """
+        raise ValueError(f"{type(self).__name__} has no policy as TensorFlow operations")
 
     @abc.abstractmethod
     def step_specs(self, spec: EnvironmentSpec) -> Nest:

@@ -14,7 +14,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.acting.policy import Policy, truncated_normal
-from common.agents.agent import Agent
+from common.agents.agent import Agent, GraphPolicy
 from common.data.data import StoredState, gaussian_state_specs
 from common.data.rollouts import Rollouts, RolloutSteps
 from common.environments.spec import EnvironmentSpec
@@ -258,6 +258,13 @@ class GaussianPolicy(Policy):
         self._mean_twin.load(mean)
         self._value_twin.load(value)
 
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Returns the layers of the mean; see base class."""
+        if self._generator is not None:
+            raise ValueError("it draws its actions: the observation alone does not give them")
+        first = ("standardize", [self._center, self._unit])
+        return [first, ("clip", [np.float32(self._clip)]), *self._mean_twin.layers()]
+
     def __call__(self, observation: np.ndarray, state: Nest = ()):
         """Acts on observations [K, D] float32.
 
@@ -324,6 +331,18 @@ class ProximalAgent(Agent):
         del num_environments
         sizes = spec.observation_size, spec.action_size
         return GaussianPolicy(self.make_networks(spec), *sizes)
+
+    def graph_policy(self, learner: ProximalLearner, spec: EnvironmentSpec) -> GraphPolicy:
+        """Returns the policy's mean; see base class."""
+        del spec
+        networks = learner.networks
+        clip = networks.observation_clip
+
+        def act(observation: tf.Tensor, state: Nest) -> tuple[tf.Tensor, Nest]:
+            standardized = learner.standardizer(observation)
+            return networks.mean(tf.clip_by_value(standardized, -clip, clip)), state
+
+        return act
 
     def updates(self, learner: ProximalLearner, store: Store, seed: int) -> RolloutUpdates:
         """Builds the updates on a rollout; the store then keeps only steps of their version."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import dataclasses
 import os
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 
-CHECKPOINTS = ("newest", "best")
-"""Names of the parameters of a run that can be loaded."""
+CHECKPOINTS = re.compile(r"newest|best|step_\d+")
+"""Names of the parameters of a run that can be loaded; step_N is a kept checkpoint."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,7 @@ class TrainedPolicy:
     """
 
     def __init__(self, run: TrainedRun):
+        self._run = run
         self.environment = run.environment
         self.learner_steps = run.learner_steps
         self._shape = run.spec.observation_shape
@@ -74,6 +76,12 @@ class TrainedPolicy:
         self._policy = run.make_policy(1)
         self._state: Any = None
         self._size = 0
+
+    def export(self, directory: str | os.PathLike) -> None:
+        """Writes a SavedModel and other files to a new directory; see `common.agents.exported`."""
+        from common.agents import exported
+
+        exported.write(pathlib.Path(directory), self._run)
 
     def reset(self, first: np.ndarray | None = None) -> None:
         """Resets the recurrent state.
@@ -169,8 +177,9 @@ def load(
     Args:
       directory: the run's --workdir.
       agent_class: class of the run's agent.
-      checkpoint: "newest", or "best" for the parameters of the best evaluation. None loads the
-        newest, or the best if there is no checkpoint, as for a policy stored without its run.
+      checkpoint: "newest", "best" for the parameters of the best evaluation, or "step_N" for a kept
+        checkpoint. None loads the newest, or the best if there is no checkpoint, as for a policy
+        stored without its run.
       trust_environment: whether a module of a user ("python:MODULE:FUNCTION") may be any code;
         otherwise `user_code.require_trusted` decides.
 
@@ -181,8 +190,8 @@ def load(
       UnusableEnvironmentError: the environment cannot be made, or is not trusted.
       ValueError: `checkpoint` has another value.
     """
-    if checkpoint not in (*CHECKPOINTS, None):
-        raise ValueError(f'checkpoint must be "newest" or "best", is {checkpoint!r}')
+    if checkpoint is not None and not CHECKPOINTS.fullmatch(checkpoint):
+        raise ValueError(f'checkpoint must be "newest", "best" or "step_N", is {checkpoint!r}')
     run = RunDirectory(directory)
     config = run.read_config()
     try:
@@ -206,9 +215,13 @@ def load(
 
     learner = agent.make_learner(spec, seed=0)
     canonical = environment if isinstance(environment, CanonicalEnvironment) else None
-    if checkpoint != "best" and restore_newest(run.checkpoints, {"learner": learner}):
+    kept = run.checkpoints / (checkpoint or "") if (checkpoint or "").startswith("step") else None
+    if checkpoint != "best" and restore_newest(kept or run.checkpoints, {"learner": learner}):
         parameters = packing.to_numpy(learner.actor_variables)
         return TrainedRun(agent, name, spec, int(learner.steps), parameters, canonical)
+    if kept:
+        there = ", ".join(sorted(path.name for path in run.checkpoints.glob("step_*"))) or "none"
+        raise CheckpointError(f"{run.path} has no checkpoint {checkpoint}: kept are {there}")
     best = None
     if checkpoint != "newest":
         best = checkpoint_lib.read_policy(run.best_policy, learner.num_parameters)

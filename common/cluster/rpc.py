@@ -46,20 +46,9 @@ from common.types import Nest
 
 # TensorFlow keeps gRPC's default limit of 4 MiB a message; 64 KiB are for headers and credentials.
 MAX_ARGUMENT_BYTES = 4 * 2**20 - 2**16
-_VARINT_DTYPES = frozenset(
-    (
-        tf.uint8,
-        tf.int8,
-        tf.uint16,
-        tf.int16,
-        tf.uint32,
-        tf.int32,
-        tf.uint64,
-        tf.int64,
-        tf.bfloat16,
-        tf.half,
-    )
-)
+_WIDTHS = (8, 16, 32, 64)
+_INTEGERS = [f"{sign}int{width}" for sign in ("u", "") for width in _WIDTHS]
+_VARINT_DTYPES = frozenset(map(tf.as_dtype, (*_INTEGERS, tf.bfloat16, tf.half)))
 _MAX_VARINT_BYTES = 10
 
 

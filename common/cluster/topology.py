@@ -230,9 +230,7 @@ class Topology:
     def local(
         cls, jobs: tuple[Job, ...], counts: Mapping[str, int], directory: pathlib.Path | None = None
     ) -> "Topology":
-        """Returns a cluster with `counts[job]` tasks of each job on this machine.
-
-        The task of this process is the first one of the job that keeps the run.
+        """Returns a cluster with `counts[job]` tasks of each job on this machine; see `of`.
 
         Args:
           jobs: the jobs that the cluster may have.
@@ -244,8 +242,16 @@ class Topology:
             addresses = [f"127.0.0.1:{port}" for port in free_ports(len(tasks))]
         else:
             addresses = [f"{_UNIX}{directory}/{name}-{index}" for name, index in tasks]
+        return cls.of(jobs, dict(zip(tasks, addresses)))
+
+    @classmethod
+    def of(cls, jobs: tuple[Job, ...], addresses: Mapping[tuple[str, int], str]) -> "Topology":
+        """Returns the cluster of these addresses by (job, index), in the order of indices.
+
+        The task of this process is the first one of the job that keeps the run.
+        """
         cluster: dict[str, tuple[str, ...]] = {}
-        for (name, _), address in zip(tasks, addresses):
+        for (name, _), address in addresses.items():
             cluster[name] = (*cluster.get(name, ()), address)
         return cls(jobs, cluster, jobs[0].name, 0)
 

@@ -142,16 +142,25 @@ class Slot:
     is_quiet: bool = False
 
 
-def slots_of(cores: int) -> tuple[Slot, ...]:
-    """Returns quiet slots of a core each, which leave the way to other programs.
+def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
+    """Returns quiet slots, which leave the way to other programs.
+
+    Args:
+      cores: number of cores to use; None: all.
+      jobs: number of slots, which share the cores evenly; None: one a core.
 
     Raises:
-      ListError: this process may not use as many cores.
+      ListError: this process may not use as many cores, or there are more slots than cores.
     """
     usable = sorted(os.sched_getaffinity(0))
+    cores = len(usable) if cores is None else cores
     if not 1 <= cores <= len(usable):
         raise ListError(f"{cores} cores are not among the {len(usable)} that there are")
-    return tuple(Slot(frozenset([core]), _NICENESS, is_quiet=True) for core in usable[-cores:])
+    jobs = cores if jobs is None else jobs
+    if not 1 <= jobs <= cores:
+        raise ListError(f"--jobs must be in [1, {cores}], the number of cores, is {jobs}")
+    used = usable[-cores:]
+    return tuple(Slot(frozenset(used[i::jobs]), _NICENESS, is_quiet=True) for i in range(jobs))
 
 
 def log_of(planned: PlannedRun) -> pathlib.Path:
@@ -325,7 +334,7 @@ class Session(LiveLine):
         else:
             job.slot = self._free[-1]
             try:
-                job.process = _start(job.planned, job.slot)
+                job.process = start(job.planned, job.slot)
             except OSError as error:  # a full disk, no memory
                 self._fail(job, f"it cannot be started: {error}")
                 return
@@ -390,7 +399,7 @@ def _reason(job: _Job) -> str:
     )
 
 
-def _start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
+def start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
     """Starts a run's program.
 
     It leads a process group of its own. Otherwise Ctrl-C would reach it twice, which ends it

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 RESULTS = pathlib.Path(__file__).parents[2] / "results"
 """This repository's; `runs/` is the root of the kept runs."""
 
+DEFAULT_SCALE = "workstation"
+"""The scale of new runs, if none is asked for."""
 DEFAULT_SEEDS = 3
 """The number of seeds if neither the paper nor a substitute says."""
 

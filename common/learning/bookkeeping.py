@@ -139,7 +139,11 @@ class LearnerLog:
     """Writer of rows of counters, metrics and speeds.
 
     Metrics and speeds cover the time since the last row. The events also have the mean return of
-    the training episodes in that time. The first update adds the columns of metrics.
+    the training episodes in that time, and the evaluations. The first update adds the columns of
+    metrics.
+
+    Attributes:
+      best_return: the highest mean return of the evaluations since this start.
     """
 
     def __init__(
@@ -160,11 +164,13 @@ class LearnerLog:
           q_bound: see `BookkeepingOptions`.
         """
         self._rows = GrowingRows(run.learner_csv, csv_rows.LEARNER)
-        self._events = Events(run.tensorboard)
+        self._run, self._events = run, Events(run.path)
         record = run.read_config()
         hyperparameters = record.pop("config", {})
         self._events.write_hyperparameters({**record, **hyperparameters})
         self._returns = NewRows(run.acting_csv, "episode_return")
+        self._evaluations = NewRows(run.evaluator_csv, *csv_rows.RESULT)
+        self.best_return = -math.inf
         self._counters = counters
         self._samples_per_update = samples_per_update
         self._num_copies = num_copies
@@ -228,11 +234,15 @@ class LearnerLog:
             self._compare_values(row)
         self._rows.append(row)
         scalars = {f"{_GROUPS.get(name, 'learner')}/{name}": row[name] for name in row}
-        returns = []
-        with contextlib.suppress(CsvError):  # learning does not need this file
+        returns, evaluations = [], []
+        with contextlib.suppress(CsvError):  # learning does not need these files
             returns = [number for (number,) in self._returns.read()]
+            evaluations = self._evaluations.read()
         scalars["actor/episode_return"] = sum(returns) / len(returns) if returns else None
         self._events.write(scalars, steps)
+        for _, _, evaluated, mean, deviation, _ in evaluations:
+            self.best_return = max(self.best_return, mean)
+            self._events.write_evaluation(self._run, mean, deviation, int(evaluated))
 
     def close(self) -> None:
         """Flushes TensorBoard's events."""
@@ -268,6 +278,7 @@ class BookkeepingOptions:
         then published, too: both take the same copy.
       checkpoint_seconds: time between checkpoints.
       poll_seconds: time between requests for the numbers of accepted actor steps.
+      keep_every: learner steps between checkpoints that stay; 0 for none.
       quiet_seconds: time without a transition after which the actors are taken to have ended;
         roles ask every second whether the run has ended. 0 if there are no other roles.
       q_bound: the largest possible value in rewards; infinity where none is known. A metric
@@ -278,6 +289,7 @@ class BookkeepingOptions:
     num_copies: int
     publish_period: int
     checkpoint_seconds: float
+    keep_every: int = 0
     poll_seconds: float = 1.0
     quiet_seconds: float = 4.0
     q_bound: float = math.inf
@@ -319,9 +331,8 @@ class Bookkeeping:
           CheckpointError: `Checkpoints.restore` failed.
         """
         saved = SavedCounters()
-        self._checkpoints = Checkpoints(
-            run.checkpoints, {"learner": learner, "progress": saved, **trainer.state}
-        )
+        self._run, self._state = run, {"learner": learner, "progress": saved, **trainer.state}
+        self._checkpoints = Checkpoints(run.checkpoints, self._state)
         is_resumed = self._checkpoints.restore()
         self.steps = int(learner.steps)
         last = csv_rows.last_row(run.learner_csv, ("wall_seconds", "actor_steps"))
@@ -343,13 +354,18 @@ class Bookkeeping:
             run, options.samples_per_update, options.num_copies, self.counters, options.q_bound
         )
         self.version = 0
-        self._published = 0
+        self._published, self._kept = 0, self.steps
         self._polled_at = self._saved_at = time.monotonic()
 
     @property
     def wall_seconds(self) -> float:
         """Seconds since the run's first start."""
         return self.counters.wall_seconds
+
+    @property
+    def best_return(self) -> float:
+        """The highest mean return of the evaluations since this start."""
+        return self._log.best_return
 
     def parameters(self) -> np.ndarray:
         """Returns the learner's current parameters, [P] float32, for actors of this process."""
@@ -386,8 +402,12 @@ class Bookkeeping:
         self._trainer.flush()
         self.counters.store()
         self._saved_at = time.monotonic()
+        is_to_keep = self._is_to_keep
+        self._kept = self.steps if is_to_keep else self._kept  # also if the disk is full
         try:
             self._checkpoints.save()
+            if is_to_keep:
+                Checkpoints(self._run.kept_checkpoint(self.steps), self._state).save()
         except (tf.errors.OpError, OSError) as error:
             reason = disk_full(error) or str(error).splitlines()[0]
             logging.warning("cannot write a checkpoint, the previous one stays: %s", reason)
@@ -418,8 +438,17 @@ class Bookkeeping:
             self._write_row(self.counters.wall_seconds, counters)
         if self._is_due and not self._options.is_pulled:
             self.publish()
-        if time.monotonic() - self._saved_at >= self._options.checkpoint_seconds:
+        if (
+            self._is_to_keep
+            or time.monotonic() - self._saved_at >= self._options.checkpoint_seconds
+        ):
             self.save()
+
+    @property
+    def _is_to_keep(self) -> bool:
+        """True if the checkpoint of now is one that stays."""
+        period = self._options.keep_every
+        return period > 0 and self.steps // period > self._kept // period
 
     def poll(self) -> None:
         """Updates the counters from the replay, and saves them if its counts were lost."""

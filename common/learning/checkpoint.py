@@ -16,6 +16,7 @@ import zipfile
 
 from absl import logging
 import numpy as np
+import sonnet as snt
 import tensorflow as tf
 
 from common.reporting.records import disk_full, replace_file, whole_file
@@ -126,6 +127,33 @@ class Checkpoints:
                 shutil.rmtree(entry, ignore_errors=True)
             elif is_partial or ((torn := _FILE.fullmatch(entry.name)) and torn[1] not in whole):
                 entry.unlink(missing_ok=True)
+
+
+def load_networks(directory: pathlib.Path, learner: tf.Module) -> None:
+    """Restores the networks of another run's newest checkpoint, target networks included.
+
+    Optimisers, and variables that are no part of a module, such as counters, stay as they are.
+
+    Args:
+      directory: a run directory, or a directory of checkpoints.
+      learner: has networks of the same sizes, and optimisers of the same kinds.
+
+    Raises:
+      CheckpointError: there is no checkpoint, or it does not fit.
+    """
+    below = directory / "checkpoints"
+    children = tf.train.TrackableView(learner).children(learner)
+    others = [part for part in children.values() if isinstance(part, snt.Optimizer | tf.Variable)]
+    own = [one for part in others for one in getattr(part, "variables", [part])]
+    values = [variable.numpy() for variable in own]
+    try:
+        if not Checkpoints(below if below.is_dir() else directory, {"learner": learner}).restore():
+            raise CheckpointError("it has no checkpoint")
+    except CheckpointError as error:
+        reason = str(error).partition("; continue")[0]
+        raise CheckpointError(f"--init_from={directory}: {reason}") from None
+    for variable, value in zip(own, values):
+        variable.assign(value)
 
 
 def newest(directory: pathlib.Path) -> pathlib.Path | None:

@@ -185,13 +185,21 @@ class LSTMNetwork(snt.Module):
 
     def at(self, inputs: tf.Tensor, before: Sequence[LSTMState]) -> tf.Tensor:
         """Returns the outputs at inputs [B, F] after the states before them, [B, output_size]."""
+        return self.step(inputs, before)[0]
+
+    def step(
+        self, inputs: tf.Tensor, before: Sequence[LSTMState]
+    ) -> tuple[tf.Tensor, list[LSTMState]]:
+        """Returns what `at` does, and the states after the inputs."""
         hidden, goes_on = inputs[tf.newaxis], tf.zeros([1, tf.shape(inputs)[0]], tf.bool)
+        after = []
         for lstm, state in zip(self.lstms, before, strict=True):
-            hidden, _ = lstm.unroll(hidden, goes_on, state)
+            hidden, state = lstm.unroll(hidden, goes_on, state)
+            after.append(state)
         outputs = hidden[0]
         for layer in self.layers:
             outputs = layer(outputs)
-        return outputs
+        return outputs, after
 
 
 def _weights(input_size: int, output_size: int, name: str) -> tf.Variable:

@@ -20,7 +20,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from common.agents.declaration import AgentDeclaration
-from common.config import Settings, allowed_values, help_of, near_names
+from common.config import Config, Settings, allowed_values, help_of, near_names
 from common.reporting.budget import EPISODE_STEPS, Budget
 from common.reporting.command_line import as_it_runs, fail
 from common.reporting.user_error import UserError
@@ -79,6 +79,27 @@ MAX_ACTOR_STEPS = flags.DEFINE_integer(
 )
 MAX_LEARNER_STEPS = flags.DEFINE_integer(
     "max_learner_steps", None, "Ends the run after so many learner updates.", lower_bound=1
+)
+STOP_AT_RETURN = flags.DEFINE_float(
+    "stop_at_return", None, "Ends the run at the first evaluation with at least this mean return."
+)
+INIT_FROM = flags.DEFINE_string(
+    "init_from",
+    None,
+    "A run directory, or a kept checkpoint (RUN/checkpoints/step_N), whose networks a new run "
+    "begins with, in the place of random ones. Their sizes must be equal.",
+)
+KEEP_CHECKPOINTS_EVERY = flags.DEFINE_integer(
+    "keep_checkpoints_every",
+    None,
+    "Keeps a checkpoint for good at every so many learner steps, as checkpoints/step_N.",
+    lower_bound=1,
+)
+FILM_EVERY = flags.DEFINE_integer(
+    "film_every",
+    None,
+    "Films an episode at every so many evaluations, for TensorBoard and as films/step_N.gif.",
+    lower_bound=1,
 )
 EVALUATION_EPISODES = flags.DEFINE_integer(
     "evaluation_episodes",
@@ -156,17 +177,9 @@ IGNORE_RESOURCES = flags.DEFINE_boolean(
 _REQUIRED = (ENVIRONMENT.name, WORKDIR.name)
 _HYPERPARAMETERS = ("setting", "config")
 _RECORDED_ELSEWHERE = (
-    ENVIRONMENT,
-    ENV_KWARGS,
-    WORKDIR,
-    ROLE,
-    RAY_ADDRESS,
-    SEED,
-    MAX_MINUTES,
-    MAX_ACTOR_STEPS,
-    MAX_LEARNER_STEPS,
-    SCALE,
-    SCALE_CHANGES,
+    *(ENVIRONMENT.name, ENV_KWARGS.name, WORKDIR.name, ROLE.name, RAY_ADDRESS.name, SEED.name),
+    *(SCALE.name, SCALE_CHANGES.name, STOP_AT_RETURN.name),
+    *(MAX_MINUTES.name, MAX_ACTOR_STEPS.name, MAX_LEARNER_STEPS.name),
 )
 
 
@@ -181,15 +194,17 @@ def check() -> None:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
     if ROLE.value == "local" and RAY_ADDRESS.value:
         raise UsageError(f"--{RAY_ADDRESS.name} has no meaning with --role=local: add --role=ray")
-    for number in (
-        MAX_MINUTES,
-        PATIENCE_MINUTES,
-        EVALUATION_SECONDS,
-        CHECKPOINT_SECONDS,
-        ENVIRONMENT_SECONDS,
+    for flag in flags.FLAGS.get_flags_for_module(__name__):
+        if isinstance(flag.value, float) and not math.isfinite(flag.value):
+            raise UsageError(f"--{flag.name} must be a finite number, is {flag.value}")
+    source = pathlib.Path(INIT_FROM.value or "")
+    if INIT_FROM.value and not any(
+        (folder / "checkpoint").exists() for folder in (source, source / "checkpoints")
     ):
-        if number.value is not None and not math.isfinite(number.value):
-            raise UsageError(f"--{number.name} must be a finite number, is {number.value}")
+        raise UsageError(
+            f"--{INIT_FROM.name}={source} has no checkpoint: name a run directory, or a directory "
+            "RUN/checkpoints/step_N"
+        )
     try:
         os.stat(os.path.join(WORKDIR.value or "", "config.json"))
     except (FileNotFoundError, NotADirectoryError):
@@ -201,30 +216,70 @@ def check() -> None:
 
 def limits() -> Budget:
     """Returns the limits of the run."""
-    return Budget(MAX_MINUTES.value, MAX_ACTOR_STEPS.value, MAX_LEARNER_STEPS.value)
+    return Budget(
+        MAX_MINUTES.value, MAX_ACTOR_STEPS.value, MAX_LEARNER_STEPS.value, STOP_AT_RETURN.value
+    )
 
 
 def changed() -> dict[str, Any]:
     """Returns the flags that were given a value, by name, but for those recorded elsewhere."""
-    elsewhere = {holder.name for holder in _RECORDED_ELSEWHERE} | {*_HYPERPARAMETERS}
+    elsewhere = {*_RECORDED_ELSEWHERE, *_HYPERPARAMETERS}
     ours = (name for name in flags.FLAGS if name not in elsewhere and _is_ours(name))
     return {name: flags.FLAGS[name].value for name in ours if flags.FLAGS[name].present}
 
 
-def help_text() -> str:
-    """Returns what the program does and its flags: those that every run needs come first."""
+def variable(agent: AgentDeclaration) -> dict[str, flags.Flag]:
+    """Returns the flags of an agent's program with which runs can differ, by name.
+
+    Its hyperparameters and number of actors, and what names, limits or places a run, are not among
+    them.
+    """
+    ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(__name__)]
+    names = [name for name in ours if name not in _RECORDED_ELSEWHERE]
+    names += [name for layout in agent.layouts for name in layout.flags]
+    return {name: flags.FLAGS[name] for name in names}
+
+
+def help_text(agent: AgentDeclaration) -> str:
+    """Returns what the program does, and its flags in groups.
+
+    The hyperparameters' defaults are those of the setting that the command line chooses.
+    """
     ours = {flag.name: flag for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])}
-    optional = ours.keys() - {*_REQUIRED, *_HYPERPARAMETERS}
-    groups = {"required": _REQUIRED, "optional": optional, "hyperparameters": _HYPERPARAMETERS}
-    parts = [sys.modules["__main__"].__doc__ or ""]
-    for title, names in groups.items():
-        group = flags.FlagValues()
-        for name in names:
-            group[name] = ours[name]
-            group.register_key_flag_for_module(title, ours[name])
+    layouts = {name for layout in agent.layouts for name in layout.flags}
+    groups = {title: flags.FlagValues() for title in (*_GROUPS, "hyperparameters")}
+    config = vars(_chosen_configuration(agent.settings))
+    for name, text in help_of(agent.settings.config_class).items():
+        flags.DEFINE_string(
+            f"{_CONFIG}{name}", str(config[name]), text, flag_values=groups["hyperparameters"]
+        )
+    for name, flag in ours.items():
+        if name in (agent.num_actors_flag, "setting"):
+            title = "hyperparameters"
+        elif name in layouts:
+            title = "evaluation" if name.startswith("evaluation") else "cluster"
+        else:
+            found = (title for title, words in _GROUPS.items() if name.startswith(words))
+            title = next(found, "run")
+        if name != "config":
+            groups[title][name] = flag
+    needed = " and ".join(f"--{name}" for name in _REQUIRED)
+    parts = [sys.modules["__main__"].__doc__ or "", f"A run needs {needed}."]
+    for title, group in groups.items():
+        for name in group:
+            group.register_key_flag_for_module(title, group[name])
         parts.append(group.module_help(title))
     parts.append("Try --helpfull to get a list of all flags.")
     return as_it_runs("\n\n".join(map(str.strip, parts)))
+
+
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "run": (),
+    "environment": ("env",),
+    "evaluation": ("evaluation", "final", "film", "max_episode", "stop_at"),
+    "cluster": ("role", "ray", "patience"),
+}
+"""Groups of --help, and the beginnings of their flags' names; all other flags are of the run."""
 
 
 def _is_ours(name: str) -> bool:
@@ -338,10 +393,7 @@ def define_config(
     Returns:
       The holder of the configuration.
     """
-    setting, others = _read_setting(settings.default)
-    if setting not in settings.names:
-        hint = _hint(_near_setting(setting, settings))
-        fail(f"unknown --setting={setting}: {hint}all are {', '.join(settings.names)}")
+    config, others = _chosen_configuration(settings), _read_setting(settings.default)[1]
     flags.DEFINE_enum(
         "setting",
         settings.default,
@@ -349,12 +401,17 @@ def define_config(
         "A variant of the paper; --config.NAME changes single values of it.",
         flag_values=flag_values,
     )
-    config = settings.configuration(setting)
-    texts = help_of(settings.config_class)
-    _refuse_unknown_fields(others, texts)
-    described = (f"--config.{name}={getattr(config, name)}: {text}" for name, text in texts.items())
-    help_text = "\n".join(["Hyperparameters; sections are those of the paper.", *described])
-    return config_flags.DEFINE_config_dataclass("config", config, help_text, flag_values)
+    _refuse_unknown_fields(others, vars(config))
+    return config_flags.DEFINE_config_dataclass("config", config, "Hyperparameters.", flag_values)
+
+
+def _chosen_configuration(settings: Settings) -> Config:
+    """Returns the hyperparameters of --setting; ends the program if there is no such setting."""
+    setting, _ = _read_setting(settings.default)
+    if setting not in settings.names:
+        hint = _hint(_near_setting(setting, settings))
+        fail(f"unknown --setting={setting}: {hint}all are {', '.join(settings.names)}")
+    return settings.configuration(setting)
 
 
 def _read_setting(default: str) -> tuple[str, list[str]]:

@@ -4,7 +4,7 @@ Importing this module imports neither TensorFlow nor NumPy: the launcher stays l
 sets its threads before either reads them.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import functools
 import json
 import os
@@ -56,13 +56,12 @@ def start(agent: AgentDeclaration) -> None:
         except UserError as error:
             fail(str(error))
 
-    names = vars(agent.settings.configuration(agent.settings.default))
-    exit_with(lambda: app.run(main, flags_parser=functools.partial(_parse_flags, names)))
+    exit_with(lambda: app.run(main, flags_parser=functools.partial(_parse_flags, agent)))
 
 
-def _parse_flags(hyperparameters: Collection[str], argv: list[str]) -> list[str]:
+def _parse_flags(agent: AgentDeclaration, argv: list[str]) -> list[str]:
     if {"-h", "--help"}.intersection(argv):
-        print(flags_lib.help_text())
+        print(flags_lib.help_text(agent))
         sys.exit()
     try:
         return flags.FLAGS(argv)
@@ -70,7 +69,8 @@ def _parse_flags(hyperparameters: Collection[str], argv: list[str]) -> list[str]
         sys.exit()  # with 0 where absl has shown --helpfull and ends with 1
     except flags.Error as error:
         known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])]
-        known += [f"config.{name}" for name in hyperparameters]
+        names = vars(agent.settings.configuration(agent.settings.default))
+        known += [f"config.{name}" for name in names]
         fail(flags_lib.error_in_words(error, known))
 
 

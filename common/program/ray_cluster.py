@@ -107,14 +107,6 @@ def check_cores(needed: Mapping[Task, int], nodes: Sequence[int], flags: Sequenc
         )
 
 
-def make_topology(layout: Layout, addresses: Mapping[Task, str]) -> Topology:
-    """Returns the topology of a run whose tasks have these addresses, in the order of tasks."""
-    cluster: dict[str, tuple[str, ...]] = {}
-    for (name, _), address in addresses.items():
-        cluster[name] = (*cluster.get(name, ()), address)
-    return Topology(layout.roles, cluster, layout.keeper.name, 0)
-
-
 class RemoteProcess:
     """A `LocalProcess` in an actor of Ray, with the same methods.
 
@@ -261,13 +253,9 @@ class RayCluster(Cluster):
             task = next(task for task in nodes if nodes[task] == node)
             find = self._remote(task, topology.free_ports, {"CPU": 0})  # its cores may be in use
             ports[node] = self._ray.get(find.remote(number))
-        addresses = {
-            task: f"[{hosts[node]}]:{ports[node].pop()}"
-            if ":" in hosts[node]
-            else f"{hosts[node]}:{ports[node].pop()}"
-            for task, node in nodes.items()
-        }
-        for process in self._make_processes(make_topology(self._layout, addresses)):
+        bracketed = {node: f"[{host}]" if ":" in host else host for node, host in hosts.items()}
+        addresses = {task: f"{bracketed[node]}:{ports[node].pop()}" for task, node in nodes.items()}
+        for process in self._make_processes(Topology.of(self._layout.roles, addresses)):
             task = process.name, process.index
             self._supervised.setdefault(task, ProcessState(process)).process = process
         self._places = nodes

@@ -6,7 +6,9 @@ Each role of the layout gets as many tasks as in a local run; the acting role ge
 cluster's token comes from the environment; see `common.cluster.credentials`.
 """
 
+from collections.abc import Sequence
 import os
+import shlex
 
 from common.cluster.errors import ClusterError
 from common.cluster.layout import FlagValues, Layout
@@ -66,6 +68,37 @@ def topology(layout: Layout, values: FlagValues) -> Topology:
     raise ClusterError(
         f"this task would be {own}, which does not belong to the Slurm step: keep the values of "
         "SLURMD_NODENAME and SLURM_LOCALID that srun sets"
+    )
+
+
+def array_script(commands: Sequence[Sequence[str]], name: str, at_once: int | None) -> str:
+    """Returns a script for `sbatch` that runs a command in each task of an array job.
+
+    A task that Slurm stops or moves to another node resumes its run when it starts again.
+
+    Args:
+      commands: one or more.
+      name: of the job.
+      at_once: most tasks at the same time; None: as many as Slurm likes.
+    """
+    limit = f"%{at_once}" if at_once else ""
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            f"#SBATCH --job-name={shlex.quote(name)}",
+            f"#SBATCH --array=0-{len(commands) - 1}{limit}",
+            "#SBATCH --output=%x-%A_%a.log",
+            "#SBATCH --open-mode=append",
+            "#SBATCH --requeue",
+            "#SBATCH --signal=B:TERM@120  # two minutes for the last checkpoint",
+            "# Add --time, --cpus-per-task, --mem and --partition here, or give them to sbatch.",
+            f"cd {shlex.quote(os.getcwd())}",
+            "commands=(",
+            *(f"  {shlex.quote(shlex.join(command))}" for command in commands),
+            ")",
+            'eval "exec ${commands[$SLURM_ARRAY_TASK_ID]}"',
+            "",
+        ]
     )
 
 

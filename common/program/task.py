@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import json
 import os
+import pathlib
 import sys
 from typing import Any, NoReturn
 
@@ -24,7 +25,7 @@ from common.cluster.launcher import FINAL_CODE
 from common.cluster.layout import FlagValues, Layout, imported
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.config import Config, earlier_values
+from common.config import Config, changeable, earlier_values
 from common.program import flags as flags_lib
 from common.program import local
 from common.program.flags import UsageError
@@ -71,7 +72,8 @@ class ProgramRun:
 
     def open_directory(self) -> None:
         """Makes the run's directory, or checks that it has this run; see `RunDirectory.open`."""
-        self.directory.open(self.record, earlier_values(type(self.config)))
+        kind = type(self.config)
+        self.directory.open(self.record, earlier_values(kind), changeable(kind))
 
     @property
     def title(self) -> str:
@@ -233,6 +235,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     }
     try:
         agent = imported(run.agent.agent_class)(run.config, run.setting)
+        source = flags_lib.INIT_FROM.value
         credentials = Credentials(token, role.name, identity)
         _greet(partners, credentials)
         context = RunContext(
@@ -255,7 +258,10 @@ def run_task(run: ProgramRun) -> NoReturn:
             saves_replay,
             run.values,
             stop,
-            flags_lib.KEEP_REPLAY.value,
+            keeps_replay=flags_lib.KEEP_REPLAY.value,
+            film_every=flags_lib.FILM_EVERY.value or 0,
+            keep_every=flags_lib.KEEP_CHECKPOINTS_EVERY.value or 0,
+            init_from=pathlib.Path(source) if source else None,
         )
         if stop.requested:
             sys.exit(stop.exit_code)  # before anything is made that has to be saved
@@ -292,6 +298,7 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             budget=flags_lib.limits(),
             changed=changed,
             command=command,
+            config=run.record,
         )
 
         def record_stop() -> None:

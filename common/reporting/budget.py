@@ -22,11 +22,13 @@ class Budget:
       minutes: wall-clock time over all starts of the run.
       actor_steps: steps of all actors together.
       learner_steps: updates.
+      episode_return: mean return of an evaluation.
     """
 
     minutes: float | None = None
     actor_steps: int | None = None
     learner_steps: int | None = None
+    episode_return: float | None = None
 
     @classmethod
     def from_json(cls, values: Any) -> "Budget":
@@ -35,13 +37,14 @@ class Budget:
         Raises:
           ValueError: it is not such an object, or a limit is negative or not finite.
         """
-        names = {field.name for field in dataclasses.fields(cls)}
+        names = {*cls().to_json()}
         if not (
             isinstance(values, Mapping)
-            and set(values) == names
+            and set(values) - {"episode_return"} == names
             and all(
-                one is None or (type(one) in (int, float) and 0 <= one < math.inf)
-                for one in values.values()
+                one is None or (type(one) in (int, float) and least <= one < math.inf)
+                for name, one in values.items()
+                for least in [-math.inf if name == "episode_return" else 0]
             )
         ):
             raise ValueError(
@@ -50,14 +53,15 @@ class Budget:
         return cls(**values)
 
     def to_json(self) -> dict[str, float | int | None]:
-        """Returns {"minutes": ..., "actor_steps": ..., "learner_steps": ...}."""
-        return dataclasses.asdict(self)
+        """Returns the limits by name; that of the return only if there is one."""
+        values = dataclasses.asdict(self)
+        return {n: one for n, one in values.items() if n != "episode_return" or one is not None}
 
     @property
     def flags(self) -> tuple[str, ...]:
         """The limits as command-line flags of an agent's program."""
         return tuple(
-            f"--max_{name}={limit:.12g}"
+            f"--{'stop_at_return' if name == 'episode_return' else f'max_{name}'}={limit:.12g}"
             for name, limit in self.to_json().items()
             if limit is not None
         )
@@ -69,8 +73,12 @@ class Budget:
         parts = [value / limit for value, limit in limits if limit]
         return min(1.0, max(parts, default=0.0))
 
+    def is_solved_by(self, episode_return: float) -> bool:
+        """Returns whether an evaluation of this mean return ends the run."""
+        return self.episode_return is not None and episode_return >= self.episode_return
+
     def reached(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> bool:
-        """Returns whether a run that has done so much has reached a limit."""
+        """Returns whether a run that has done so much has reached a limit of time or steps."""
         done = (wall_seconds / 60, actor_steps, learner_steps)
         return any(
             limit is not None and value >= limit
@@ -87,6 +95,8 @@ class Budget:
         for limit, steps in ((self.actor_steps, "actor"), (self.learner_steps, "learner")):
             if limit is not None:
                 parts.append(f"{limit:,} {steps} steps")
+        if self.episode_return is not None:
+            parts.append(f"a return of {self.episode_return:g}")
         return " or ".join(parts) or "no limit"
 
 

@@ -307,9 +307,12 @@ def is_over(run: RunDirectory, limits: Budget) -> bool:
     are no evaluations.
     """
     row = csv_rows.last_row(run.evaluator_csv, csv_rows.PROGRESS)
+    ended = {"outcome": "finished", "budget": limits.to_json()}
+    has_ended = any(start.items() >= ended.items() for start in run.read_starts()[-1:])
     if row is None:
-        ended = {"outcome": "finished", "budget": limits.to_json()}
-        return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
+        return has_ended
     learnt = csv_rows.last_row(run.learner_csv, ("learner_steps",))
     is_newest = learnt is None or row["learner_steps"] >= learnt["learner_steps"]
-    return is_newest and limits.reached_by(row)
+    return is_newest and (
+        limits.reached_by(row) or (has_ended and limits.episode_return is not None)
+    )

@@ -3,7 +3,7 @@
 A start whose config differs from that of the starts before it is told the differences.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 import contextlib
 from datetime import UTC, datetime
 import fcntl
@@ -133,7 +133,7 @@ class RunDirectory:
       checkpoints: directory of the checkpoints.
       best_policy: parameters of the best evaluation, among the checkpoints.
       replay: directory of the replay's contents, if they are saved.
-      tensorboard: directory of TensorBoard's events.
+      films: directory of films of evaluations, if they are asked for.
       logs: directory of ROLE-I.log for each process.
     """
 
@@ -149,11 +149,14 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.best_policy = self.checkpoints / "best.npz"
         self.replay = self.path / "replay"
-        self.tensorboard = self.path / "tensorboard"
+        self.films = self.path / "films"
         self.logs = self.path / "logs"
 
     def open(
-        self, config: Mapping[str, Any], earlier: Mapping[str, Any] = MappingProxyType({})
+        self,
+        config: Mapping[str, Any],
+        earlier: Mapping[str, Any] = MappingProxyType({}),
+        changeable: Collection[str] = (),
     ) -> None:
         """Makes the directory for a run with this config, or checks that its run has this config.
 
@@ -162,6 +165,7 @@ class RunDirectory:
         Args:
           config: nested mappings, sequences and scalars that JSON can hold.
           earlier: as of `differences`.
+          changeable: hyperparameters that may have other values than before.
 
         Raises:
           ConfigMismatchError: the directory holds a run with another config; it is left unchanged.
@@ -175,8 +179,8 @@ class RunDirectory:
                 self._write_config(text)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(None, "Permission denied", str(self.path))
-            self._check_config(config, earlier)
-            for directory in (self.checkpoints, self.tensorboard, self.logs):
+            self._check_config(config, earlier, changeable)
+            for directory in (self.checkpoints, self.logs):
                 directory.mkdir(exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(
@@ -227,6 +231,14 @@ class RunDirectory:
         mean = records.require_keys(path, found, {}).get(name)
         return float(records.require_keys(path, mean, float, name))
 
+    def kept_checkpoint(self, learner_steps: int) -> Path:
+        """Returns the directory of the checkpoint after so many learner steps, if it is kept."""
+        return self.checkpoints / f"step_{learner_steps}"
+
+    def film(self, learner_steps: float) -> Path:
+        """Returns the file of the film of an evaluation after so many learner steps."""
+        return self.films / f"step_{learner_steps:.0f}.gif"
+
     def hold(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context that keeps other launchers out, until this process dies at the latest.
 
@@ -248,8 +260,12 @@ class RunDirectory:
         budget: Budget | None = None,
         changed: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         """Adds an entry for this start to run.json; one process of a run does so.
+
+        Hyperparameters that changed since the start before take their new values in config.json,
+        and "changed_since" has both.
 
         Args:
           seed: of the run.
@@ -259,7 +275,16 @@ class RunDirectory:
           changed: the value of each flag that this start was given, by name ("config.NAME" for a
             hyperparameter), except environment, seed, workdir, role and what is said above.
           command: the user's command line; None: that of this process.
+          config: as of `open`; None: that of config.json.
         """
+        before = records.read_json(self.config_json)
+        found = {
+            name: [json.loads(there), json.loads(here)]
+            for name, (there, here) in differences(before, config or before).items()
+            if ABSENT not in (there, here)  # a field that is newer than the run
+        }
+        if found:
+            records.replace_file(self.config_json, json.dumps(config, indent=2) + "\n")
         start = {
             "start_time": _now(),
             "end_time": None,
@@ -269,6 +294,7 @@ class RunDirectory:
             "scale_changes": scale_changes,
             "budget": (budget or Budget()).to_json(),
             "changed": dict(changed or {}),
+            "changed_since": found,
             "command": records.as_typed(sys.orig_argv if command is None else command),
             "git": records.git(),
             "versions": records.versions(),
@@ -309,9 +335,11 @@ class RunDirectory:
                 "give --workdir a new or empty directory"
             )
 
-    def _check_config(self, config: Any, earlier: Mapping[str, Any]) -> None:
+    def _check_config(
+        self, config: Any, earlier: Mapping[str, Any], changeable: Collection[str]
+    ) -> None:
         found = differences(records.read_json(self.config_json), config, earlier)
-        if not found:
+        if not found.keys() - {f"config.{name}" for name in changeable}:
             return
         kind = "with another config"
         if found.get("agent", (ABSENT,))[0] != ABSENT:

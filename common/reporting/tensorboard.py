@@ -9,36 +9,61 @@ from typing import Any
 from absl import logging
 
 from common.reporting.records import disk_full
+from common.reporting.run_directory import RunDirectory
+
+MEAN_RETURN = "evaluator/episode_return"
+"""Tag of the evaluations' mean returns."""
+_METRICS = (MEAN_RETURN, "actor/episode_return", "time/learner_steps_per_second")
+"""Tags that the plug-in HParams shows next to the hyperparameters."""
 
 
 class Events:
     """A writer of event files. Importing this module does not import TensorFlow.
 
-    Each process writes to a directory of its own: TensorBoard reads only the newest file of each.
+    TensorBoard reads the files of a directory one after the other, so that two processes must not
+    write there at the same time.
 
     Args:
       directory: where the event files go; made if it does not exist.
+      goes_on: whether this process repeats steps of an earlier one, whose events are dropped.
     """
 
-    def __init__(self, directory: str | os.PathLike):
+    def __init__(self, directory: str | os.PathLike, goes_on: bool = True):
         # Imported here because the launcher's process must not import TensorFlow.
         import tensorflow as tf
 
         self._tf = tf
         self._writer = tf.summary.create_file_writer(os.fspath(directory))
-        self._has_begun = False
+        self._has_begun = not goes_on
 
     def write(self, values: Mapping[str, float | None], step: int) -> None:
         """Writes scalars `{tag: value}` at `step`; a value of None is left out.
 
         A run that goes on from a checkpoint repeats steps that an earlier process has written.
-        TensorBoard drops those from this process's first step on.
+        TensorBoard drops those from this process's first step on (`goes_on`).
         """
         with self._skipped_if_full(), self._writer.as_default(step=step):
             self._begin(step)
             for tag, value in values.items():
                 if value is not None:
                     self._tf.summary.scalar(tag, value)
+            self._writer.flush()
+
+    def write_evaluation(self, run: RunDirectory, mean: float, deviation: float, step: int) -> None:
+        """Writes an evaluation's mean return and standard deviation, and its film if any."""
+        self.write({MEAN_RETURN: mean, f"{MEAN_RETURN}_std": deviation}, step)
+        film = run.film(step)
+        if not film.exists():
+            return
+        from tensorboard.plugins.image import metadata
+
+        with self._skipped_if_full(), self._writer.as_default(step=step):
+            # As a picture, which browsers show moving; `tf.summary.image` encodes still ones only.
+            self._tf.summary.write(
+                "evaluator/film",
+                self._tf.stack([b"", b"", film.read_bytes()]),
+                metadata=metadata.create_summary_metadata("evaluator/film", ""),
+            )
             self._writer.flush()
 
     def write_hyperparameters(self, values: Mapping[str, Any]) -> None:
@@ -54,6 +79,10 @@ class Events:
         with self._skipped_if_full(), self._writer.as_default(step=0):
             table = "\n".join(["| name | value |", "|---|---|", *rows])
             self._tf.summary.text("hyperparameters", table)
+            api.hparams_config(
+                [api.HParam(name) for name in plain],
+                [api.Metric(tag, display_name=tag) for tag in _METRICS],
+            )
             api.hparams(plain)
 
     def close(self) -> None:

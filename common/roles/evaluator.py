@@ -6,7 +6,9 @@ An evaluation runs some episodes with one version of the policy and becomes a ro
 from collections.abc import Callable
 import json
 import math
+import pathlib
 import time
+from typing import Any
 
 from absl import logging
 import dm_env
@@ -18,7 +20,7 @@ from common.acting.policy import Policy, state_at
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, report_ready
-from common.environments.batch import EnvironmentBatch
+from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.learning import checkpoint
 from common.learning.bookkeeping import SavedCounters
 from common.learning.checkpoint import StoredPolicy
@@ -27,7 +29,7 @@ from common.remote.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.reporting import csv_rows
 from common.reporting.budget import EPISODE_STEPS
 from common.reporting.csv_rows import CsvRows
-from common.reporting.records import replace_file
+from common.reporting.records import disk_full, replace_file, whole_file
 from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
 
@@ -147,23 +149,29 @@ class Evaluation:
             context.spec, self._environments.num_environments
         )
         self._rows = CsvRows(context.directory.evaluator_csv, csv_rows.EVALUATOR)
-        self._events = Events(context.directory.tensorboard / "evaluator")
+        self._number, self._camera = 0, None
+        if context.film_every:
+            self._camera = _Camera(context)
         best = checkpoint.read_policy(context.directory.best_policy, None)
         self._best = best.episode_return if best else -math.inf
 
     def run(
         self, flat: np.ndarray, status: LearnerStatus, is_interrupted: Callable[[], bool]
-    ) -> None:
+    ) -> float | None:
         """Runs the episodes of a snapshot, and writes a row unless it is interrupted.
 
         The returns of the last evaluation, of the run's final parameters, also go to
         evaluation.json, one by one.
+        Every `film_every`-th evaluation, from the first on, films another episode.
 
         Args:
           flat: [P] float32, the parameters.
           status: of the learner at these parameters; the last evaluation has episodes of its own
             number.
           is_interrupted: called at each step.
+
+        Returns:
+          The mean return; None if it is interrupted.
         """
         self._policy.load(flat)
         context = self._context
@@ -173,7 +181,10 @@ class Evaluation:
         )
         if len(returns) < episodes:
             logging.info("abandoned the evaluation of learner step %d", status.learner_steps)
-            return
+            return None
+        if self._camera and self._number % context.film_every == 0:
+            self._camera.film(flat, context.directory.film(status.learner_steps), is_interrupted)
+        self._number += 1
         frames = environments.frames_per_step(context.environment)
         mean, deviation = float(returns.mean()), float(returns.std())
         row = {
@@ -197,10 +208,42 @@ class Evaluation:
             self._best = mean
             found = StoredPolicy(flat, status.learner_steps, mean)
             checkpoint.write_policy(context.directory.best_policy, found)
-        scalars = {"episode_return": mean, "episode_return_std": deviation}
-        self._events.write(
-            {f"evaluator/{name}": value for name, value in scalars.items()}, status.learner_steps
-        )
+        return mean
+
+
+class _Camera:
+    """Films of episodes of a policy, each played in an environment of its own."""
+
+    def __init__(self, context: RunContext):
+        # Here, as its own process draws, and this module is imported by roles that do not.
+        from common.environments import film
+
+        self._context, self._film = context, film
+        self._policy = context.agent.make_evaluator(context.spec, 1)
+        self._environment().close()  # an environment that cannot be drawn ends the role now
+
+    def film(self, flat: np.ndarray, path: pathlib.Path, is_stopped: Callable[[], bool]) -> None:
+        """Plays an episode with the parameters [P], and writes its film."""
+        environment, context = self._environment(), self._context
+        self._policy.load(flat)
+        batch = BatchedEnvironment([environment])
+        run_episodes(batch, self._policy, 1, is_stopped, context.episode_steps)
+        found = environment.film()
+        environment.close()
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with whole_file(path) as file:
+                self._film.write_gif(file, found.frames, found.frame_seconds)
+        except OSError as error:
+            if not disk_full(error):
+                raise
+            logging.warning("no film: %s", disk_full(error))
+
+    def _environment(self) -> Any:
+        context = self._context
+        seed = environment_seeds(context.seed, 1)[0]
+        frames = context.agent.declaration.num_frames
+        return self._film.FilmedEnvironment(context.environment, seed, True, frames)
 
 
 _POLL_SECONDS = 1.0
@@ -233,6 +276,7 @@ class _Evaluator:
                 final = self._final_checkpoint(is_over=status is not None)
                 if final is not None:
                     self._evaluation.run(final.flat, final.status, lambda: stop.requested)
+                    self._show_last(final.status.learner_steps)
                     return
                 patience.check()
             else:
@@ -249,6 +293,16 @@ class _Evaluator:
             next_time = time.monotonic() + self._context.evaluation_seconds
             self._evaluation.run(snapshot.flat, snapshot.status, self._make_interrupt())
             patience.renew()  # the episodes may have taken long
+
+    def _show_last(self, steps: int) -> None:
+        """Writes the last evaluation to TensorBoard: the learner, which writes others, is gone."""
+        directory = self._context.directory
+        row = csv_rows.last_row(directory.evaluator_csv, csv_rows.RESULT)
+        if row is not None and row["learner_steps"] == steps:
+            events = Events(directory.path, goes_on=False)
+            result = row["episode_return_mean"], row["episode_return_std"]
+            events.write_evaluation(directory, *result, steps)
+            events.close()
 
     def _status(self) -> LearnerStatus | None:
         """Returns the learner's progress, or None if it does not answer."""

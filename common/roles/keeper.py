@@ -6,6 +6,7 @@
 import abc
 from collections.abc import Mapping
 import dataclasses
+import math
 from typing import Any
 
 from absl import logging
@@ -13,6 +14,7 @@ from absl import logging
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import report_ready
+from common.learning import checkpoint
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions
 from common.learning.learner import Learner
 from common.learning.parameter_server import AppliedGradients
@@ -45,6 +47,8 @@ def run(context: RunContext) -> None:
     stop, limits = context.stop, context.limits
     # Before the server: this seeds TensorFlow, which crashes an existing server.
     learner = context.agent.make_learner(context.spec, context.seed)
+    if context.init_from and checkpoint.newest(context.directory.checkpoints) is None:
+        checkpoint.load_networks(context.init_from, learner)
     server = context.server()
     keeper = make_keeper(context, learner, server)
     trainer, bookkeeping = keeper.trainer, keeper.bookkeeping
@@ -52,10 +56,14 @@ def run(context: RunContext) -> None:
     server.start()
 
     counters = bookkeeping.counters
+
+    def is_over() -> bool:
+        return limits.reached(
+            counters.wall_seconds, counters.actor_steps, bookkeeping.steps
+        ) or limits.is_solved_by(evaluator.best_return)
+
     bookkeeping.publish()
-    while not stop.requested and not limits.reached(
-        counters.wall_seconds, counters.actor_steps, bookkeeping.steps
-    ):
+    while not (stop.requested or is_over()):
         evaluator.run_if_due()
         metrics = trainer.step()
         bookkeeping.after_call(metrics)
@@ -121,6 +129,7 @@ class Keeper(abc.ABC):
             agent.publish_period,
             context.checkpoint_seconds,
             q_bound=agent.q_bound(context.environment),
+            keep_every=context.keep_every,
         )
         chosen = dataclasses.replace(from_agent, **options)
         keep_versions = _KEEP_VERSIONS_OF_EACH if chosen.publish_period == 1 else _KEEP_VERSIONS
@@ -352,12 +361,17 @@ class _OwnEvaluator:
 
     def __init__(self, context: RunContext, bookkeeping: Bookkeeping):
         self._period = context.values.get("evaluation_steps")
+        self._bookkeeping, self._best = bookkeeping, -math.inf
         if self._period:
             self._stop = context.stop
-            self._bookkeeping = bookkeeping
             self._evaluation = Evaluation(context)
             last = csv_rows.last_row(context.directory.evaluator_csv, ("learner_steps",))
             self._evaluated = int(last["learner_steps"]) if last else -1
+
+    @property
+    def best_return(self) -> float:
+        """The highest mean return of the evaluations since this start, whoever makes them."""
+        return self._best if self._period else self._bookkeeping.best_return
 
     def run_if_due(self, finished: bool = False) -> None:
         """Evaluates the learner's parameters if that is due, or if the run is finished."""
@@ -365,7 +379,8 @@ class _OwnEvaluator:
             return
         bookkeeping, period = self._bookkeeping, self._period
         if finished or bookkeeping.steps // period > self._evaluated // period:
-            self._evaluation.run(
+            mean = self._evaluation.run(
                 bookkeeping.parameters(), bookkeeping.status(finished), lambda: self._stop.requested
             )
+            self._best = max(self._best, -math.inf if mean is None else mean)
             self._evaluated = bookkeeping.steps

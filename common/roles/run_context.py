@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 import contextlib
 import dataclasses
+import pathlib
 from typing import Any
 
 from common.agents.agent import Agent
@@ -55,6 +56,9 @@ class RunContext:
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
       closing: what is closed when all is written; it may hang.
+      film_every: evaluations from one film to the next; 0 makes none.
+      keep_every: learner steps between checkpoints that stay; 0 for none.
+      init_from: run directory whose networks a new run begins with; None: random ones.
     """
 
     agent: Agent
@@ -78,6 +82,9 @@ class RunContext:
     stop: StopRequest
     keeps_replay: bool = False
     closing: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
+    film_every: int = 0
+    keep_every: int = 0
+    init_from: pathlib.Path | None = None
 
     @property
     def step_specs(self) -> Nest:

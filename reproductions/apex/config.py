@@ -29,7 +29,7 @@ class ApexConfig(Config):
     importance_exponent: float = field(0.4, minimum=0, suffix="beta{:g}")
     """beta of (1 / (N P))^beta, never annealed (section 4.1, of DQN); 0: no weights. That these are
     divided by the batch's largest: Schaul et al. 2016."""
-    send_batch: int = field(50, minimum=1)
+    send_batch: int = field(50, minimum=1, may_change=True)
     """B, transitions an actor sends at once (section 4.1, of DQN, where the PDF's text lost the
     number; RLlib has 50, too)."""
     send_buffer: int = field(100, minimum=1, earlier=200)
@@ -40,7 +40,7 @@ class ApexConfig(Config):
     removal_period: int = field(100, minimum=1)
     """Learner steps between removals of what exceeds the capacity, which adding does not wait for
     (section 4.1, of DQN; "periodically" in appendix D)."""
-    prefetch: int = field(16, minimum=1)
+    prefetch: int = field(16, minimum=1, may_change=True)
     """Batches that the learner draws ahead (section 4.1, of DQN); with single_process DQN draws
     that many and learns from them at once, so priorities lag as much."""
     samples_per_insert: float = field(0.0, minimum=0)

@@ -31,6 +31,7 @@ class ActionSpace:
       offsets: index of each sub-action's first entry in an encoding.
       encoded_size: S.
       num_actions: product of the choices; infinity if a sub-action is continuous.
+      elements: as given.
     """
 
     def __init__(self, choices: Sequence[int], elements: Sequence[np.ndarray] = ()):
@@ -48,7 +49,7 @@ class ActionSpace:
         if not self.choices or min(self.choices) < 0:
             raise ValueError(f"choices must be one or more numbers of at least 0, got {choices}")
         self.size = len(self.choices)
-        self._elements = tuple(elements)
+        self.elements = tuple(elements)
         self.widths = tuple(max(k, 1) for k in self.choices)
         self.encoded_size = sum(self.widths)
         self.offsets = tuple(int(i) for i in np.cumsum((0, *self.widths[:-1])))
@@ -92,8 +93,8 @@ class ActionSpace:
           int32 [K] of a discrete action, int32 [K, D] of integers, canonical float32 [K, D];
           of a hybrid action float32 [K, D] with the index of each finite element.
         """
-        if self._elements:
-            parts = [rows[actions[:, d].astype(np.intp)] for d, rows in enumerate(self._elements)]
+        if self.elements:
+            parts = [rows[actions[:, d].astype(np.intp)] for d, rows in enumerate(self.elements)]
             return np.concatenate(parts, axis=1).astype(np.int32)
         if spec.is_discrete:
             return actions[:, 0].astype(np.int32)
@@ -101,9 +102,13 @@ class ActionSpace:
             return np.where(spec.action_choices, actions, self.values(actions))
         return actions.astype(np.int32) if spec.action_choices else self.values(actions)
 
-    def values(self, actions: np.ndarray) -> np.ndarray:
-        """Returns canonical values in [-1, 1] of actions, float32 [..., D]."""
-        return (self._lows + self._scales * actions).astype(np.float32)
+    def values(self, actions: Any) -> Any:
+        """Returns canonical values in [-1, 1]: actions [..., D] -> the same kind, float32."""
+        if isinstance(actions, np.ndarray):
+            return (self._lows + self._scales * actions).astype(np.float32)
+        import tensorflow as tf
+
+        return tf.cast(self._lows + self._scales * tf.cast(actions, tf.float64), tf.float32)
 
     def uniform(self, shape: Sequence[int], generator: np.random.Generator) -> np.ndarray:
         """Returns uniformly random actions, float32 [*shape, D]."""

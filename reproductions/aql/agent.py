@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from common.agents.agent import Agent
+from common.agents.agent import Agent, GraphPolicy
 from common.data.unrolls import ReplayedUnrolls, Unrolls
 from common.environments.spec import EnvironmentSpec
 from common.replay import png
@@ -11,6 +11,7 @@ from reproductions.aql import aql, d3pg, impala, networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.aql import AQLLearner, StoredUnroll
 from reproductions.aql.config import AGENT, AQLConfig
+from reproductions.aql.graph_policy import graph_policy
 
 
 class AQL(Agent):
@@ -89,6 +90,12 @@ class AQL(Agent):
         if self._is_d3pg:
             return d3pg.DeterministicPolicy(config, spec, space, seed=None)
         return aql.SearchPolicy(config, spec, space, np.zeros(num_environments), seed=0)
+
+    def graph_policy(
+        self, learner: AQLLearner | d3pg.D3PGLearner | impala.ImpalaLearner, spec: EnvironmentSpec
+    ) -> GraphPolicy:
+        """Returns the policy with its search, whose samples differ from call to call."""
+        return graph_policy(learner, self.config, spec, self._space(spec))
 
     def _space(self, spec: EnvironmentSpec) -> ActionSpace:
         return ActionSpace.of(spec, self.config.num_levels, self.config.action_set)

@@ -101,7 +101,7 @@ class AQLConfig(Config):
     """R, unrolls that an actor draws from its replay with each new one (appendix A2)."""
     replay_capacity: int = field(100_000, minimum=1, maximum=2**30, suffix="replay{}")
     """Timesteps in the replay of each actor (appendix A1, appendix A2)."""
-    queue_capacity: int = field(64, minimum=1)
+    queue_capacity: int = field(64, minimum=1, may_change=True)
     """Unrolls in the learner's queue. Not in the paper; two batches, so that actors fill one while
     the learner has the other."""
     discount: float = field(0.99, minimum=0, maximum=1, suffix="discount{:g}")
@@ -151,7 +151,7 @@ class AQLConfig(Config):
     """Hidden layers of D3PG's policy: proposal, ReLU layers as those of the proposal, since "all
     architectural details that are not specific to the method" are held fixed (section 5.1); d4pg,
     those of D4PG, with a tanh, ELU and LayerNorm."""
-    updates_per_call: int = field(1, minimum=1)
+    updates_per_call: int = field(1, minimum=1, may_change=True)
     """Updates in one graph call. Not in the paper, where each update is a call."""
     single_process: bool = field(False, suffix="single_process")
     """Acts and learns in turns in one process, so that a run does not depend on the machine's

@@ -94,7 +94,7 @@ class D4PGConfig(ActorCriticConfig):
     has priority."""
     removal_exponent: float = field(-0.4, minimum=-7, maximum=0, suffix="removal{:g}")
     """Exponent of removal by priority. Not in the paper; Ape-X appendix D."""
-    send_batch: int = field(50, minimum=1)
+    send_batch: int = field(50, minimum=1, may_change=True)
     """Transitions an actor sends at once (Ape-X section 4.1, to which the paper refers)."""
     send_buffer: int = field(100, minimum=1, earlier=200)
     """Transitions that may wait to be sent before acting waits (Ape-X section 4.1).
@@ -102,7 +102,7 @@ class D4PGConfig(ActorCriticConfig):
     samples_per_insert: float = field(0.0, minimum=0)
     """Samples per inserted transition that both sides are held to; 0: unlimited, as in the paper
     (Ape-X section 3). A limit makes machines comparable."""
-    updates_per_call: int = field(16, minimum=1)
+    updates_per_call: int = field(16, minimum=1, may_change=True)
     """Updates in one graph call, sampled ahead. Not in the paper; Ape-X section 4.1 prefetches 16
     batches."""
     single_process: bool = field(False, suffix="single_process")

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tree
 
 from common.acting.policy import Policy
-from common.agents.agent import Agent
+from common.agents.agent import Agent, GraphPolicy
 from common.data.sequences import Sequences, StoredTimestep
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import (
@@ -374,3 +374,17 @@ class Reactor(Agent):
         """Builds the same policy, whose draws are the same in every evaluator."""
         del num_environments
         return ReactorPolicy(self.config, spec, seed=0)
+
+    def graph_policy(self, learner: ReactorLearner, spec: EnvironmentSpec) -> GraphPolicy:
+        """Returns the policy, whose draws differ from call to call."""
+        del spec
+        network, stored = learner.network, self.config.stored_state
+
+        def act(observation: tf.Tensor, state: Nest) -> tuple[tf.Tensor, Nest]:
+            both = state if stored else ReactorState(state, state)
+            no_reset = tf.zeros([1, tf.shape(observation)[0]], tf.bool)
+            outputs, both = network.unroll(observation[tf.newaxis], no_reset, both)
+            action = tf.random.categorical(tf.math.log(outputs.policy[0]), 1, tf.int32)[:, 0]
+            return action, both if stored else both.policy
+
+        return act

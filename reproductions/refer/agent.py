@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting.policy import OrnsteinUhlenbeckNoise, Policy, truncated_normal
-from common.agents.agent import Agent
+from common.agents.agent import Agent, GraphPolicy
 from common.data.data import StoredState, gaussian_state_specs
 from common.data.episodes import WholeEpisodes
 from common.environments.spec import EnvironmentSpec
@@ -131,6 +131,17 @@ class PolicyNetwork:
         if self._kind.learns_variance:
             self._variance = standardizer.variance_of_raw_np(flat[self._num_twin :])
 
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Returns the layers of m; see `Policy.layers`."""
+        if self._is_recurrent:
+            raise ValueError("it is recurrent: the observation alone does not give its action")
+        *layers, (name, parameters) = self._twin.layers()
+        if name == "linear":
+            begin = int(self._kind.has_value)
+            mean = slice(begin, begin + len(self._variance))
+            parameters = [parameter[..., mean] for parameter in parameters]
+        return [*layers, (name, parameters)]
+
     def initial_state(self, num_environments: int) -> Nest:
         """Returns the state before an episode; () of an MLP."""
         return self._twin.initial_state(num_environments) if self._is_recurrent else ()
@@ -205,6 +216,11 @@ class ReferPolicy(Policy):
         if self._ou is None:
             return ActingState(network)
         return ActingState(network, self._ou.initial_state((num_environments, self._sizes[1])))
+
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Returns the layers of m; see base class."""
+        unit = self._deviation + np.float32(standardizer.EPSILON)
+        return [("standardize", [self._mean, unit]), *self._network.layers()]
 
     def __call__(self, observation: np.ndarray, state: ActingState = STATELESS):
         """Acts on observations [K, D] float32.
@@ -281,6 +297,28 @@ class Refer(Agent, StoreRules):
         return ReferPolicy(
             self.config, spec.observation_size, spec.action_size, seed=0, explores=False
         )
+
+    def graph_policy(self, learner: ReferLearner, spec: EnvironmentSpec) -> GraphPolicy:
+        """Returns the policy's means; see base class."""
+        kind, size = KINDS[self.config.agent], spec.action_size
+        first = learner.policy_variables[0]
+        network: SoftsignMLP | LSTMNetwork = next(
+            part
+            for part in learner.submodules
+            if isinstance(part, SoftsignMLP | LSTMNetwork) and part.trainable_variables[0] is first
+        )
+        begin = int(kind.has_value)
+
+        def act(observation: tf.Tensor, state: ActingState) -> tuple[tf.Tensor, ActingState]:
+            inputs = learner.standardizer(observation)
+            if self.config.recurrent:
+                outputs, after = network.step(inputs, state.network)
+                state = state._replace(network=tuple(after))
+            else:
+                outputs = network(inputs)
+            return outputs[:, begin : begin + size], state
+
+        return act
 
     def updates(self, learner: Learner, store: EpisodeMemory, seed: int) -> FusedUpdates:
         """Builds the updates of a call, in one graph with their draw and their write-back."""

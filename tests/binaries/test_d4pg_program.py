@@ -228,11 +228,10 @@ def test_help_explains_every_flag_and_hyperparameter(tmp_path):
         "[no]ignore_resources",
         "checkpoint_seconds",
         "setting",
-        "config",
     ):
         assert f" --{name}: " in text
     for name in D4PGConfig.__dataclass_fields__:
-        explained = re.search(rf"--config\.{name}=(.*?)(--config\.|\(default)", text)
+        explained = re.search(rf"--config\.{name}: (.*?)\(default", text)
         assert explained, name
         assert re.search(r"section|algorithm|appendix|figure|Not in the paper", explained[1]), name
 

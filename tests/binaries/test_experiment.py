@@ -136,7 +136,7 @@ def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, 
         monkeypatch.setattr(plan.PlannedRun, "read_status", lambda self: Status(end))
         return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
 
-    monkeypatch.setattr(execute, "_start", start)
+    monkeypatch.setattr(execute, "start", start)
     monkeypatch.setattr(experiment.StopRequest, "install", lambda self: self)
     arguments = [*FEW[:4], "--settings", "ddpg", "--seeds=1", "--scale=smoke"]
     assert experiment.main(arguments) == code

@@ -36,20 +36,27 @@ def shown(name, *flags):
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agents_required_flags_come_first(name):
+def test_an_agents_flags_are_grouped(name):
     text = shown(name, "-h")
     assert text == shown(name, "--workdir=runs/one", "--help")
     doc = importlib.import_module(f"binaries.{name}").__doc__
     assert text.startswith(doc.strip().replace("python -m", f"{PYTHON} -m"))
     groups = re.split(r"\n\n(\w+):\n", text)[1:]
     flags = {
-        title: re.findall(r"^  --(?:\[no\])?(\w+):", lines, re.M)
+        title: re.findall(r"^  --(?:\[no\])?([\w.]+):", lines, re.M)
         for title, lines in zip(groups[::2], groups[1::2])
     }
-    assert list(flags) == ["required", "optional", "hyperparameters"]
-    assert flags["required"] == ["environment", "workdir"]
-    assert {"seed", "role", "max_minutes", "ignore_resources"} <= {*flags["optional"]}
-    assert flags["hyperparameters"] == ["config", "setting"]
+    assert list(flags) == ["run", "environment", "evaluation", "cluster", "hyperparameters"]
+    assert "A run needs --environment and --workdir." in text
+    assert {"workdir", "seed", "max_minutes", "ignore_resources"} <= {*flags["run"]}
+    assert {"environment", "environment_seconds"} <= {*flags["environment"]}
+    assert {"stop_at_return", "film_every"} <= {*flags["evaluation"]}
+    assert {"role", "patience_minutes"} <= {*flags["cluster"]}
+    agent = imported(reproductions.AGENTS[name])
+    config = agent.settings.configuration(agent.settings.default)
+    names = {f"config.{field.name}" for field in dataclasses.fields(config)}
+    assert {"setting", agent.num_actors_flag} == {*flags["hyperparameters"]} - names
+    assert names <= {*flags["hyperparameters"]} and type(config).__name__ not in text
 
 
 def test_the_help_of_absls_own_flags_is_no_failure():

@@ -1,18 +1,22 @@
 """Sweeps of hyperparameters, as lists of runs and as their user meets them."""
 
 import dataclasses
+import os
 import pathlib
 import shlex
+import subprocess
+import sys
 
+import pandas
 import planted
 import pytest
 from refusals import refusal
 
 from binaries import experiment
-from common.evidence import figures
-from common.evidence.keep import keep
-from common.evidence.plan import SweepError, make_plan, of_agent, parse_varied, sweep
-from common.evidence.runs import KeptRuns
+from common.evidence.execute import ListError, slots_of
+from common.evidence.plan import make_plan
+from common.evidence.sweep import SweepError, of_agent, parse_varied, show, sweep
+from common.program.slurm import array_script
 from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
@@ -58,8 +62,11 @@ def test_each_run_is_made_with_each_combination():
     "vary, words",
     [
         ("config.n_steps=1", ["d4pg", "config.n_step"]),
-        ("config.lr=1e-3", ["no such hyperparameter to vary: give config.learning_rate"]),
-        ("seed=1", ["no such hyperparameter to vary"]),
+        ("config.lr=1e-3", ["no such flag to vary: give config.learning_rate"]),
+        ("seed=1", ["no such flag to vary", "--seeds"]),
+        ("max_learner_steps=9", ["no such flag to vary", "--scale"]),
+        ("learner_thread=1", ["no such flag to vary: give learner_threads"]),
+        ("learner_threads=few", ["--vary", "few"]),
         ("config.n_step=0", ["--config.n_step must be at least 1, is 0"]),
         ("config.learning_rate=fast", ["--config.learning_rate must be a finite number", "fast"]),
     ],
@@ -92,6 +99,13 @@ def test_a_task_in_which_the_agent_cannot_act_is_one_line(capsys, tmp_path, agen
         (["--agent=d4pg", "--paper=d4pg"], "--agent"),
         (["--paper=d4pg", "--vary", "config.n_step=1"], "--figure"),
         (["--paper=d4pg", "--figure=2", "--vary", "config.n_step=1", "--keep"], "--keep"),
+        (["--paper=d4pg", "--figure=2", "--search=optuna"], "--search needs --vary"),
+        (["--paper=d4pg", "--figure=2", "--trials=3"], "--trials"),
+        (
+            ["--paper=d4pg", "--figure=2", "--search=optuna", "--vary", "config.n_step"]
+            + ["--tasks", "cartpole:swingup"],
+            "--search is on one task and setting, not ",
+        ),
     ],
 )
 def test_flags_that_do_not_go_together(capsys, flags, words):
@@ -122,11 +136,14 @@ def test_the_commands_of_a_sweep(capsys, tmp_path):
 
 def test_a_sweep_is_drawn_like_any_figure(tmp_path):
     base = of_agent(AGENT, (), [SWINGUP], planted.SMALL)
-    varied = sweep(base, {"config.n_step": ("1", "3")})
+    chosen = {"config.n_step": ("1", "3"), "evaluation_episodes": ("7",)}
+    scale = dataclasses.replace(planted.SMALL, flags=("--evaluation_episodes=2",))
+    varied = sweep(base, chosen)
     paper = planted.paper(varied)
-    plan = make_plan(paper, varied, planted.SMALL, tmp_path, num_seeds=2)
+    plan = make_plan(paper, varied, scale, tmp_path, num_seeds=2)
+    assert all("--evaluation_episodes=2" not in run.flags for run in plan.runs)
     for one in plan.runs:
-        config = {"sizes": [4, 4], "n_step": int(one.run.setting[-1])}
+        config = {"sizes": [4, 4], "n_step": int(one.run.setting.split("n_step_")[1][0])}
         run = RunDirectory(pathlib.Path(one.directory))
         record = {"paper": paper.name, "setting": AGENT.settings.default, "environment": SWINGUP}
         run.open({**record, "seed": one.seed, "num_actors": 2, "config": config})
@@ -134,12 +151,79 @@ def test_a_sweep_is_drawn_like_any_figure(tmp_path):
         run.close_run_record("finished")
         for step in (0, 5, 10):
             row = dict.fromkeys(csv_rows.EVALUATOR, step) | record | {"seed": one.seed}
+            row["episode_return_mean"] = config["n_step"] * step + one.seed
             CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row)
         row = dict.fromkeys(csv_rows.LEARNER, 10)
         CsvRows(run.learner_csv, csv_rows.LEARNER).append(row)
     plan = make_plan(paper, varied, planted.SMALL, tmp_path, num_seeds=2)
-    assert len(keep(plan, tmp_path / "kept")) == 4
-    runs = KeptRuns(tmp_path / "kept").of(paper.name, "small")
-    files = figures.draw(paper, varied, "small", runs, tmp_path)
-    assert [path.name for path in files] == [f"{paper.name}_sweep_n_step_small.png"]
-    assert all(path.stat().st_size > 1000 for path in files)
+    picture, table, plain = show(plan, [*chosen], tmp_path)
+    assert picture.name == f"{paper.name}_sweep_n_step_evaluation_episodes_small.png"
+    assert picture.stat().st_size > 1000
+    # Means of 3 * 10 and of 10, each with a seed that has 1 more; t_1(0.975) / sqrt(2) / sqrt(2).
+    setting, half = AGENT.settings.default, 12.706 / 2
+    assert table.read_text().splitlines() == [
+        "| task | setting | n_step | evaluation_episodes | late_mean | low | high | seeds |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        f"| {SWINGUP} | {setting} | 3 | 7 | 30.5 | {30.5 - half:.4g} | {30.5 + half:.4g} | 2 |",
+        f"| {SWINGUP} | {setting} | 1 | 7 | 10.5 | {10.5 - half:.4g} | {10.5 + half:.4g} | 2 |",
+    ]
+    rows = pandas.read_csv(plain)
+    assert rows["config.n_step"].tolist() == [3, 1] and rows["late_mean"].tolist() == [30.5, 10.5]
+
+
+def test_the_script_of_an_array_job_runs_each_command_once(tmp_path):
+    """Run by bash as Slurm would; a value with a space and a quote comes through."""
+    here = tmp_path / "it's here"
+    here.mkdir()
+    commands = [
+        [sys.executable, "-c", "import sys; print(sys.argv[1:])", "--name=a b'c", str(i)]
+        for i in range(3)
+    ]
+    script = here / "array.sbatch"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        script.write_text(array_script(commands, "a name", 2))
+    assert "#SBATCH --array=0-2%2" in script.read_text()
+    for index in range(3):
+        environment = {**os.environ, "SLURM_ARRAY_TASK_ID": str(index)}
+        done = subprocess.run(
+            ["bash", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"{['--name=a b' + chr(39) + 'c', str(index)]}\n"
+
+
+def test_emitted_commands_are_those_of_the_plan(capsys, tmp_path):
+    flags = ["--paper=d4pg", "--figure=2", "--tasks", "cartpole:swingup", "--settings", "ddpg"]
+    flags += ["--seeds=2", "--scale=paper", f"--runs={tmp_path}"]
+    assert experiment.main([*flags, "--dry_run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    commands = [line for line in lines if not line.startswith("#")]
+    assert any("--emit=slurm" in line for line in lines if line.startswith("#"))
+    assert experiment.main([*flags, "--emit=slurm", "--jobs=1"]) == 0
+    script = capsys.readouterr().out
+    assert "#SBATCH --array=0-1%1" in script
+    assert [shlex.split(line.strip())[0] for line in script.splitlines() if line[:2] == "  "] == (
+        commands
+    )
+
+
+@pytest.mark.parametrize(
+    "cores, jobs, wanted",
+    [(None, 2, [{0, 2, 4}, {1, 3}]), (4, None, [{1}, {2}, {3}, {4}]), (4, 2, [{1, 3}, {2, 4}])],
+)
+def test_runs_at_once_share_the_cores(monkeypatch, cores, jobs, wanted):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)))
+    assert [set(slot.cores) for slot in slots_of(cores, jobs)] == wanted
+    for wrong in ((6, None), (2, 3), (None, 0)):
+        with pytest.raises(ListError):
+            slots_of(*wrong)
+
+
+def test_help_needs_no_pandas():
+    code = (
+        "import sys, binaries.experiment as e\n"
+        "try: e.main(['--help'])\n"
+        "except SystemExit: print({'pandas', 'scipy', 'numpy'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("set()\n") and "two_cores (apex, aql" in done.stdout

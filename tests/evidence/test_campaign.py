@@ -296,7 +296,7 @@ def test_status_says_what_is_there_and_starts_nothing(tmp_path, capsys):
 
 
 def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatch):
-    real = execute._start
+    real = execute.start
     full = OSError(28, "No space left on device", "seed_0.log")
 
     def start(planned, slot):
@@ -309,7 +309,7 @@ def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatc
             raise full
         replace_file(path, text)
 
-    monkeypatch.setattr(execute, "_start", start)
+    monkeypatch.setattr(execute, "start", start)
     monkeypatch.setattr(keep, "replace_file", replace)
     one = Campaign(tmp_path, f"good better steady,{SHORT[0]},1,,")
     assert one() == 1
@@ -348,13 +348,13 @@ def test_a_kept_config_that_the_plan_does_not_want_is_unusable(tmp_path, capsys)
 
 def keep_at_each_start(monkeypatch, campaign):
     """Has somebody else keep `steady` whenever the campaign starts a run."""
-    real = execute._start
+    real = execute.start
 
     def start(planned, slot):
         campaign.keep("steady")
         return real(planned, slot)
 
-    monkeypatch.setattr(execute, "_start", start)
+    monkeypatch.setattr(execute, "start", start)
 
 
 def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypatch):

@@ -160,7 +160,7 @@ def test_a_run_that_is_kept(planted, tmp_path, name):
 def test_a_run_that_is_continued(planted, name):
     run = RunDirectory(planted)
     config = run.read_config()
-    for folder in (run.checkpoints, run.tensorboard, run.logs):
+    for folder in (run.checkpoints, run.logs):
         folder.mkdir(exist_ok=True)
     others = {path: path.read_bytes() for path in planted.iterdir() if path.is_file()}
     # The error of a config names its directory if other files disagree with it.

@@ -9,6 +9,7 @@ import pytest
 from common import environments
 from common.evidence.figures import styles
 from common.evidence.paper import (
+    DEFAULT_SCALE,
     PAPER_SCALE,
     RESULTS,
     Scale,
@@ -17,7 +18,7 @@ from common.evidence.paper import (
     flag_name,
     run_path,
 )
-from common.evidence.plan import DEFAULT_SCALE, make_plan
+from common.evidence.plan import make_plan
 from common.evidence.reported import Reported
 from common.program.flags import define_config
 from common.reporting.budget import Budget

@@ -82,7 +82,14 @@ class Run:
         self.remote.incarnation, self.remote.num_accepted = incarnation, before
         assert self.remote.put(Items(keys, steps, np.ones(rows, np.float32)), steps_added)
 
-    def start(self, checkpoint_seconds=1000.0, num_copies=1, poll_seconds=1.0, quiet_seconds=4.0):
+    def start(
+        self,
+        checkpoint_seconds=1000.0,
+        num_copies=1,
+        poll_seconds=1.0,
+        quiet_seconds=4.0,
+        keep_every=0,
+    ):
         """The bookkeeping of another start of the learner."""
         self.learner = learner = self._learners.pop()
         self.memory = self.agent.data.make_store(self.agent.step_specs(SPEC), seed=0)
@@ -96,8 +103,9 @@ class Run:
             num_copies,
             self.agent.publish_period,
             checkpoint_seconds,
-            poll_seconds,
-            quiet_seconds,
+            keep_every=keep_every,
+            poll_seconds=poll_seconds,
+            quiet_seconds=quiet_seconds,
         )
         return Bookkeeping(
             self.directory, learner, trainer, service, lambda: self.accepted(), options
@@ -482,8 +490,36 @@ def test_tensorboard_gets_each_hyperparameter_as_a_value_of_its_own(tmp_path):
     directory = RunDirectory(tmp_path)
     directory.open({"agent": "d4pg", "config": {"n_step": 5, "policy_sizes": (4, 4)}})
     bookkeeping_lib.LearnerLog(directory, 1, 1, RunCounters(SavedCounters())).close()
-    events = EventAccumulator(str(directory.tensorboard))
+    events = EventAccumulator(str(directory.path))
     events.Reload()
     content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
     found = metadata.parse_session_start_info_plugin_data(content).hparams
     assert {"agent", "n_step", "policy_sizes"} <= set(found) and "config" not in found
+
+
+def test_a_checkpoint_stays_at_every_so_many_steps(run):
+    bookkeeping = run.start(keep_every=100)
+    kept = []
+    for steps in (60, 110, 150, 230):
+        run.learner.steps.assign(steps)
+        bookkeeping.after_call(dict.fromkeys(METRICS, np.float32(0)))
+        bookkeeping.save()
+        kept.append(sorted(path.name for path in run.directory.checkpoints.glob("step_*")))
+    assert kept == [[], ["step_110"], ["step_110"], ["step_110", "step_230"]]
+    learner = run.agent.make_learner(SPEC, 1)
+    assert Checkpoints(run.directory.kept_checkpoint(110), {"learner": learner}).restore()
+    assert int(learner.steps) == 110
+
+
+def test_evaluations_are_shown_next_to_the_learner_and_the_best_is_known(run):
+    bookkeeping = run.start()
+    rows = CsvRows(run.directory.evaluator_csv, csv_rows.EVALUATOR)
+    for step, mean in ((10, 2.0), (20, 1.0)):
+        row = dict.fromkeys(csv_rows.EVALUATOR, 1)
+        rows.append(row | {"learner_steps": step, "episode_return_mean": mean})
+    assert bookkeeping.best_return == -np.inf
+    bookkeeping.settle(Counters)
+    assert bookkeeping.best_return == 2.0
+    events = EventAccumulator(str(run.directory.path))
+    events.Reload()
+    assert [one.step for one in events.Tensors("evaluator/episode_return")] == [10, 20]

@@ -683,3 +683,32 @@ def test_kill_9_in_the_middle_of_a_save_leaves_one_to_restore(tmp_path):
         # A save may have been done whose end could not be told any more.
         assert after[0] in (before[-1], max(before[-1], 0) + 1)
     assert sum(map(len, starts)) > 2 * kills  # it was saves that were cut, and some went through
+
+
+def test_networks_of_another_run_without_its_optimisers_and_steps(tmp_path):
+    source, loop = make_learner()
+    for draw in samples(7):
+        loop(draw)
+    Checkpoints(tmp_path / "checkpoints", {"learner": source, "other": tf.Variable(3)}).save()
+    for directory in (tmp_path, tmp_path / "checkpoints"):
+        learner, _ = make_learner(n_step=3)
+        checkpoint_lib.load_networks(directory, learner)
+        for name in ("networks", "target_networks"):
+            for one, other in zip(
+                getattr(source, name).variables, getattr(learner, name).variables
+            ):
+                np.testing.assert_array_equal(one, other)
+        assert int(learner.steps) == 0 < int(source.steps)
+        adam = learner.policy_optimizer
+        assert int(adam.step) == 0 and not any(np.any(m) for m in (*adam.m, *adam.v))
+
+
+def test_networks_that_do_not_fit_are_an_error_that_names_the_flag(tmp_path):
+    learner, _ = make_learner()
+    with pytest.raises(CheckpointError, match=f"--init_from={tmp_path}: it has no checkpoint"):
+        checkpoint_lib.load_networks(tmp_path, learner)
+    Checkpoints(tmp_path, {"learner": learner}).save()
+    other, _ = make_learner(policy_sizes=(7, 5))
+    with pytest.raises(CheckpointError, match="another run .*is .* there and .* here") as error:
+        checkpoint_lib.load_networks(tmp_path, other)
+    assert "--workdir" not in str(error.value)

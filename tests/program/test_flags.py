@@ -1,11 +1,13 @@
 """Tests of common.program.flags."""
 
 import dataclasses
+import types
 
 from absl import flags
 import pytest
 
 from common.config import Config, Settings, field
+from common.program import flags as flags_lib
 from common.program.flags import define_config
 
 
@@ -82,9 +84,11 @@ def test_flag_files_are_read(parse, tmp_path):
     assert config == Example(2, layer_norm=False)
 
 
-def test_help_describes_each_hyperparameter_of_the_setting(parse):
-    values, _ = parse("--setting=d3pg_uniform_n1")
-    assert "--config.n_step=1: Length of the returns." in values["config"].help
+def test_help_describes_each_hyperparameter_of_the_setting(monkeypatch):
+    agent = types.SimpleNamespace(settings=SETTINGS, layouts=(), num_actors_flag="num_actors")
+    monkeypatch.setattr("sys.argv", ["program", "--setting=d3pg_uniform_n1"])
+    text = flags_lib.help_text(agent)
+    assert "  --config.n_step: Length of the returns.\n    (default: '1')" in text
 
 
 @pytest.mark.parametrize(

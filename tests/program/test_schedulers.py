@@ -176,7 +176,7 @@ def test_a_task_needs_a_core_for_each_thread():
 
 def test_each_task_gets_the_same_cluster_and_its_own_place():
     addresses = {task: f"10.0.0.{n % 2}:{7000 + n}" for n, task in enumerate(CORES)}
-    made = ray_cluster.make_topology(DISTRIBUTED, addresses)
+    made = Topology.of(DISTRIBUTED.roles, addresses)
     for (name, index), address in addresses.items():
         variables = {"TF_CONFIG": made.to_tf_config(name, index)}
         found = Topology.from_environment(DISTRIBUTED.roles, variables)

@@ -190,3 +190,15 @@ def test_a_run_is_over_once_its_last_update_is_evaluated(
             row = dict.fromkeys(names, 1) | {"learner_steps": steps}
             CsvRows(path, list(names)).append(row)
     assert progress.is_over(run, Budget(learner_steps=limit)) == is_over
+
+
+def test_a_run_that_stopped_at_a_return_is_over_whatever_its_last_evaluation_found(tmp_path):
+    run, limits = RunDirectory(tmp_path), Budget(learner_steps=100, episode_return=5.0)
+    run.open({})
+    row = dict.fromkeys(csv_rows.EVALUATOR, 1) | {"learner_steps": 30}
+    CsvRows(run.evaluator_csv, list(csv_rows.EVALUATOR)).append(row)
+    run.write_run_record(seed=0, scale="laptop", budget=limits)
+    assert not progress.is_over(run, limits)
+    run.close_run_record("finished")
+    assert progress.is_over(run, limits)
+    assert not progress.is_over(run, Budget(learner_steps=100, episode_return=6.0))

@@ -46,6 +46,10 @@ def test_reached():
     assert budget.reached(90, 0, 0) and budget.reached(0, 0, 100)
     assert not budget.reached(89, 10**9, 99)
     assert not Budget().reached(1e9, 1e9, 1e9)
+    solved = Budget(episode_return=-5.0)
+    assert not solved.reached(1e9, 1e9, 1e9) and not budget.is_solved_by(1e9)
+    assert solved.is_solved_by(-5.0) and not solved.is_solved_by(-5.1)
+    assert solved.flags == ("--stop_at_return=-5",) and str(solved) == "a return of -5"
     row = {"wall_seconds": 90.0, "actor_steps": 0, "learner_steps": 0, "replay_size": None}
     assert budget.reached_by(row) and not budget.reached_by(row | {"wall_seconds": 89.0})
 
@@ -53,7 +57,8 @@ def test_reached():
 def test_json():
     budget = Budget(minutes=1.5, learner_steps=100)
     assert budget.to_json() == {"minutes": 1.5, "actor_steps": None, "learner_steps": 100}
-    assert Budget.from_json(json.loads(json.dumps(budget.to_json()))) == budget
+    for one in (budget, Budget(episode_return=-3.0)):
+        assert Budget.from_json(json.loads(json.dumps(one.to_json()))) == one
     for wrong in ({}, [], None, {**budget.to_json(), "minutes": "5"}, {**budget.to_json(), "x": 1}):
         with pytest.raises(ValueError, match="a budget has actor_steps, learner_steps, minutes"):
             Budget.from_json(wrong)
@@ -269,6 +274,28 @@ def test_hyperparameters_are_a_table_and_known_to_the_plug_in(tmp_path):
     found = metadata.parse_session_start_info_plugin_data(content).hparams
     assert found["n_step"].number_value == 5 and found["sizes"].string_value == "(300, 200)"
     assert found["rate"].number_value == 1e-4 and found["agent"].string_value == "d4pg"
+    content = events.SummaryMetadata(metadata.EXPERIMENT_TAG).plugin_data.content
+    experiment = metadata.parse_experiment_plugin_data(content)
+    assert [one.name for one in experiment.hparam_infos] == ["agent", "n_step", "rate", "sizes"]
+    assert experiment.metric_infos[0].name.tag == tensorboard.MEAN_RETURN
+
+
+def test_an_evaluation_is_shown_with_its_film(tmp_path):
+    run = RunDirectory(tmp_path)
+    run.films.mkdir()
+    run.film(20).write_bytes(b"GIF89a...")
+    writer = Events(tmp_path)
+    for step in (10, 20):
+        writer.write_evaluation(run, 1.5 * step, 0.5, step)
+    writer.close()
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    shown = events.Tensors(tensorboard.MEAN_RETURN)
+    assert [(one.step, tf.make_ndarray(one.tensor_proto).item()) for one in shown] == [
+        (10, 15.0), (20, 30.0),
+    ]  # fmt: skip
+    (film,) = events.Tensors("evaluator/film")
+    assert film.step == 20 and film.tensor_proto.string_val[2] == b"GIF89a..."
 
 
 def test_a_full_disk_costs_events_and_no_more(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ def test_open_makes_the_layout_and_accepts_the_same_config(tmp_path):
     run = RunDirectory(tmp_path / "deep" / "run")
     run.open(CONFIG)
     assert sorted(entry.name for entry in run.path.iterdir()) == [
-        "checkpoints", "config.json", "logs", "tensorboard",
+        "checkpoints", "config.json", "logs",
     ]  # fmt: skip
     before = _contents(run.path)
     run.learner_csv.write_text("kept")
@@ -177,6 +177,24 @@ def test_links_in_a_run_directory_of_somebody_else_are_not_followed(tmp_path):
         with run.hold_checkpoints():
             pass
     assert set(_contents(mine).values()) == {b""} and len(run.read_starts()) == 1
+
+
+def test_a_run_goes_on_with_other_values_of_what_may_change(tmp_path):
+    run = RunDirectory(tmp_path)
+    config = {"seed": 1, "config": {"prefetch": 16, "n_step": 5}}
+    run.open(config)
+    run.write_run_record(seed=1, scale="laptop", config=config)
+    other = {"seed": 1, "config": {"prefetch": 2, "n_step": 5}}
+    with pytest.raises(ConfigMismatchError, match="config.prefetch 16 -> 2"):
+        run.open(other)
+    run.open(other, changeable=("prefetch",))
+    assert run.read_config() == config  # until the process that keeps the run has begun
+    run.write_run_record(seed=1, scale="laptop", config=other)
+    assert run.read_config() == other
+    changes = [start["changed_since"] for start in run.read_starts()]
+    assert changes == [{}, {"config.prefetch": [16, 2]}]
+    with pytest.raises(ConfigMismatchError, match="config.n_step 5 -> 1"):
+        run.open({"seed": 1, "config": {"prefetch": 4, "n_step": 1}}, changeable=("prefetch",))
 
 
 def test_run_record_keeps_every_start(tmp_path):

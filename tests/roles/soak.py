@@ -51,7 +51,7 @@ _OVER_CODE = 0
 """Exit code of a run that has reached its limit."""
 _FILES = re.compile(
     r"(config|run)\.json|(learner|acting|lives|evaluator)\.csv|learning_curve\.png|"
-    r"logs/\w+-\d+\.log|tensorboard/(evaluator/)?events\..*|"
+    r"logs/\w+-\d+\.log|events\..*|"
     r"checkpoints/(checkpoint|best\.npz|learner\.lock|ckpt-\d+\.(index|data-.*))"
 )
 """Files of a run that has ended."""

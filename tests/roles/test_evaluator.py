@@ -24,12 +24,14 @@ from common.learning import checkpoint
 from common.learning.bookkeeping import SavedCounters
 from common.learning.checkpoint import Checkpoints
 from common.program.layouts import DISTRIBUTED
-from common.remote.parameters import ParameterClient, ParameterService
+from common.remote.parameters import LearnerStatus, ParameterClient, ParameterService
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from common.roles import evaluator
+from reproductions.d4pg.config import D4PGConfig
+from reproductions.d4pg.d4pg import D4PG
 
 LIMITS = Budget(learner_steps=32)
 SECONDS = 60.0
@@ -213,7 +215,7 @@ def test_a_row(run, environment, frames):
     }
 
 
-def test_the_best_evaluation_is_kept_and_shown_on_tensorboard(run):
+def test_the_best_evaluation_is_kept(run):
     def steps():
         return (last_row(run.directory.evaluator_csv) or {}).get("learner_steps")
 
@@ -226,11 +228,41 @@ def test_the_best_evaluation_is_kept_and_shown_on_tensorboard(run):
     assert run.ends()
     best = checkpoint.read_policy(run.directory.best_policy, 1)
     assert (best.parameters.tolist(), best.learner_steps, best.episode_return) == ([0.75], 2, 0.75)
-    events = EventAccumulator(str(run.directory.tensorboard / "evaluator"))
+    assert not list(run.directory.path.glob("events*"))  # the learner shows them
+
+
+def test_the_last_evaluation_is_shown_on_tensorboard_in_the_place_of_the_learner(run):
+    run.serve()
+    run.publish(0.5, 16)
+    run.start()
+    run.save(1.0, 33)
+    run.publish(0.5, 33, finished=True)
+    assert run.ends()
+    events = EventAccumulator(str(run.directory.path))
     events.Reload()
-    shown = events.Tensors("evaluator/episode_return")
-    assert [one.step for one in shown] == [1, 2, 3]
-    assert [float(tf.make_ndarray(one.tensor_proto)) for one in shown] == [0.25, 0.75, 0.5]
+    (shown,) = events.Tensors("evaluator/episode_return")
+    assert (shown.step, float(tf.make_ndarray(shown.tensor_proto))) == (33, 1.0)
+
+
+def test_every_second_evaluation_films_an_episode_of_its_own(tmp_path, monkeypatch):
+    agent = D4PG(D4PGConfig(policy_sizes=(4,), critic_sizes=(4,)))
+    name = "python:reproductions.d4pg.own_environment:make"
+    directory = RunDirectory(tmp_path)
+    directory.open({})
+    topology = Topology(DISTRIBUTED.roles, {"evaluator": ("127.0.0.1:1",)}, "evaluator", 0)
+    spec = EnvironmentSpec(2, 1)
+    options = {"environment": name, "film_every": 2, "evaluation_episodes": 1}
+    context = make_context(agent, spec, DISTRIBUTED, topology, directory, **options)
+    evaluation = evaluator.Evaluation(context)
+    flat = np.zeros(agent.make_learner(spec, 0).num_parameters, np.float32)
+    found = [
+        evaluation.run(flat, LearnerStatus(1, step, step, 1.0, False), lambda: False)
+        for step in (10, 20, 30)
+    ]
+    assert found == read_rows(directory.evaluator_csv)["episode_return_mean"].tolist()
+    films = sorted(path.name for path in directory.films.iterdir())
+    assert films == ["step_10.gif", "step_30.gif"]
+    assert directory.film(10).read_bytes().startswith(b"GIF89a")
 
 
 def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):

@@ -70,7 +70,7 @@ class DPGConfig(ApexConfig, ActorCriticConfig):
     D), or fifo, the oldest, as in DQN: "it remains to be seen which is superior"."""
     removal_exponent: float = field(-0.4, minimum=-7, maximum=0, suffix="removal{:g}")
     """alpha_evict (appendix D)."""
-    updates_per_call: int = field(16, minimum=1)
+    updates_per_call: int = field(16, minimum=1, may_change=True)
     """Updates in one graph call, sampled ahead. Not in the paper; as many as prefetch, so that one
     call is drawn ahead while one runs."""
 

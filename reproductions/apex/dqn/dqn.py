@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting.policy import EpsilonGreedy, Policy, epsilon_ladder
-from common.agents.agent import Agent
+from common.agents.agent import Agent, GraphPolicy
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import (
@@ -21,7 +21,8 @@ from common.learning.learner import (
     copy_variables,
     create_variables,
 )
-from common.networks import packing
+from common.networks import numpy_twins, packing
+from common.networks.control import ReluMLP
 from common.networks.images import SIZES, DuelingNetwork, make_torso
 from common.replay import memory, png
 from common.types import Batch, Nest
@@ -162,6 +163,20 @@ class DQNActor(Policy):
         """Loads theta, [P] float32 in the order of the network's trainable_variables."""
         self._load(flat)
 
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Returns the layers of the greedy policy of an MLP; see base class.
+
+        The action of the highest value is that of the highest advantage.
+        """
+        torso, stream = self._network.torso, self._network.advantage
+        if not isinstance(torso, ReluMLP):
+            raise ValueError("it has convolutions")
+        below = numpy_twins.twin(torso).layers() if torso.layers else []
+        hidden, output = (
+            [part.w.numpy(), part.b.numpy()] for part in (stream.hidden, stream.output)
+        )
+        return [*below, ("linear", hidden), ("relu", []), ("linear", output), ("argmax", [])]
+
     def __call__(self, observation: np.ndarray, state: Nest = ()):
         """Acts on observations [K, ...].
 
@@ -264,3 +279,12 @@ class ApexDQN(Agent):
         return DQNActor(
             self.config, spec, [self.config.evaluation_epsilon] * num_environments, seed=0
         )
+
+    def graph_policy(self, learner: DQNLearner, spec: EnvironmentSpec) -> GraphPolicy:
+        """Returns the greedy policy, without the evaluator's few random actions."""
+        del spec
+
+        def act(observation: tf.Tensor, state: Nest) -> tuple[tf.Tensor, Nest]:
+            return tf.argmax(learner.network(observation), axis=1, output_type=tf.int32), state
+
+        return act

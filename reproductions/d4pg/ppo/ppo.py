@@ -5,6 +5,7 @@ Its objective and its scales are those of Heess et al. (2017), [H], its layers t
 
 import tensorflow as tf
 
+from common.agents.agent import GraphPolicy
 from common.agents.proximal import (
     GaussianPolicy,
     ProximalAgent,
@@ -16,7 +17,7 @@ from common.data.rollouts import RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.networks import control
 from common.networks.standardizer import EPSILON, RunningMoments
-from common.types import Metrics
+from common.types import Metrics, Nest
 from common.values import policy_gradients
 from reproductions.d4pg.ppo.config import AGENT, D4PGPPOConfig
 
@@ -122,6 +123,17 @@ class D4PGPPO(ProximalAgent):
         if self.config.noisy_evaluation:
             return self.make_actor(spec, range(num_environments), num_environments, seed=0)
         return super().make_evaluator(spec, num_environments)
+
+    def graph_policy(self, learner: D4PGPPOLearner, spec: EnvironmentSpec) -> GraphPolicy:
+        """Returns the policy as it acts, with noise that differs from call to call."""
+        mean_of = super().graph_policy(learner, spec)
+
+        def act(observation: tf.Tensor, state: Nest) -> tuple[tf.Tensor, Nest]:
+            mean, state = mean_of(observation, state)
+            deviation = tf.sqrt(learner.networks.variance)
+            return mean + deviation * tf.random.normal(tf.shape(mean)), state
+
+        return act
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGPPOLearner:
         """Builds the learner."""

@@ -1,0 +1,242 @@
+"""Sweeps: every run of an experiment or an agent with every combination of values of some flags."""
+
+import ast
+from collections.abc import Mapping, Sequence
+import dataclasses
+import itertools
+import math
+import pathlib
+import re
+import tempfile
+
+import pandas
+from scipy import stats
+
+from common.agents.declaration import AgentDeclaration
+from common.config import near_names
+from common.evidence import figures
+from common.evidence.effects import CONFIDENCE, late_mean
+from common.evidence.keep import keep
+from common.evidence.paper import Experiment, Run, Scale, flag_name
+from common.evidence.plan import Plan
+from common.evidence.runs import KeptRuns, frame
+from common.evidence.tables import markdown_table
+from common.program import flags as flags_lib
+from common.reporting.budget import Budget
+from common.reporting.records import replace_file
+from common.reporting.user_error import UserError
+
+_PREFIX = "config."
+_COMMA = re.compile(r",(?![^(\[{]*[)\]}])")  # outside of brackets
+_KEYS = ["setting", "task", "seed"]
+
+
+class SweepError(UserError):
+    """A sweep that cannot be; the message is one line that names the flag."""
+
+
+def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Returns the values by flag of texts such as "config.learning_rate=1e-4,3e-4".
+
+    Raises:
+      SweepError: a text is no such thing, or names a flag that another one names.
+    """
+    varied: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, _, values = text.removeprefix("--").partition("=")
+        varied_values = tuple(dict.fromkeys(_COMMA.split(values)))
+        if not name or not all(varied_values) or name in varied:
+            raise SweepError(
+                f"--vary {text}: give each flag once with its values, as in "
+                "config.learning_rate=1e-4,3e-4"
+            )
+        varied[name] = varied_values
+    return varied
+
+
+def of_agent(
+    agent: AgentDeclaration, settings: Sequence[str], environments: Sequence[str], scale: Scale
+) -> Experiment:
+    """Returns an experiment of an agent alone, which is in no paper.
+
+    Args:
+      agent: to run.
+      settings: of the agent; empty: its default.
+      environments: any.
+      scale: of the runs, whose limits decide what the horizontal axis is.
+
+    Raises:
+      SweepError: there is no such setting, or the scale sets no limit.
+    """
+    for setting in settings:
+        if setting not in agent.settings.names:
+            known = ", ".join(agent.settings.names)
+            raise SweepError(f'{agent.name} has no setting "{setting}": there are {known}')
+    budget = scale.budget
+    if budget is None:
+        raise SweepError(
+            f"the scale {scale.name} has the limits of each figure: give another --scale"
+        )
+    clocks = {"learner_steps": budget.learner_steps, "actor_steps": budget.actor_steps}
+    return Experiment(
+        "sweep",
+        agent.title,
+        tuple(
+            Run(agent, setting, environment, (f"--setting={setting}",))
+            for setting in settings or [agent.settings.default]
+            for environment in environments
+        ),
+        budget=Budget(),
+        states_budget=False,
+        x=next((name for name, limit in clocks.items() if limit), "wall_seconds"),
+    )
+
+
+def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experiment:
+    """Returns the experiment of every run with every combination of values: a panel a task.
+
+    Args:
+      experiment: with the runs that it has at the scale.
+      varied: values by flag, as of `parse_varied`.
+
+    Raises:
+      SweepError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
+        the environment.
+    """
+    runs = []
+    for values in itertools.product(*varied.values()):
+        chosen = dict(zip(varied, values))
+        for run in experiment.runs:
+            _check(run, chosen)
+            runs.append(_varied(run, chosen))
+    names = [name.removeprefix(_PREFIX) for name in varied]
+    return Experiment(
+        f"sweep {' '.join(names)}",
+        f"{experiment.title}, by {' and '.join(names)}",
+        tuple(runs),
+        budget=experiment.budget,
+        states_budget=experiment.states_budget,
+        x=experiment.x or "wall_seconds",
+    )
+
+
+def _varied(run: Run, chosen: Mapping[str, str]) -> Run:
+    """Returns a run with other values of flags, which are in its name."""
+    kept = tuple(flag for flag in run.flags if flag_name(flag) not in chosen)
+    flags = tuple(f"--{name}={value}" for name, value in chosen.items())
+    setting = run.setting + suffix_of(chosen)
+    return dataclasses.replace(run, setting=setting, flags=(*kept, *flags))
+
+
+def suffix_of(chosen: Mapping[str, str]) -> str:
+    """Returns what the values of flags add to a setting's name."""
+    return "".join(
+        f"_{name.removeprefix(_PREFIX)}_{re.sub(r'[^A-Za-z0-9.+-]+', '_', value).strip('_')}"
+        for name, value in chosen.items()
+    )
+
+
+def _check(run: Run, chosen: Mapping[str, str]) -> None:
+    """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
+    settings, actors = run.agent.settings, run.agent.num_actors_flag
+    config = settings.configuration(run.agent_setting or settings.default)
+    names = [f"{_PREFIX}{field.name}" for field in dataclasses.fields(config)]
+    others = flags_lib.variable(run.agent)
+    for name in chosen.keys() - {*names, *others, actors}:
+        plain = [one.removeprefix(_PREFIX) for one in (*names, *others, actors)]
+        meant = near_names(name.removeprefix(_PREFIX), plain, 3)
+        near = [[*names, *others, actors][plain.index(one)] for one in meant]
+        raise SweepError(
+            f"--vary {name}: {run.agent.name} has no such flag to vary: give "
+            f"{' or '.join(near or (names[0], actors))} (--tasks, --seeds and --scale choose "
+            "environment, seeds and limits)"
+        )
+    values = dict(flag.removeprefix("--").partition("=")[::2] for flag in run.flags) | chosen
+    changes = {name.removeprefix(_PREFIX): _value(values[name]) for name in names if name in values}
+    try:
+        for name in chosen.keys() & others.keys():
+            others[name].parser.parse(chosen[name])
+        config = dataclasses.replace(config, **changes)
+    except (ValueError, TypeError) as error:
+        raise SweepError(f"--vary: {error}") from None
+    try:
+        run.agent.require_environment(config, run.environment)
+    except ValueError as error:
+        raise SweepError(str(error)) from None
+
+
+def _value(text: str) -> object:
+    """Returns the value that a flag's text stands for."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def show(plan: Plan, names: Sequence[str], directory: pathlib.Path) -> list[pathlib.Path]:
+    """Draws the figure of a finished sweep and writes its table, best first; returns the files.
+
+    Args:
+      plan: of the sweep, whose runs are finished.
+      names: the flags that it varies.
+      directory: of the files.
+    """
+    paper, scale = plan.paper, plan.scale.name
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        keep(plan, root)
+        files = figures.draw(
+            paper, plan.experiment, scale, KeptRuns(root).of(paper.name, scale), directory
+        )
+        values = frame(paper.name, scale, root)
+    stem = directory / figures.file_name(paper.name, plan.experiment.name, scale)
+    return [*files, *write_table(ranking(plan, names, values), stem)]
+
+
+def write_table(rows: Sequence[Mapping[str, object]], stem: pathlib.Path) -> list[pathlib.Path]:
+    """Writes rows of equal keys as Markdown and as CSV, to files that begin with `stem`."""
+    header = [name.removeprefix(_PREFIX) for name in rows[0]]
+    table, plain = (stem.with_name(stem.name + suffix) for suffix in (".md", ".csv"))
+    shown = [[_shown(cell) for cell in row.values()] for row in rows]
+    replace_file(table, markdown_table(header, shown) + "\n")
+    replace_file(plain, pandas.DataFrame(rows).to_csv(index=False))
+    return [table, plain]
+
+
+def ranking(plan: Plan, names: Sequence[str], values: pandas.DataFrame) -> list[dict[str, object]]:
+    """Returns a row for each setting and task of a sweep, the highest late mean of a task first.
+
+    Args:
+      plan: of the sweep.
+      names: the flags that it varies.
+      values: the evaluations of its runs, as of `common.evidence.runs.frame`.
+
+    Returns:
+      task, setting, the flags' values, `late_mean` over seeds, the ends `low` and `high` of its
+      interval, empty with one seed, and the number of seeds.
+    """
+    chosen = {}
+    for planned in plan.runs:
+        flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in planned.run.flags)
+        chosen[planned.run.setting] = {name: flags[name] for name in names}
+    late = values.groupby(_KEYS)[["x", "value"]].apply(late_mean)
+    rows = []
+    for (setting, task), seeds in late.groupby(level=_KEYS[:2]):
+        mean, half = float(seeds.mean()), math.nan
+        if len(seeds) > 1:
+            quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1)
+            half = float(quantile * seeds.std() / math.sqrt(len(seeds)))
+        base = setting.removesuffix(suffix_of(chosen[setting]))
+        ends = {"low": mean - half, "high": mean + half}
+        row = {"task": task, "setting": base, **chosen[setting]}
+        rows.append({**row, "late_mean": mean, **ends, "seeds": len(seeds)})
+    return sorted(rows, key=lambda row: (row["task"], -row["late_mean"]))
+
+
+def _shown(cell: object) -> str:
+    """Returns a cell of the table for people: four digits, and nothing for NaN."""
+    if not isinstance(cell, float):
+        return str(cell)
+    return "" if math.isnan(cell) else f"{cell:.4g}"

@@ -1,0 +1,177 @@
+"""Exported policies act as the agents' own evaluators do, for each agent and kind of policy."""
+
+import json
+import pathlib
+import runpy
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tree
+
+from common.agents import exported
+from common.agents.trained import TrainedRun
+from common.cluster.layout import imported
+from common.environments.spec import EnvironmentSpec
+from common.learning import checkpoint
+from reproductions import AGENTS
+
+FLAT, CONTROL = EnvironmentSpec(3, 4, is_discrete=True), EnvironmentSpec(3, 2)
+IMAGES = EnvironmentSpec(8 * 8 * 2, 3, is_discrete=True, image_shape=(8, 8, 2))
+INTEGERS = EnvironmentSpec(3, 2, action_choices=(3, 2))
+LAB = EnvironmentSpec(9 * 9 * 3, 2, image_shape=(9, 9, 3), action_choices=(3, 2))
+SIZES = {"policy_sizes": (8, 6), "critic_sizes": (8, 6)}
+AQL = {
+    "state_size": 6,
+    "action_size": 7,
+    "joint_sizes": (8, 5),
+    "proposal_sizes": (9,),
+    "num_proposal_samples": 4,
+    "num_uniform_samples": 3,
+}
+CNN = {"channels": (3,), "lstm_size": 6}
+CEM = {"search": "cem", "num_levels": 0, "cem_samples": 8, "cem_elites": 3}
+ACER = {"agent": "acer", "clipping": False, "penalty": False}
+CASES = {
+    "d4pg": ("d4pg", CONTROL, SIZES),
+    "apex_dpg": ("apex_dpg", CONTROL, SIZES),
+    "apex_dqn_mlp": ("apex_dqn", FLAT, {"torso": "mlp", "mlp_sizes": (8, 7)}),
+    "apex_dqn_one_layer": ("apex_dqn", FLAT, {"torso": "mlp", "mlp_sizes": (7,)}),
+    "apex_dqn_images": ("apex_dqn", IMAGES, {"torso": "minatar"}),
+    "vracer": ("refer", CONTROL, {"hidden_size": 8}),
+    "vracer_quadratic": ("refer", CONTROL, {"hidden_size": 8, "advantage": "quadratic"}),
+    "vracer_recurrent": ("refer", CONTROL, {"recurrent": True, "lstm_size": 5}),
+    "naf_recurrent": ("refer", CONTROL, {"agent": "naf", "recurrent": True, "lstm_size": 5}),
+    "acer_recurrent": ("refer", CONTROL, {**ACER, "recurrent": True, "lstm_size": 5}),
+    "naf": ("refer", CONTROL, {"agent": "naf", "hidden_size": 8}),
+    "ddpg": ("refer", CONTROL, {"agent": "ddpg", "hidden_size": 8}),
+    "acer": ("refer", CONTROL, {**ACER, "hidden_size": 8}),
+    "refer_ppo": ("refer_ppo", CONTROL, {"hidden_size": 8}),
+    "d3pg": ("aql", CONTROL, {**AQL, "search": "policy", "num_levels": 0, "shared_sizes": (5,)}),
+    "exact": ("aql", INTEGERS, {**AQL, "search": "exact"}),
+}
+"""{name: (agent, spec, hyperparameters)} of policies that draw nothing."""
+DRAWS = {
+    "reactor": ("reactor", FLAT, {"torso": "mlp", "mlp_sizes": (8,)}),
+    "reactor_stored": ("reactor", IMAGES, {"torso": "minatar", "stored_state": True}),
+    "d4pg_ppo": ("d4pg_ppo", CONTROL, SIZES),
+    "aql": ("aql", CONTROL, AQL),
+    "aql_gaussian": ("aql", CONTROL, {**AQL, "num_levels": 0}),
+    "aql_uniform": ("aql", INTEGERS, {**AQL, "search": "uniform"}),
+    "aql_images": ("aql", LAB, {**AQL, **CNN}),
+    "qt_opt": ("aql", CONTROL, {**AQL, **CEM}),
+    "impala": ("aql", INTEGERS, {**AQL, "search": "none", "replayed_unrolls": 0}),
+    "impala_flat": (
+        "aql",
+        LAB,
+        {**AQL, **CNN, "search": "none", "flat_policy": True, "replayed_unrolls": 0},
+    ),
+}
+
+
+def run_of(case):
+    agent, spec, fields = case
+    agent = imported(AGENTS[agent]).make_agent(**fields)
+    generator = np.random.default_rng(1)
+    flat = generator.normal(0, 0.5, agent.make_learner(spec, 0).num_parameters).astype(np.float32)
+    if "refer" in agent.declaration.name or "ppo" in agent.declaration.name:
+        flat[3:6] = (0.5, 1, 2)  # deviations of observations
+    return TrainedRun(agent, "an environment", spec, 7, flat)
+
+
+def observations(spec, rows):
+    """Of all sizes, so that actions differ."""
+    generator = np.random.default_rng(2)
+    if spec.image_shape:
+        images = generator.integers(256, size=(*spec.image_shape, rows))
+        return np.moveaxis(images * np.linspace(1, 0, rows), -1, 0).astype(np.uint8)
+    return (10 * generator.normal(size=(rows, spec.observation_size))).astype(np.float32)
+
+
+def saved(run, path):
+    tf.saved_model.save(exported.ExportedPolicy(run), str(path))
+    return tf.saved_model.load(str(path))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_saved_model_acts_as_the_agent(name, tmp_path):
+    run = run_of(CASES[name])
+    policy, own = saved(run, tmp_path), run.make_policy(40)
+    batch = observations(run.spec, 40)
+    state, own_state = policy.initial_state(40), own.initial_state(40)
+    found = []
+    for _ in range(3):  # the recurrent state is carried on
+        action, state = policy.act(batch, state)
+        expected, own_state, _ = own(batch, own_state)
+        np.testing.assert_allclose(action, expected, rtol=1e-4, atol=1e-4)
+        assert action.dtype == expected.dtype
+        found.append(action.numpy())
+    assert len(np.unique(found[0], axis=0)) > 1
+    assert bool(state) == name.endswith("_recurrent") == (not np.array_equal(*found[:2]))
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_a_saved_model_draws_from_the_agents_distribution(name, tmp_path):
+    """At one observation and a state that is not the initial one, for which rewards count, too."""
+    run, rows = run_of(DRAWS[name]), 3000
+    policy, own = saved(run, tmp_path), run.make_policy(rows)
+    batch = np.repeat(observations(run.spec, 1), rows, axis=0)
+    initial = own.initial_state(rows)
+    state = tree.map_structure(lambda leaf: np.full_like(leaf, 0.3), initial)
+    given = policy.initial_state(rows)
+    assert given.keys() == exported.named(initial).keys()
+    given = {name: tf.fill(leaf.shape, 0.3) for name, leaf in given.items()}
+    actions, after = policy.act(batch, given)
+    expected, own_after, _ = own(batch, state)
+    assert actions.dtype == expected.dtype and actions.shape == expected.shape
+    for moment in (1, 2):
+        there, here = actions.numpy() ** moment, expected**moment
+        error = np.sqrt((there.var(axis=0) + here.var(axis=0)) / rows)
+        assert np.all(abs(there.mean(axis=0) - here.mean(axis=0)) < 4.5 * error + 1e-5)
+    assert np.ptp(expected, axis=0).max() > 0
+    for part, leaf in exported.named(own_after).items():
+        if part.startswith(("lstm", "policy", "value", "hidden", "cell")):
+            np.testing.assert_allclose(after[part], leaf, rtol=1e-4, atol=1e-4)
+
+
+LAYERLESS = (
+    "apex_dqn_images",
+    "vracer_recurrent",
+    "naf_recurrent",
+    "acer_recurrent",
+    "exact",
+    "d3pg",
+)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in LAYERLESS])
+def test_layers_act_as_the_agent(name, tmp_path):
+    run = run_of(CASES[name])
+    own, batch = run.make_policy(40), observations(run.spec, 40)
+    checkpoint.export_policy(tmp_path / "policy.npz", own.layers())
+    root = pathlib.Path(__file__).parents[2]
+    policy = runpy.run_path(str(root / "docs/read_policy.py"))["read_policy"]
+    actions = policy(tmp_path / "policy.npz")(batch)
+    np.testing.assert_allclose(actions, own(batch, own.initial_state(40))[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["apex_dqn_images", "vracer_recurrent", "reactor", "d4pg_ppo"])
+def test_other_policies_have_no_layers(name):
+    with pytest.raises(ValueError, match="it "):
+        run_of({**CASES, **DRAWS}[name]).make_policy(1).layers()
+
+
+def test_files(tmp_path):
+    run = run_of(CASES["d4pg"])
+    pendulum = TrainedRun(
+        run.agent, "gym:Pendulum-v1", EnvironmentSpec(3, 1), 7, np.zeros(0, np.float32)
+    )
+    size = run.agent.make_learner(pendulum.spec, 0).num_parameters
+    pendulum = TrainedRun(
+        run.agent, "gym:Pendulum-v1", pendulum.spec, 7, np.zeros(size, np.float32)
+    )
+    assert exported.write(tmp_path / "out", pendulum) == ["SavedModel", "spaces.json", "policy.npz"]
+    spaces = json.loads((tmp_path / "out/spaces.json").read_text())
+    assert spaces["action"]["scale"] == [2.0] and spaces["action"]["offset"] == [0.0]
+    assert spaces["observation"] == {"shape": [3], "dtype": "float32"}
+    assert spaces["learner_steps"] == 7 and spaces["state"] == {}
