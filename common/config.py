@@ -187,7 +187,7 @@ def near_names(name: str, known: Sequence[str], count: int = 1) -> list[str]:
         for one, letters in zip(known, initials)
         if name and (one.startswith(name) or (len(name) > 1 and letters.endswith(name)))
     ]
-    return similar or short[:count]
+    return similar or sorted(short, key=len)[:count]
 
 
 def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:

@@ -78,7 +78,7 @@ def draw(
     right.set_yticks(rows, [""] * len(rows))
     right.set_ylim(left.get_ylim())
     right.axvline(50, color="0.35", linewidth=0.9)
-    titles = ("interquartile mean", "runs above a score (%)", f"{paper.label(best)} is better (%)")
+    titles = ("interquartile mean", "runs above a score (%)", "probability of improvement (%)")
     for place, words, axis in zip(page.blocks[0], titles, ("score", "score", "probability")):
         place.set_title(words, fontsize=drawing.SMALL)
         place.set_xlabel(axis, fontsize=drawing.NORMAL)

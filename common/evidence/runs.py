@@ -10,7 +10,7 @@ line, so lines may stand in any order, and twice.
 """
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 import pathlib
 from typing import Any, NamedTuple
@@ -314,7 +314,8 @@ class KeptRuns:
 
 def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
     configs = tables.read_configs()
-    evaluations, training = _read_rows(tables.evaluations), _read_rows(tables.training)
+    evaluations = _read_rows(tables.evaluations, EVALUATIONS)
+    training = _read_rows(tables.training, (*KEYS, *csv_rows.PROGRESS))
     for key, (where, record) in tables.read_records().items():
         if record["config"] not in configs:
             raise RunDirectoryError(f"{where}: {tables.configs} lacks its config: put it back")
@@ -342,7 +343,7 @@ def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         yield f"{path}:{number}", records.parse_json(line, f"{path}:{number}")
 
 
-def _read_rows(path: pathlib.Path) -> dict[Key, pandas.DataFrame]:
+def _read_rows(path: pathlib.Path, columns: Sequence[str]) -> dict[Key, pandas.DataFrame]:
     """Returns the distinct rows of each run; numbers are float64, empty cells NaN.
 
     Raises:
@@ -355,11 +356,14 @@ def _read_rows(path: pathlib.Path) -> dict[Key, pandas.DataFrame]:
         table = pandas.read_csv(
             path, dtype=kinds, lineterminator="\n", keep_default_na=False, na_values=["", "nan"]
         )
-        if table[[*KEYS, *csv_rows.PROGRESS]].isna().any(axis=None):
+        is_cut = table[list(KEYS)].isna().any(axis=None)
+        if is_cut or not np.isfinite(table[list(csv_rows.PROGRESS)]).all(axis=None):
             raise ValueError("a row is cut")
+        if not set(columns) <= set(table):
+            raise ValueError("a column is missing")
         rows = table.drop_duplicates().sort_values("wall_seconds", kind="stable")
         return dict(iter(rows.groupby(list(KEYS))))
     except (ValueError, KeyError, OverflowError):
         # The strict reader names the line.
-        read_numbers(path, ("seed", *csv_rows.PROGRESS))
+        read_numbers(path, [name for name in columns if name not in ("setting", "environment")])
         raise CsvError(f"{path}: is no table of kept runs: put it back") from None

@@ -47,6 +47,7 @@ CASES = {
     "ddpg": ("refer", CONTROL, {"agent": "ddpg", "hidden_size": 8}),
     "acer": ("refer", CONTROL, {**ACER, "hidden_size": 8}),
     "refer_ppo": ("refer_ppo", CONTROL, {"hidden_size": 8}),
+    "d4pg_ppo": ("d4pg_ppo", CONTROL, SIZES),
     "d3pg": ("aql", CONTROL, {**AQL, "search": "policy", "num_levels": 0, "shared_sizes": (5,)}),
     "exact": ("aql", INTEGERS, {**AQL, "search": "exact"}),
 }
@@ -54,7 +55,7 @@ CASES = {
 DRAWS = {
     "reactor": ("reactor", FLAT, {"torso": "mlp", "mlp_sizes": (8,)}),
     "reactor_stored": ("reactor", IMAGES, {"torso": "minatar", "stored_state": True}),
-    "d4pg_ppo": ("d4pg_ppo", CONTROL, SIZES),
+    "d4pg_ppo_with_noise": ("d4pg_ppo", CONTROL, {**SIZES, "noisy_evaluation": True}),
     "aql": ("aql", CONTROL, AQL),
     "aql_gaussian": ("aql", CONTROL, {**AQL, "num_levels": 0}),
     "aql_uniform": ("aql", INTEGERS, {**AQL, "search": "uniform"}),
@@ -155,7 +156,9 @@ def test_layers_act_as_the_agent(name, tmp_path):
     np.testing.assert_allclose(actions, own(batch, own.initial_state(40))[0], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["apex_dqn_images", "vracer_recurrent", "reactor", "d4pg_ppo"])
+@pytest.mark.parametrize(
+    "name", ["apex_dqn_images", "vracer_recurrent", "reactor", "d4pg_ppo_with_noise"]
+)
 def test_other_policies_have_no_layers(name):
     with pytest.raises(ValueError, match="it "):
         run_of({**CASES, **DRAWS}[name]).make_policy(1).layers()

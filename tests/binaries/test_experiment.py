@@ -40,7 +40,7 @@ def test_without_a_figure_it_lists_all_with_their_states(capsys):
     out, _ = capsys.readouterr()
     lines = {line[:12].strip(): line for line in out.splitlines()}
     *counts, small, smoke = lines["figure 2"].split()[2:7]
-    assert counts == ["0/0/432"] * 3 and smoke == "0/0/432"
+    assert counts == ["0/0/480"] * 3 and smoke == "0/0/480"
     assert sum(map(int, small.split("/"))) == 180
     assert "PPO" in lines["figure 5"] and "nothing to run" in lines["table 1"]
     *_, small, _ = lines["figure 5"].split()[2:7]

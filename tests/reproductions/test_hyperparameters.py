@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from common.cluster.layout import imported
-from common.config import earlier_values, from_values, help_of
+from common.config import completed, earlier_values, from_values, help_of
 from common.reporting.run_directory import ConfigMismatchError, RunDirectory
 from reproductions import AGENTS
 from reproductions.apex.dpg import config as dpg
@@ -64,8 +64,9 @@ def test_a_run_from_before_a_field_existed_goes_on(name, tmp_path):
     for absent in config:
         fewer = {name: value for name, value in config.items() if name != absent}
         run.config_json.write_text(json.dumps({"agent": name, "config": fewer}))
-        run.open({"agent": name, "config": config | {absent: earlier[absent]}}, earlier)
-        expected = dataclasses.replace(config_class(), **{absent: earlier[absent]})
+        value = completed(fewer, earlier)[absent]
+        run.open({"agent": name, "config": config | {absent: value}}, earlier)
+        expected = dataclasses.replace(config_class(), **{absent: value})
         assert from_values(config_class, fewer) == expected
 
 

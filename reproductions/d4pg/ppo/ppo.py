@@ -125,8 +125,10 @@ class D4PGPPO(ProximalAgent):
         return super().make_evaluator(spec, num_environments)
 
     def graph_policy(self, learner: D4PGPPOLearner, spec: EnvironmentSpec) -> GraphPolicy:
-        """Returns the policy as it acts, with noise that differs from call to call."""
+        """Returns the policy without noise, or as it acts, with new noise in each call."""
         mean_of = super().graph_policy(learner, spec)
+        if not self.config.noisy_evaluation:
+            return mean_of
 
         def act(observation: tf.Tensor, state: Nest) -> tuple[tf.Tensor, Nest]:
             mean, state = mean_of(observation, state)
