@@ -356,8 +356,8 @@ def _read_rows(path: pathlib.Path, columns: Sequence[str]) -> dict[Key, pandas.D
         table = pandas.read_csv(
             path, dtype=kinds, lineterminator="\n", keep_default_na=False, na_values=["", "nan"]
         )
-        is_cut = table[list(KEYS)].isna().any(axis=None)
-        if is_cut or not np.isfinite(table[list(csv_rows.PROGRESS)]).all(axis=None):
+        cells = table[[*KEYS, *csv_rows.PROGRESS]]
+        if (cells.isna() | cells.isin([-np.inf, np.inf])).any(axis=None):
             raise ValueError("a row is cut")
         if not set(columns) <= set(table):
             raise ValueError("a column is missing")
