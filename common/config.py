@@ -181,13 +181,14 @@ def near_names(name: str, known: Sequence[str], count: int = 1) -> list[str]:
     their last words ("lr", learning_rate).
     """
     similar = difflib.get_close_matches(name, known, count, _SIMILAR)
-    initials = ("".join(word[:1] for word in one.split("_")) for one in known)
+    initials = {each: "".join(word[:1] for word in each.split("_")) for each in known}
     short = [
-        one
-        for one, letters in zip(known, initials)
-        if name and (one.startswith(name) or (len(name) > 1 and letters.endswith(name)))
+        each
+        for each, letters in initials.items()
+        if name and (each.startswith(name) or (len(name) > 1 and letters.endswith(name)))
     ]
-    return similar or sorted(short, key=len)[:count]
+    short.sort(key=lambda each: initials[each] != name)
+    return similar or short[:count]
 
 
 def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
