@@ -30,7 +30,7 @@ EXTRAS = {
     "atari": ["ale-py>=0.12.1", "gymnasium==1.4.0"],
     "control": [
         "dm_control==1.0.50",
-        'labmaze>=1.0.6; python_version < "3.13"',  # dm_control's; mazes use it, too
+        'labmaze>=1.0.6; python_version < "3.13"',  # dm_control's; mazes also use it
         "mujoco==3.17.0",
         "pillow>=10",
     ],
@@ -116,7 +116,7 @@ setuptools.setup(
     ),
     package_data={"": ["*.flags", "*.toml", "*.csv", "*.json", "*.npz"]},
     install_requires=REQUIRED,
-    extras_require=EXTRAS | {"all": sorted({one for name in ALL for one in EXTRAS[name]})},
+    extras_require=EXTRAS | {"all": sorted({package for name in ALL for package in EXTRAS[name]})},
     entry_points={
         "console_scripts": ["replay-rl = binaries.__main__:main"],
         "replay_rl.agents": [" = ".join(agent) for agent in AGENTS.items()],

@@ -19,6 +19,7 @@ import sys
 import warnings
 
 from absl import logging
+import dm_env
 
 from common import environments
 from common.agents.declaration import AgentDeclaration
@@ -92,10 +93,8 @@ def _describe(name: str) -> str:
 
 def _line(name: str, spec: EnvironmentSpec) -> str:
     seen = f"image {list(spec.image_shape)}" if spec.image_shape else f"{spec.observation_size}"
-    kind = "integers" if spec.action_choices else "continuous"
-    kind = "discrete" if spec.is_discrete else "hybrid" if spec.is_hybrid else kind
     able = ", ".join(_agents(spec)) or "no agent"
-    return f"{name:40} {seen:>18} -> {spec.action_size:3} {kind:10}  {able}"
+    return f"{name:40} {seen:>18} -> {spec.action_size:3} {spec.action_kind:10}  {able}"
 
 
 def _check(name: str, steps: int) -> Iterator[str]:
@@ -109,6 +108,8 @@ def _check(name: str, steps: int) -> Iterator[str]:
         yield _line(name, spec)
         with watch.Call(name, "random play"):
             seen = advice.play(environment, steps, max_seconds=20.0)
+        with watch.Call(name, "Gymnasium's checker"):
+            complaints = _of_gymnasium(environment)
     lengths = (
         f"episodes of {min(seen.lengths)} to {max(seen.lengths)} steps" if seen.lengths else ""
     )
@@ -116,7 +117,7 @@ def _check(name: str, steps: int) -> Iterator[str]:
         f"random play: {len(seen.rewards):,} steps, {seen.steps_per_second:,.0f} a second; rewards "
         f"from {seen.rewards.min():.4g} to {seen.rewards.max():.4g}; {lengths or 'no end'}"
     )
-    yield from (f"Gymnasium: {line}" for line in _of_gymnasium(name))
+    yield from (f"Gymnasium: {line}" for line in complaints)
     yield from (f"fault: {line}" for line in advice.faults(seen))
     for agent in declared("config", "AGENT").values():
         config = agent.settings.configuration(agent.settings.default)
@@ -126,9 +127,8 @@ def _check(name: str, steps: int) -> Iterator[str]:
     yield from (f"hint: {line}" for line in advice.hints(seen))
 
 
-def _of_gymnasium(name: str) -> list[str]:
+def _of_gymnasium(environment: dm_env.Environment) -> list[str]:
     """Returns what Gymnasium's checker says about an environment, unless it comes with it."""
-    environment = environments.make(name, seed=0)
     made = getattr(getattr(environment, "wrapped", None), "unwrapped", None)
     gymnasium = sys.modules.get("gymnasium")  # whose import takes seconds
     is_own = not type(made).__module__.startswith("gymnasium.")

@@ -25,7 +25,6 @@ from importlib import util
 import json
 import os
 import pathlib
-import re
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
@@ -38,7 +37,7 @@ from common.reporting.command_line import (
     native_output_only_on_failure,
     say,
 )
-from common.reporting.run_directory import RunDirectory
+from common.reporting.run_directory import CHECKPOINT_NAMES, RunDirectory
 from reproductions import agent_of
 
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
@@ -125,7 +124,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
             fail(f"there is no --policy={arguments.policy}: there are {', '.join(_policies())}")
         arguments.workdir = POLICIES / arguments.policy
     arguments.checkpoint = arguments.checkpoint or ("best" if arguments.policy else "newest")
-    if not re.fullmatch(r"newest|best|step_\d+", arguments.checkpoint):
+    if not CHECKPOINT_NAMES.fullmatch(arguments.checkpoint):
         fail(f"--checkpoint must be newest, best or step_N, is {arguments.checkpoint}")
     if arguments.episodes < 1:
         fail(f"--episodes must be at least 1, is {arguments.episodes}")

@@ -112,7 +112,7 @@ def _spaces(run: TrainedRun, policy: ExportedPolicy) -> dict[str, Any]:
         if not spec.is_discrete:
             scale, offset = getattr(environment, "scale", 1.0), getattr(environment, "offset", 0.0)
             action = {
-                "kind": "integers" if spec.action_choices else "continuous",
+                "kind": spec.action_kind,
                 "shape": [spec.action_size],
                 "minimum": environment.action_spec().minimum.tolist(),
                 "maximum": environment.action_spec().maximum.tolist(),

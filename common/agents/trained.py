@@ -4,7 +4,6 @@ from collections.abc import Mapping
 import dataclasses
 import os
 import pathlib
-import re
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,7 @@ from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint as checkpoint_lib
 from common.learning.checkpoint import CheckpointError, Checkpoints
 from common.networks import packing
-from common.reporting.run_directory import RunDirectory, RunDirectoryError
-
-CHECKPOINTS = re.compile(r"newest|best|step_\d+")
-"""Names of the parameters of a run that can be loaded; step_N is a kept checkpoint."""
+from common.reporting.run_directory import CHECKPOINT_NAMES, RunDirectory, RunDirectoryError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +186,7 @@ def load(
       UnusableEnvironmentError: the environment cannot be made, or is not trusted.
       ValueError: `checkpoint` has another value.
     """
-    if checkpoint is not None and not CHECKPOINTS.fullmatch(checkpoint):
+    if checkpoint is not None and not CHECKPOINT_NAMES.fullmatch(checkpoint):
         raise ValueError(f'checkpoint must be "newest", "best" or "step_N", is {checkpoint!r}')
     run = RunDirectory(directory)
     config = run.read_config()
@@ -215,7 +211,7 @@ def load(
 
     learner = agent.make_learner(spec, seed=0)
     canonical = environment if isinstance(environment, CanonicalEnvironment) else None
-    kept = run.checkpoints / (checkpoint or "") if (checkpoint or "").startswith("step") else None
+    kept = None if checkpoint in (None, "newest", "best") else run.checkpoints / checkpoint
     if checkpoint != "best" and restore_newest(kept or run.checkpoints, {"learner": learner}):
         parameters = packing.to_numpy(learner.actor_variables)
         return TrainedRun(agent, name, spec, int(learner.steps), parameters, canonical)

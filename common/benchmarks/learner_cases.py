@@ -249,7 +249,7 @@ def fixed_updates(
 ) -> Callable[[], object]:
     """Returns the updates of a call, always of the same items, which are decoded before.
 
-    They copy the target networks, too. Without copies, XLA would compute the targets of the fixed
+    They also copy the target networks. Without copies, XLA would compute the targets of the fixed
     items once and not in each update: D4PG would make 1.34 times as many updates.
     """
     if agent.decodes:

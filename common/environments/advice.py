@@ -91,13 +91,13 @@ def faults(specimen: Specimen) -> Iterator[str]:
             "for the networks with convolutions"
         )
     lengths = specimen.lengths
-    if len(lengths) > 2 and len({*lengths}) == 1 < lengths[0] // _LONG + 1:
-        if specimen.true_ends == len(lengths):
-            yield (
-                f"all {len(lengths)} episodes ended after {lengths[0]} steps as if nothing could "
-                "follow: if the time is up then, give `truncated` in the place of `terminated` "
-                "(discount 1), so that the agent counts what would have followed"
-            )
+    are_equal = len(lengths) > 2 and len({*lengths}) == 1 and lengths[0] >= _LONG
+    if are_equal and specimen.true_ends == len(lengths):
+        yield (
+            f"all {len(lengths)} episodes ended after {lengths[0]} steps as if nothing could "
+            "follow: if the time is up then, give `truncated` in the place of `terminated` "
+            "(discount 1), so that the agent counts what would have followed"
+        )
 
 
 def hints(specimen: Specimen) -> Iterator[str]:

@@ -4,7 +4,7 @@ Observations are arrays or integers (Box, Discrete, MultiDiscrete, MultiBinary),
 tuples of them, which are joined. Actions are an array of floats, one integer (Discrete), or an
 array of integers (MultiDiscrete). Arguments are those of `gymnasium.make`, and `wrappers`, a list
 of Gymnasium's wrappers such as "GrayscaleObservation(keep_dim=True)". `names` lists the tasks of
-MuJoCo; every other registered id may be given, too. An episode that reaches the id's limit of steps
+MuJoCo; every other registered id may also be given. An episode that reaches the id's limit of steps
 ends with LAST and discount 1, unless it also ended by itself.
 
 Versions: ReF-ER and other papers used v2. v4 has its sizes and rewards, in a newer MuJoCo; v5 has

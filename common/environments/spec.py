@@ -85,6 +85,15 @@ class EnvironmentSpec(NamedTuple):
         return 0 in self.action_choices
 
     @property
+    def action_kind(self) -> str:
+        """The kind of the actions: discrete, hybrid, integers or continuous."""
+        if self.is_discrete:
+            return "discrete"
+        if self.is_hybrid:
+            return "hybrid"
+        return "integers" if self.action_choices else "continuous"
+
+    @property
     def observation_shape(self) -> tuple[int, ...]:
         """The shape of an observation: (height, width, channels), or (observation_size,)."""
         return self.image_shape or (self.observation_size,)

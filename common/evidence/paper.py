@@ -7,7 +7,7 @@ The lists are in `reproductions/<paper>/figures.toml`. A run is made in
 Runs of different scales are in different tables once they are kept, and never meet in a figure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import enum
 import pathlib
@@ -477,6 +477,11 @@ class Paper:
 def flag_name(flag: str) -> str:
     """Returns "num_actors" for "--num_actors=8"."""
     return flag.removeprefix("--").partition("=")[0]
+
+
+def flag_values(flags: Iterable[str]) -> dict[str, str]:
+    """Returns the values of flags by name, of arguments such as "--config.n_step=3"."""
+    return dict(flag.removeprefix("--").partition("=")[::2] for flag in flags)
 
 
 def same_value(value: Any, text: str) -> bool:

@@ -12,7 +12,7 @@ import sys
 from types import MappingProxyType
 from typing import Any
 
-from common.config import earlier_values
+from common.config import completed, earlier_values
 from common.evidence.paper import (
     Experiment,
     Paper,
@@ -150,7 +150,7 @@ def _check_identity(
 ) -> None:
     """Raises RunDirectoryError if the config is not one of a run with these arguments."""
     if isinstance(own := config.get("config"), Mapping):
-        config = {**config, "config": {**earlier, **own}}
+        config = {**config, "config": completed(own, earlier)}
     for flag in flags:
         name, _, wanted = flag.removeprefix("--").partition("=")
         if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):

@@ -18,7 +18,7 @@ from common.config import Config
 from common.evidence.effects import late_mean
 from common.evidence.execute import Slot, log_of, start
 from common.evidence.plan import Plan, PlannedRun, State
-from common.evidence.sweep import SweepError
+from common.evidence.sweep import SweepError, values_of
 from common.reporting.command_line import say
 from common.reporting.csv_rows import RESULT, read_numbers
 from common.reporting.run_directory import RunDirectory
@@ -76,7 +76,7 @@ def ranges(texts: Sequence[str], config: Config) -> dict[str, Range]:
         if len(ends) == 2:
             found[name] = _between(ends, text, fields.get(name))
         elif values:
-            found[name] = Range(choices=tuple(values.split(",")))
+            found[name] = Range(choices=values_of(values))
         elif name in fields:
             found[name] = _of_field(fields[name], getattr(config, fields[name].name))
         else:
@@ -164,7 +164,7 @@ def run(
     for trial in study.get_trials(states=(states.RUNNING,)):  # of a killed search
         study.tell(trial.number, state=states.FAIL)
     open_or_done = study.get_trials(states=(states.COMPLETE, states.PRUNED, states.WAITING))
-    known = [one.system_attrs.get("fixed_params", one.params) for one in open_or_done]
+    known = [each.system_attrs.get("fixed_params", each.params) for each in open_or_done]
     for trial in study.get_trials(states=(states.FAIL,)):  # cut ones go on, with the same values
         if not trial.user_attrs.get("failed") and trial.params not in known:
             study.enqueue_trial(trial.params)

@@ -17,7 +17,7 @@ from common.config import near_names
 from common.evidence import figures
 from common.evidence.effects import CONFIDENCE, late_mean
 from common.evidence.keep import keep
-from common.evidence.paper import Experiment, Run, Scale, flag_name
+from common.evidence.paper import Experiment, Run, Scale, flag_name, flag_values
 from common.evidence.plan import Plan
 from common.evidence.runs import KeptRuns, frame
 from common.evidence.tables import markdown_table
@@ -44,7 +44,7 @@ def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, _, values = text.removeprefix("--").partition("=")
-        varied_values = tuple(dict.fromkeys(_COMMA.split(values)))
+        varied_values = values_of(values)
         if not name or not all(varied_values) or name in varied:
             raise SweepError(
                 f"--vary {text}: give each flag once with its values, as in "
@@ -52,6 +52,11 @@ def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
             )
         varied[name] = varied_values
     return varied
+
+
+def values_of(text: str) -> tuple[str, ...]:
+    """Returns the distinct values in a text such as "1e-4,3e-4" or "(64,),(64,64)"."""
+    return tuple(dict.fromkeys(_COMMA.split(text)))
 
 
 def of_agent(
@@ -142,16 +147,17 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
     config = settings.configuration(run.agent_setting or settings.default)
     names = [f"{_PREFIX}{field.name}" for field in dataclasses.fields(config)]
     others = flags_lib.variable(run.agent)
-    for name in chosen.keys() - {*names, *others, actors}:
-        plain = [one.removeprefix(_PREFIX) for one in (*names, *others, actors)]
+    known = [*names, *others, actors]
+    for name in chosen.keys() - {*known}:
+        plain = [flag.removeprefix(_PREFIX) for flag in known]
         meant = near_names(name.removeprefix(_PREFIX), plain, 3)
-        near = [[*names, *others, actors][plain.index(one)] for one in meant]
+        near = [known[plain.index(flag)] for flag in meant]
         raise SweepError(
             f"--vary {name}: {run.agent.name} has no such flag to vary: give "
             f"{' or '.join(near or (names[0], actors))} (--tasks, --seeds and --scale choose "
             "environment, seeds and limits)"
         )
-    values = dict(flag.removeprefix("--").partition("=")[::2] for flag in run.flags) | chosen
+    values = flag_values(run.flags) | chosen
     changes = {name.removeprefix(_PREFIX): _value(values[name]) for name in names if name in values}
     try:
         for name in chosen.keys() & others.keys():
@@ -219,7 +225,7 @@ def ranking(plan: Plan, names: Sequence[str], values: pandas.DataFrame) -> list[
     """
     chosen = {}
     for planned in plan.runs:
-        flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in planned.run.flags)
+        flags = flag_values(planned.run.flags)
         chosen[planned.run.setting] = {name: flags[name] for name in names}
     late = values.groupby(_KEYS)[["x", "value"]].apply(late_mean)
     rows = []

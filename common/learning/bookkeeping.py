@@ -275,7 +275,7 @@ class BookkeepingOptions:
       num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
       is_pulled: whether actors of this process copy the parameters, and a snapshot that is due is
-        then published, too: both take the same copy.
+        then also published: both take the same copy.
       checkpoint_seconds: time between checkpoints.
       poll_seconds: time between requests for the numbers of accepted actor steps.
       keep_every: learner steps between checkpoints that stay; 0 for none.

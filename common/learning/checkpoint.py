@@ -144,7 +144,7 @@ def load_networks(directory: pathlib.Path, learner: tf.Module) -> None:
     below = directory / "checkpoints"
     children = tf.train.TrackableView(learner).children(learner)
     others = [part for part in children.values() if isinstance(part, snt.Optimizer | tf.Variable)]
-    own = [one for part in others for one in getattr(part, "variables", [part])]
+    own = [variable for part in others for variable in getattr(part, "variables", [part])]
     values = [variable.numpy() for variable in own]
     try:
         if not Checkpoints(below if below.is_dir() else directory, {"learner": learner}).restore():

@@ -79,7 +79,7 @@ def array_script(commands: Sequence[Sequence[str]], name: str, at_once: int | No
     Args:
       commands: one or more.
       name: of the job.
-      at_once: most tasks at the same time; None: as many as Slurm likes.
+      at_once: most tasks at the same time; None: Slurm decides.
     """
     limit = f"%{at_once}" if at_once else ""
     return "\n".join(

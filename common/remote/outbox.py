@@ -227,7 +227,7 @@ class Outbox:
           others: the store's other shards, if the limit is over all.
           in_lockstep: whether the actors send themselves.
           job: that keeps the store, for messages.
-          most_waiting: deliveries that may wait; when these are there, the actors wait, too.
+          most_waiting: deliveries that may wait; beyond them the actors wait.
         """
         self._store = store
         self._limiter = limiter

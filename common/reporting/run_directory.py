@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 from pathlib import Path
+import re
 import sys
 import time
 from types import MappingProxyType
@@ -21,6 +22,8 @@ from common.reporting.budget import Budget
 from common.reporting.user_error import UserError
 
 ABSENT = "(absent)"
+CHECKPOINT_NAMES = re.compile(r"newest|best|step_\d+")
+"""Names of the parameters of a run that can be loaded; step_N is a kept checkpoint."""
 _MOST = 5
 _LONGEST = 80
 
