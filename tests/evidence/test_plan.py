@@ -137,6 +137,15 @@ def test_a_kept_run_of_another_config_is_unusable(roots):
     assert run.read_status().state is State.UNUSABLE and ":1 is not" in run.read_status().note
 
 
+def test_a_hyperparameter_that_a_run_lacks_may_follow_from_its_others(tmp_path):
+    config = {"environment": TASKS[0], "config": {"period": 3}}
+    RunDirectory(tmp_path).config_json.write_text(json.dumps(config))
+    earlier = {"period": 1, "trace": lambda values: 2 * values["period"]}
+    for trace, state in ((6, State.CUT), (2, State.UNUSABLE)):
+        flags = [f"--config.trace={trace}"]
+        assert plan_lib.read_status(tmp_path, Budget(), flags, earlier=earlier).state is state
+
+
 def test_scales_do_not_mix(roots):
     plant(path(roots[0], "good", TASKS[0], 0, scale="paper"))
     assert plan_of(roots).runs[0].status.state is State.MISSING
