@@ -41,7 +41,7 @@ def test_without_a_figure_it_lists_all_with_their_states(capsys):
     lines = {line[:12].strip(): line for line in out.splitlines()}
     *counts, small, smoke = lines["figure 2"].split()[2:7]
     assert counts == ["0/0/480"] * 3 and smoke == "0/0/480"
-    assert sum(map(int, small.split("/"))) == 180
+    assert sum(map(int, small.split("/"))) == 200
     assert "PPO" in lines["figure 5"] and "nothing to run" in lines["table 1"]
     *_, small, _ = lines["figure 5"].split()[2:7]
     assert small == "0/0/45"  # D4PG, its ablations and PPO with five seeds
