@@ -49,9 +49,8 @@ def test_the_arithmetic_of_ten_workers():
         f"{size:,} parameters at 18 actions, {4 * size / 1e6:.1f} MB",
         f"| actor steps | {acted / workers:.0f}/s | {acted:.0f}/s |",
         f"| updates | {rounded / workers:.0f}/s | {rounded}/s ",
-        f"{8 * size / 1e6:.1f} MB an update, {rounded / workers * 8 * size / 1e6:.0f} MB/s "
+        f"| download and update | {rounded / workers * 8 * size / 1e6:.0f} MB/s "
         f"| {rounded * 8 * size / 1e6:.0f} MB/s at the server |",
-        f"| {rounded * workers * 4 * size / config.target_period / 1e6:.1f} MB/s |",
         f"| {config.batch_size * 32 / config.acting_steps_per_update:.0f}: 4 x 32 / 5 |",
         f"{raw:.2f} GB at 18 actions; {with_states:.2f} GB with stored states "
         f"| {workers * raw:.1f} GB |",
