@@ -5,9 +5,11 @@ RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
 PIP := $(RUN) -m pip install --disable-pip-version-check
-# Locked packages come with hashes, and the lock has all that they require.
-# Python compiles what a program imports, which is a small part of what they have.
+# Locked packages come with hashes, and the lock has all that they require. Byte code is made only
+# for what programs import, a small part of the packages. Container images often forbid writing it;
+# then each process would compile TensorFlow anew, which takes 11 CPU seconds.
 FROM_LOCK := --no-compile --no-deps --require-hashes --requirement
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup wheel lint test train campaign results pages docs lock lines soak sanitize minatar hand maze video peers clean
 
@@ -24,6 +26,9 @@ $(VENV)/.built: $(VENV)/.locked $(SOURCES)
 	@command -v $${CXX:-g++} >/dev/null || { echo "error: no C++ compiler: \"$${CXX:-g++}\" is not on the PATH; install g++ (Debian: apt-get install g++) or set CXX" >&2; exit 1; }
 	@echo "== the replay operations, compiled for TensorFlow: half a minute"
 	$(PIP) --quiet --no-build-isolation --no-deps --editable .
+	@echo "== byte code of what the programs import"
+	@$(RUN) -m compileall -q common binaries reproductions
+	@$(RUN) -c 'import tensorflow, sonnet, tensorflow_probability, dm_control.suite, gymnasium, ale_py, pandas, scipy.stats, matplotlib.pyplot' 2>$(VENV)/imports.log || { cat $(VENV)/imports.log >&2; exit 1; }
 	@touch $@
 
 # A wheel of the programs, for this Python, this kind of machine and the locked TensorFlow.
