@@ -50,7 +50,7 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _OVER_CODE = 0
 """Exit code of a run that has reached its limit."""
 _FILES = re.compile(
-    r"(config|run)\.json|(learner|acting|lives|evaluator)\.csv|learning_curve\.png|"
+    r"(config|run|evaluation)\.json|(learner|acting|lives|evaluator)\.csv|learning_curve\.png|"
     r"logs/\w+-\d+\.log|events\..*|"
     r"checkpoints/(checkpoint|best\.npz|learner\.lock|ckpt-\d+\.(index|data-.*))"
 )
