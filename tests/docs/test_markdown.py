@@ -148,7 +148,7 @@ def test_commands(page):
 
 # Numbers of results/benchmarks.
 
-BENCHMARKS = (ROOT / "docs/benchmarks.md").read_text()
+BENCHMARKS = (ROOT / "results/benchmarks.md").read_text()
 APEX = " ".join((ROOT / "reproductions/apex/README.md").read_text().split())
 MEASURED = {
     row["name"]: row
