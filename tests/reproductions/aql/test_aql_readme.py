@@ -6,8 +6,6 @@ import re
 from flag_file import check_flag_file
 from reproduction_readme import Readme
 
-from common.environments.spec import EnvironmentSpec
-from common.replay.footprint import unroll_bytes_per_step
 import reproductions
 from reproductions.aql import config as config_lib
 from reproductions.aql import match
@@ -70,21 +68,3 @@ def test_the_proposals_probabilities_follow_from_the_entropy_cost():
             low, high = (low, x) if is_above else (x, high)
         assert f"{x:.{len(probability) - 2}f}" == probability
         assert f"{x**21:.{len(of_21) - 2}f}" == of_21
-
-
-def test_the_arithmetic():
-    config = config_lib.AQLConfig()
-    section = README.section("Arithmetic")
-    step = unroll_bytes_per_step(config, EnvironmentSpec(67, 21), None)
-    replay = config.replay_capacity * step / 1e6
-    timesteps = config.batch_size * config.unroll_length
-    unrolls = 200e6 / config.unroll_length
-    updates = [1000 * (1 + replayed) / timesteps for replayed in (config.replayed_unrolls, 14)]
-    for text in (
-        f"{unrolls / 1e6:.2f} million unrolls, {3 * unrolls / 1e6:.0f} million with what is "
-        f"replayed, {3 * unrolls / config.batch_size:,.0f} updates",
-        f"{updates[0]:.1f} with R = 2, {updates[1]:.1f} with R = 14",
-        f"4 (67 + 2 x 21 + 2) + 1 + 66 / 30 = {step:.0f} bytes",
-        f"{replay:.0f} MB on humanoid; of 100 actors {replay / 10:.1f} GB",
-    ):
-        assert text in section, text
