@@ -38,7 +38,8 @@ CONTENTS = {
     "Using it": "docs/running\ndocs/python\ndocs/own_environment\ndocs/environments\n"
     "docs/files\ndocs/glossary",
     "The papers": "reproductions/*/README",
-    "Results": "results/README\ndocs/verdicts\ndocs/experiments\ndocs/campaign\nresults/tables/*",
+    "Results": "results/README\nresults/benchmarks\ndocs/verdicts\ndocs/experiments\n"
+    "docs/campaign\nresults/tables/*",
     "Large runs": "docs/clusters\ndocs/failures\ndocs/benchmarks",
     "Development": "docs/parts\nCONTRIBUTING\ndocs/adding_a_paper\nCHANGELOG",
     "API": "docs/api/*/index",

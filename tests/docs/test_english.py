@@ -58,6 +58,7 @@ PAGES = {
         "docs/*.md",
         "reproductions/**/*.md",
         "results/README.md",
+        "results/benchmarks.md",
     )
     for path in sorted(ROOT.glob(pattern))
 }

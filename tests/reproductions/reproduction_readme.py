@@ -40,7 +40,7 @@ def check_flags(text, all_settings):
 
 
 def check_named_tests(text):
-    """Asserts that the tests that a text names exist; returns the names in `code`."""
+    """Asserts that the tests that a text names exist."""
     there = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
         there |= names_in(path)
@@ -49,7 +49,6 @@ def check_named_tests(text):
     for file, name in re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", text):
         assert (ROOT / file).exists(), file
         assert not name or name in names_in(ROOT / file), f"{file}::{name}"
-    return named
 
 
 def columns(text):

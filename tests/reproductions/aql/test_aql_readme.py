@@ -6,12 +6,9 @@ import re
 from flag_file import check_flag_file
 from reproduction_readme import Readme
 
-from common.environments.spec import EnvironmentSpec
-from common.replay.footprint import unroll_bytes_per_step
 import reproductions
 from reproductions.aql import config as config_lib
-from reproductions.aql import match, networks
-from reproductions.aql.actions import ActionSpace
+from reproductions.aql import match
 
 README = Readme("aql")
 PAPER = reproductions.paper("aql")
@@ -71,40 +68,3 @@ def test_the_proposals_probabilities_follow_from_the_entropy_cost():
             low, high = (low, x) if is_above else (x, high)
         assert f"{x:.{len(probability) - 2}f}" == probability
         assert f"{x**21:.{len(of_21) - 2}f}" == of_21
-
-
-def test_the_arithmetic():
-    config = config_lib.AQLConfig()
-    section = README.section("Arithmetic")
-    space = ActionSpace.of(EnvironmentSpec(67, 21), config.num_levels)
-    value = networks.ValueNetwork(config, EnvironmentSpec(67, 21), space)
-    proposal = networks.ProposalNetwork(config, 67, space)
-    sizes = [
-        sum(variable.shape.num_elements() for variable in part.parameters)
-        for part in (value, proposal)
-    ]
-    products = sum(
-        variable.shape.num_elements()
-        for part in (value.action, value.joint)
-        for variable in part.trainable_variables
-        if variable.shape.rank == 2
-    )
-    candidates = config.num_proposal_samples + config.num_uniform_samples
-    step = unroll_bytes_per_step(config, EnvironmentSpec(67, 21), None)
-    replay = config.replay_capacity * step / 1e6
-    timesteps = config.batch_size * config.unroll_length
-    unrolls = 200e6 / config.unroll_length
-    updates = [1000 * (1 + replayed) / timesteps for replayed in (config.replayed_unrolls, 14)]
-    for text in (
-        f"{unrolls / 1e6:.2f} million unrolls, {3 * unrolls / 1e6:.0f} million with what is "
-        f"replayed, {3 * unrolls / config.batch_size:,.0f} updates",
-        f"{updates[0]:.1f} with R = 2, {updates[1]:.1f} with R = 14",
-        f"4 (67 + 2 x 21 + 2) + 1 + 66 / 30 = {step:.0f} bytes",
-        f"{replay:.0f} MB on humanoid; of 100 actors {replay / 10:.1f} GB",
-        f"{sum(sizes):,}: of Q {sizes[0]:,}, of the proposal {sizes[1]:,}. "
-        f"{4 * sum(sizes) / 1e6:.1f} MB as float32",
-        f"{products:,} multiply-adds; of {candidates} candidates "
-        f"{products * candidates / 1e6:.0f} million",
-        f"| timesteps of an update | {timesteps}, a third",
-    ):
-        assert text in section, text

@@ -1,16 +1,12 @@
 """The README of ReF-ER says what the code says, beyond what test_readmes.py compares."""
 
-import math
 import re
 
 from reproduction_readme import Readme
 
-from common.environments import make
-from common.environments.spec import EnvironmentSpec
-from common.replay.footprint import episode_bytes_per_step
 import reproductions
 from reproductions.refer import config as config_lib
-from reproductions.refer import networks, rules
+from reproductions.refer import rules
 
 README = Readme("refer")
 PAPER = reproductions.paper("refer")
@@ -57,35 +53,15 @@ def test_every_equation_has_a_number_once():
     README.check_equations([2, 3, 4, 5, 6, 8, *range(9, 17), *range(18, 46)])
 
 
-def test_the_arithmetic():
+def test_the_annealing_of_a_run_of_the_papers_length():
     config = config_lib.ReferConfig()
-    section = README.section("Layout in detail").split("### Arithmetic\n", 1)[1]
-    cheetah, humanoid = (
-        EnvironmentSpec.of(make(f"gym:{name}-v4", 0)) for name in ("HalfCheetah", "Humanoid")
-    )
-    steps = [episode_bytes_per_step(config, spec, None) for spec in (cheetah, humanoid)]
-    memories = [config.replay_capacity * step / 1e9 for step in steps]
-    network = networks.VracerNetwork(config, cheetah.observation_size, cheetah.action_size)
-    size = sum(variable.shape.num_elements() for variable in network.parameters)
-    whole = (PAPER.experiments[0].budget.actor_steps - config.min_replay_size) // 1
+    whole = PAPER.experiments[0].budget.actor_steps - config.min_replay_size
     c_max = [
         1 + float(rules.annealed(config.penalty_c, step, config.annealing)) for step in (0, whole)
     ]
     rate = float(rules.annealed(config.learning_rate, whole, config.annealing))
-    batches = [config_lib.SETTINGS.configuration(f"{agent}_refer") for agent in ("naf", "ddpg")]
-    bounds = [2 * actions / config.sigma**2 for actions in (humanoid.action_size, 6)]
-    for text in (
-        f"4 ({cheetah.observation_size} + 3 x {cheetah.action_size}) + 100 = {steps[0]} bytes",
-        f"HalfCheetah {memories[0]:.2f} GB, Humanoid {memories[1]:.2f} GB ({steps[1]:,} bytes",
-        f"| parameters of V-RACER | {size:,} on HalfCheetah |",
-        f"| {config.samples_per_insert:.0f} of V-RACER and NAF, "
-        f"{batches[1].samples_per_insert:.0f} of DDPG: B / F |",
-        f"{whole:,} updates, at whose end c_max is {c_max[1]:.2f} instead of {c_max[0]:.0f}, "
-        f"and the learning rate {rate:.1e} instead of 1e-4",
-        f"Humanoid {bounds[0]:.0f}, Walker2d {bounds[1]:.0f} ",
-    ):
-        assert text in section, text
-    assert f"has {whole:,} updates" in README.section("Deviations from the paper")
-    assert batches[0].samples_per_insert == config.samples_per_insert
-    left = (1 - config.learning_rate) ** 30_000
-    assert math.isclose(left, 1 / 20, rel_tol=0.01), "a twentieth of beta_0"
+    text = " ".join(README.section("Deviations from the paper").split())
+    assert (
+        f"has {whole:,} updates, at whose end c_max is {c_max[1]:.2f} instead of {c_max[0]:.0f}, "
+        f"and the learning rate {rate:.1e} instead of 1e-4"
+    ) in text
