@@ -22,7 +22,7 @@ import numpy as np
 
 from common.environments import doom_engine, lab_actions
 from common.environments.doom_engine import SCREEN, DoomEngine
-from common.environments.episodes import EpisodicEnvironment, StepOutcome
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
 MAX_STEPS = 1350
 """Steps of an episode: 90 s of 60 frames each, four frames a step."""

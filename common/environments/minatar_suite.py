@@ -21,7 +21,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments import rendering
-from common.environments.episodes import EpisodicEnvironment, StepOutcome
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 from common.environments.spec import UnusableEnvironmentError
 
 MAX_STEPS = 2500

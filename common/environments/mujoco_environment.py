@@ -7,7 +7,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments import rendering
-from common.environments.episodes import EpisodicEnvironment, StepOutcome
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
 rendering.disable()  # MuJoCo loads its renderer at import
 

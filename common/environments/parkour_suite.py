@@ -17,7 +17,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.canonical import CanonicalEnvironment
-from common.environments.episodes import StepOutcome
+from common.environments.episodic_environment import StepOutcome
 from common.environments.mujoco_environment import MujocoEnvironment, mujoco
 
 DEPTH = 2.0

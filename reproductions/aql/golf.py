@@ -17,7 +17,7 @@ first, one stroke in twenty falls; of the last, ten strokes pass before one may.
 from dm_env import specs
 import numpy as np
 
-from common.environments.episodes import EpisodicEnvironment, StepOutcome
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 from common.environments.spec import HybridArray
 
 REACHES = np.array([1.0, 0.25, 0.05])

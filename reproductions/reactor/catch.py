@@ -18,7 +18,7 @@ from dm_env import specs
 import numpy as np
 
 from common.environments import rendering
-from common.environments.episodes import EpisodicEnvironment, StepOutcome
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
 SIDE = 9  # rows and columns
 VISIBLE_ROWS = 4
