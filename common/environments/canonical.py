@@ -70,14 +70,6 @@ class Wrapper(dm_env.Environment):
         """Returns the spec of the action."""
         return self.wrapped.action_spec()
 
-    def reward_spec(self) -> Any:
-        """Returns the wrapped environment's reward spec."""
-        return self.wrapped.reward_spec()
-
-    def discount_spec(self) -> Any:
-        """Returns the wrapped environment's discount spec."""
-        return self.wrapped.discount_spec()
-
     def close(self) -> None:
         """Closes the wrapped environment."""
         self.wrapped.close()

@@ -21,7 +21,8 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.canonical import CanonicalEnvironment
-from common.environments.mujoco_environment import MujocoEnvironment, StepOutcome, mujoco
+from common.environments.episodic_environment import StepOutcome
+from common.environments.mujoco_environment import MujocoEnvironment, mujoco
 from common.environments.spec import UnknownEnvironmentError, UnusableEnvironmentError
 
 OBJECT_MASS = 0.05
@@ -375,7 +376,7 @@ class Hand(MujocoEnvironment):
         size = 2 * self._num_joints + self.model.nu + 13 + self._task.target_size
         return specs.Array((size,), np.float32, name="observation")
 
-    def _start(self) -> None:
+    def _place(self) -> None:
         for _ in range(_MAX_TRIES):
             mujoco.mj_resetData(self.model, self.data)
             self._task.start(self, self._generator)
@@ -384,7 +385,7 @@ class Hand(MujocoEnvironment):
             if not np.any(touches & (self.data.contact.dist < -_MAX_DEPTH)):
                 return
 
-    def _act(self, action: np.ndarray) -> StepOutcome:
+    def _control(self, action: np.ndarray) -> StepOutcome:
         moved = self.data.ctrl + INCREMENT * np.clip(action, -1, 1)
         self.data.ctrl[:] = np.clip(moved, self._low, self._high)
         self._simulate()

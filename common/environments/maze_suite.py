@@ -17,12 +17,12 @@ no licence file, and the parts from ZDoom have licences of their own.
 
 from typing import NamedTuple
 
-import dm_env
 from dm_env import specs
 import numpy as np
 
 from common.environments import doom_engine, lab_actions
 from common.environments.doom_engine import SCREEN, DoomEngine
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
 MAX_STEPS = 1350
 """Steps of an episode: 90 s of 60 frames each, four frames a step."""
@@ -70,7 +70,7 @@ def make(
     return MazeEnvironment(name, seed)
 
 
-class MazeEnvironment(dm_env.Environment):
+class MazeEnvironment(EpisodicEnvironment):
     """A maze that the player sees from inside.
 
     Observation: uint8 [84, 84, 3], RGB. Action: int32 [7], see `lab_actions`.
@@ -88,14 +88,14 @@ class MazeEnvironment(dm_env.Environment):
 
     def __init__(self, name: str, seed: int):
         """Starts the engine of the maze called `name`."""
+        super().__init__(MAX_STEPS)
         self._task = _TASKS[name]
         self._random = np.random.default_rng(seed)
-        self._steps = MAX_STEPS  # no episode yet
         self._num_taken = 0
         self.engine = DoomEngine(f"maze:{name}")
 
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode in a new maze."""
+    def _start(self) -> None:
+        """Makes a new maze."""
         task, random = self._task, self._random
         self.layout = (
             doom_engine.room_layout(task.room_size)
@@ -105,29 +105,22 @@ class MazeEnvironment(dm_env.Environment):
         self._theme = doom_engine.random_theme(random)
         chosen = random.choice(len(self.layout.places), task.num_things, replace=False)
         self.places = tuple(self.layout.places[index] for index in chosen)
-        self._steps = 0
         self._enter()
-        return dm_env.restart(self._observe())
 
-    def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes `action` for four tics; after a LAST step, starts an episode.
+    def _act(self, action: np.ndarray) -> StepOutcome:
+        """Takes `action` for four tics.
 
         Raises:
           ValueError: the action is not of `action_spec`.
         """
-        if self._steps == MAX_STEPS:
-            return self.reset()
         buttons = lab_actions.require_valid(action) * _BUTTON_SCALES
         self.engine.advance(buttons, lab_actions.FRAMES_PER_STEP)
-        self._steps += 1
         num_taken = self.engine.num_taken
         reward = self._task.reward * (num_taken - self._num_taken)
         self._num_taken = num_taken
         if num_taken == self._task.num_things:
             self._enter()
-        if self._steps == MAX_STEPS:
-            return dm_env.truncation(reward, self._observe())
-        return dm_env.transition(reward, self._observe())
+        return StepOutcome(reward)
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of the image."""

@@ -17,11 +17,11 @@ import importlib.util
 import pathlib
 from types import ModuleType
 
-import dm_env
 from dm_env import specs
 import numpy as np
 
 from common.environments import rendering
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 from common.environments.spec import UnusableEnvironmentError
 
 MAX_STEPS = 2500
@@ -55,7 +55,7 @@ def make(
     return MinAtarEnvironment(name, seed)
 
 
-class MinAtarEnvironment(dm_env.Environment):
+class MinAtarEnvironment(EpisodicEnvironment):
     """A game.
 
     Observation: uint8 [10, 10, channels]. Action: int32, an index into none, left, up, right, down
@@ -64,33 +64,24 @@ class MinAtarEnvironment(dm_env.Environment):
 
     def __init__(self, name: str, seed: int):
         """Makes the game called `name`."""
+        super().__init__(MAX_STEPS)
         self._random = np.random.RandomState(seed)
         self._game = _module(name).Env(ramping=True)
         self._game.random = self._random
         self._shape = tuple(self._game.state_shape())
         self._action = 0
-        self._steps = MAX_STEPS  # no episode yet
 
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
+    def _start(self) -> None:
         self._game.reset()
-        self._steps = 0
-        return dm_env.restart(self._observation())
 
-    def step(self, action: int | np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`, or the one before it; after a LAST step, starts an episode."""
-        if self._steps == MAX_STEPS:
-            return self.reset()
+    def _act(self, action: int | np.ndarray) -> StepOutcome:
+        """Takes `action`, or the one before it."""
         if self._random.rand() >= STICKY_PROBABILITY:
             self._action = int(action)
-        reward, is_over = self._game.act(self._action)
-        self._steps += 1
-        if is_over:
-            self._steps = MAX_STEPS
-            return dm_env.termination(float(reward), self._observation())
-        if self._steps == MAX_STEPS:
-            return dm_env.truncation(float(reward), self._observation())
-        return dm_env.transition(float(reward), self._observation())
+        return StepOutcome(*self._game.act(self._action))
+
+    def _observe(self) -> np.ndarray:
+        return self._game.state().view(np.uint8) * np.uint8(255)
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of the image."""
@@ -115,9 +106,6 @@ class MinAtarEnvironment(dm_env.Environment):
         last = np.max(self._game.state() * np.arange(1, channels + 1), axis=2)
         picture = np.round(255 * np.array(colors)).astype(np.uint8)[last]
         return rendering.in_the_middle(picture, height, width)
-
-    def _observation(self) -> np.ndarray:
-        return self._game.state().view(np.uint8) * np.uint8(255)
 
 
 @functools.cache

@@ -1,13 +1,13 @@
 """Episodes of a MuJoCo simulation, for tasks that no suite has."""
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any
 
-import dm_env
 from dm_env import specs
 import numpy as np
 
 from common.environments import rendering
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
 rendering.disable()  # MuJoCo loads its renderer at import
 
@@ -19,21 +19,7 @@ except (ImportError, AttributeError, RuntimeError) as error:
 _LARGEST_PICTURE = 1024  # pixels, the side of the largest picture
 
 
-class StepOutcome(NamedTuple):
-    """The consequence of an action.
-
-    Attributes:
-      reward: of the step.
-      has_failed: whether the episode ends, with discount 0.
-      has_finished: whether the episode ends as by a time limit, with discount 1.
-    """
-
-    reward: float
-    has_failed: bool
-    has_finished: bool = False
-
-
-class MujocoEnvironment(dm_env.Environment, abc.ABC):
+class MujocoEnvironment(EpisodicEnvironment):
     """Base class of environments with one `mujoco.MjModel` an episode, or one for all.
 
     A simulation that MuJoCo warns about, such as one that diverges, ends the episode as a failure.
@@ -52,11 +38,9 @@ class MujocoEnvironment(dm_env.Environment, abc.ABC):
           substeps: steps of the simulation for each action.
           max_steps: time limit of an episode.
         """
+        super().__init__(max_steps)
         self._generator = np.random.default_rng(seed)
         self._substeps = substeps
-        self._max_steps = max_steps
-        self._steps = 0
-        self._is_over = True
         self._use(model)
 
     def _use(self, model: mujoco.MjModel) -> None:
@@ -65,16 +49,12 @@ class MujocoEnvironment(dm_env.Environment, abc.ABC):
         self._renderer: Any = None
 
     @abc.abstractmethod
-    def _start(self) -> None:
-        """Sets the state in which an episode starts."""
+    def _place(self) -> None:
+        """Sets the positions and velocities with which an episode starts."""
 
     @abc.abstractmethod
-    def _act(self, action: np.ndarray) -> StepOutcome:
+    def _control(self, action: np.ndarray) -> StepOutcome:
         """Sets the controls, calls `_simulate`, and returns the outcome."""
-
-    @abc.abstractmethod
-    def _observe(self) -> Any:
-        """Returns the observation of the state."""
 
     def _simulate(self) -> None:
         """Makes the steps of an action.
@@ -86,31 +66,15 @@ class MujocoEnvironment(dm_env.Environment, abc.ABC):
         mujoco.mj_step(self.model, self.data, self._substeps - 1)
         mujoco.mj_step1(self.model, self.data)
 
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
-        self._start()
+    def _start(self) -> None:
+        self._place()
         mujoco.mj_forward(self.model, self.data)
-        self._steps = 0
-        self._is_over = False
-        return dm_env.restart(self._observe())
 
-    def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes `action`; after a LAST step, ignores it and starts an episode."""
-        if self._is_over:
-            return self.reset()
-        outcome = self._act(np.asarray(action))
-        self._steps += 1
-        reward, has_failed = float(outcome.reward), bool(outcome.has_failed)
+    def _act(self, action: np.ndarray) -> StepOutcome:
+        outcome = self._control(np.asarray(action))
         if self.data.warning.number.any():
-            reward, has_failed = 0.0, True
-        is_at_limit = outcome.has_finished or self._steps == self._max_steps
-        self._is_over = bool(has_failed or is_at_limit)
-        observation = self._observe()
-        if has_failed:
-            return dm_env.termination(reward, observation)
-        if self._is_over:
-            return dm_env.truncation(reward, observation)
-        return dm_env.transition(reward, observation)
+            return StepOutcome(0.0, has_failed=True)
+        return outcome
 
     def action_spec(self) -> specs.BoundedArray:
         """Returns the spec of the action, float32 [A] in [-1, 1]."""

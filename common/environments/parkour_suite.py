@@ -17,7 +17,8 @@ from dm_env import specs
 import numpy as np
 
 from common.environments.canonical import CanonicalEnvironment
-from common.environments.mujoco_environment import MujocoEnvironment, StepOutcome, mujoco
+from common.environments.episodic_environment import StepOutcome
+from common.environments.mujoco_environment import MujocoEnvironment, mujoco
 
 DEPTH = 2.0
 """Depth of a gap, and of the drop beside the track."""
@@ -56,25 +57,27 @@ class Course:
     def __init__(self, boxes: list[Box], length: float):
         self.boxes = boxes
         self.length = length
-        self._standing = _Faces([box for box in boxes if not box.hovers])
-        self._hovering = _Faces([box for box in boxes if box.hovers])
+        self._standing = _faces([box for box in boxes if not box.hovers])
+        self._hovering = _faces([box for box in boxes if box.hovers])
 
     def top(self, x: np.ndarray) -> np.ndarray:
         """Returns the height of what stands at x, [N] -> [N], whatever y; in a gap -`DEPTH`."""
-        faces = self._standing.near(x)
-        return np.where(faces.over_x(x), faces.top, -DEPTH).max(axis=1, initial=-DEPTH)
+        low, high = _near(self._standing, x)
+        over_x = _over(x, low[:, 0], high[:, 0])
+        return np.where(over_x, high[:, 2], -DEPTH).max(axis=1, initial=-DEPTH)
 
     def underside(self, x: np.ndarray) -> np.ndarray:
         """Returns the underside of what hovers at x, [N] -> [N]; infinity where nothing does."""
-        faces = self._hovering.near(x)
-        return np.where(faces.over_x(x), faces.bottom, np.inf).min(axis=1, initial=np.inf)
+        low, high = _near(self._hovering, x)
+        over_x = _over(x, low[:, 0], high[:, 0])
+        return np.where(over_x, low[:, 2], np.inf).min(axis=1, initial=np.inf)
 
     def top_of_grid(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Returns the height of what stands at each (x, y), [N], [M] -> [N, M]."""
         heights = np.full((len(x), len(y)), -DEPTH)
-        faces = self._standing.near(x)
-        over_x, over_y = faces.over_x(x), faces.over_y(y)
-        for k, top in enumerate(faces.top):
+        low, high = _near(self._standing, x)
+        over_x, over_y = _over(x, low[:, 0], high[:, 0]), _over(y, low[:, 1], high[:, 1])
+        for k, top in enumerate(high[:, 2]):
             where = over_x[:, k, np.newaxis] & over_y[:, k]
             np.maximum(heights, top, out=heights, where=where)
         return heights
@@ -92,35 +95,22 @@ def humanoid_course(generator: np.random.Generator) -> Course:
     return _course(generator, 100.0, 2.0, kinds, ramp=50.0, free=(4.0, 7.0))
 
 
-class _Faces:
-    """Faces of boxes in the order of x. Their positions are a model's: centre -+ half size."""
+def _faces(boxes: list[Box]) -> np.ndarray:
+    """Returns the low and the high faces of boxes, [2, boxes, 3], as a model has them."""
+    center, half = np.array([box[:2] for box in boxes]).reshape(-1, 2, 3).swapaxes(0, 1)
+    return np.stack([center - half, center + half])
 
-    def __init__(self, boxes: list[Box]):
-        boxes = sorted(boxes, key=lambda box: box.center[0])
-        center = np.array([box.center for box in boxes]).reshape(-1, 3)
-        half = np.array([box.half for box in boxes]).reshape(-1, 3)
-        self._low, self._high = center - half, center + half
-        self.bottom, self.top = self._low[:, 2], self._high[:, 2]
 
-    def near(self, x: np.ndarray) -> "_Faces":
-        """Returns those that x may be over; comparing with all of them would cost more."""
-        is_near = (self._low[:, 0] <= x.max()) & (self._high[:, 0] >= x.min())
-        faces = _Faces.__new__(_Faces)
-        faces._low, faces._high = self._low[is_near], self._high[is_near]
-        faces.bottom, faces.top = faces._low[:, 2], faces._high[:, 2]
-        return faces
+def _near(faces: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Returns the faces of boxes that x may be over; comparing with all of them would cost more."""
+    low, high = faces[:, :, 0]
+    return faces[:, (low <= x.max()) & (high >= x.min())]
 
-    def over_x(self, x: np.ndarray) -> np.ndarray:
-        """Returns which x are over which box, [N] -> bool [N, boxes]."""
-        return self._over(x, 0)
 
-    def over_y(self, y: np.ndarray) -> np.ndarray:
-        """Returns which y are over which box, [M] -> bool [M, boxes]."""
-        return self._over(y, 1)
-
-    def _over(self, positions: np.ndarray, axis: int) -> np.ndarray:
-        positions = positions[:, np.newaxis]
-        return (positions >= self._low[:, axis]) & (positions <= self._high[:, axis])
+def _over(positions: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Returns which positions are between which faces, [N], [boxes] -> bool [N, boxes]."""
+    positions = positions[:, np.newaxis]
+    return (positions >= low) & (positions <= high)
 
 
 class _Obstacle(NamedTuple):
@@ -348,13 +338,13 @@ class Planar(_Parkour):
     def _make_course(self) -> Course:
         return planar_course(self._generator)
 
-    def _start(self) -> None:
+    def _place(self) -> None:
         self._new_course()
         self.data.qpos[3:] = self._generator.uniform(-0.1, 0.1, 6)
         self.data.qvel[:] = self._generator.uniform(-0.05, 0.05, 9)
         self._put_on_floor(0)
 
-    def _act(self, action: np.ndarray) -> StepOutcome:
+    def _control(self, action: np.ndarray) -> StepOutcome:
         x = self.data.qpos[1]
         self.data.ctrl[:] = action
         self._simulate()
@@ -426,13 +416,13 @@ class Humanoid(_Parkour):
         super()._new_course()
         self._head = self.data.body("head").xpos
 
-    def _start(self) -> None:
+    def _place(self) -> None:
         self._new_course()
         self.data.qpos[7:] = self._generator.uniform(-0.05, 0.05, 21)
         self.data.qvel[:] = self._generator.uniform(-0.05, 0.05, self.model.nv)
         self._put_on_floor(2)
 
-    def _act(self, action: np.ndarray) -> StepOutcome:
+    def _control(self, action: np.ndarray) -> StepOutcome:
         before = self.data.qpos[:2].copy()
         self.data.ctrl[:] = action
         self._simulate()

@@ -22,8 +22,8 @@ from common.environments.spec import (
     UnusableEnvironmentError,
 )
 
-# The module of each suite. It defines
-#   names() -> list[str]: the names that may follow "suite:"; empty if they cannot be listed.
+# The suites. That called "atari" is the module `atari_suite` of this room. It defines
+#   names() -> list[str]: the names that may follow "atari:"; empty if they cannot be listed.
 #   make(name, seed, evaluation, frames) -> dm_env.Environment; with the parameter `arguments` if
 #     names may have some
 # and may define
@@ -34,18 +34,7 @@ from common.environments.spec import (
 #   rehearse(name, environment): tries what may fail later, in an environment that no run uses
 #   why_unknown(name) -> str | None: a reason for the error about an unknown name.
 # Modules are imported on first use, since simulators are slow to import.
-_SUITES = {
-    "atari": "common.environments.atari_suite",
-    "control": "common.environments.control_suite",
-    "dmlab": "common.environments.dmlab_suite",
-    "flow": "common.environments.flow_suite",
-    "gym": "common.environments.gym_suite",
-    "hand": "common.environments.hand_suite",
-    "maze": "common.environments.maze_suite",
-    "minatar": "common.environments.minatar_suite",
-    "parkour": "common.environments.parkour_suite",
-    "python": "common.environments.python_suite",
-}
+_SUITES = tuple("atari control dmlab flow gym hand maze minatar parkour python".split())
 _EXTRAS = {"hand": "control", "parkour": "control"}
 """The extra of setup.py with a suite's packages, if it has another name than the suite."""
 _FRAMES_PER_STEP = {
@@ -132,7 +121,7 @@ def names() -> list[str]:
 
 def suites() -> tuple[str, ...]:
     """Returns the sorted names of the suites."""
-    return tuple(sorted(_SUITES))
+    return _SUITES
 
 
 def names_of(suite: str) -> list[str]:
@@ -182,7 +171,7 @@ def _installed() -> list[str]:
 
 def _module(suite: str) -> ModuleType:
     try:
-        return importlib.import_module(_SUITES[suite])
+        return importlib.import_module(f"common.environments.{suite}_suite")
     except ModuleNotFoundError as error:
         extra = _EXTRAS.get(suite, suite)
         raise UnusableEnvironmentError(

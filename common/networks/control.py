@@ -252,9 +252,7 @@ class SoftsignMLP(snt.Module):
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
         """Returns outputs: [B, D] -> [B, output_size] float32."""
-        for layer in self.layers:
-            inputs = layer(inputs)
-        return inputs
+        return _apply(self.layers, inputs)
 
 
 @snt.allow_empty_variables
@@ -292,9 +290,7 @@ class ReluMLP(snt.Module):
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
         """Returns outputs: [B, D] -> [B, output_size] float32."""
-        for layer in self.layers:
-            inputs = layer(inputs)
-        return inputs
+        return _apply(self.layers, inputs)
 
 
 class CategoricalHead(snt.Module):

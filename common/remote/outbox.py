@@ -20,7 +20,7 @@ from common.data.data import Delivery
 from common.remote import inbox
 from common.remote.shards import CountersOfAll
 from common.replay import store
-from common.replay.columns import check_dtype
+from common.replay.library import check_dtype
 from common.replay.store import Counters, RateLimiter, Store, Wire
 from common.types import Nest
 

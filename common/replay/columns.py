@@ -8,9 +8,7 @@ Consecutive steps of an actor have consecutive keys.
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -156,23 +154,6 @@ class Signature:
             tf.TensorSpec(None, dtype, f"column {name}")
             for name, dtype in zip(self.names, self.dtypes)
         ]
-
-
-def check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
-    """Refuses a tensor of another dtype, and a NumPy array of another kind.
-
-    TensorFlow would name the argument by its number only, and silently round float NumPy keys.
-    """
-    given = getattr(value, "dtype", dtype)
-    if given is not dtype and not _converts(given, dtype):
-        raise tf.errors.InvalidArgumentError(
-            None, None, f"{name} must be {dtype.name}, is {tf.as_dtype(given).name}"
-        )
-
-
-@functools.cache
-def _converts(given: np.dtype | tf.DType, dtype: tf.DType) -> bool:
-    return isinstance(given, np.dtype) and np.can_cast(given, dtype.as_numpy_dtype, "same_kind")
 
 
 def _most_message_bytes(dtype: tf.DType) -> int:

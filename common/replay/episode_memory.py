@@ -10,7 +10,6 @@ import tensorflow as tf
 import tree
 
 from common.replay import library, memory, saving
-from common.replay.columns import check_dtype
 from common.replay.episode_wire import Episodes, EpisodeSample, EpisodeWire, WindowBatch
 from common.replay.memory import Uniform
 from common.replay.store import Counters, Store
@@ -174,8 +173,8 @@ class EpisodeMemory(Store):
             **self.signature.attributes,
             kind=sampling.kind,
             exponent=sampling.exponent,
-            uniform_mix=getattr(sampling, "uniform_mix", 0.0),
-            period=getattr(sampling, "period", 1),
+            uniform_mix=sampling.uniform_mix,
+            period=sampling.period,
             removal=removal,
             seed=seed,
         )
@@ -231,11 +230,9 @@ class EpisodeMemory(Store):
           tf.errors.InvalidArgumentError: an argument or a column is wrong, and the message names
             it; the memory is unchanged.
         """
-        check_dtype("rewards", rewards, tf.float32)
-        check_dtype("values", values, tf.float32)
-        check_dtype("terminated", terminated, tf.bool)
         columns = self.signature.flatten(steps)
-        advantages = self._advantages(advantages)
+        if advantages is None:
+            advantages = self._no_advantages
         return self._ops.episode_add(self._handle, rewards, values, advantages, terminated, columns)
 
     def sample(
@@ -347,18 +344,11 @@ class EpisodeMemory(Store):
           tf.errors.InvalidArgumentError: an argument is wrong, and the message names it; the memory
             is unchanged.
         """
-        check_dtype("keys", keys, tf.int64)
-        check_dtype("values", values, tf.float32)
-        check_dtype("rhos", rhos, tf.float32)
-        check_dtype("divergences", divergences, tf.float32)
-        check_dtype("errors", errors, tf.float32)
-        check_dtype("next_values", next_values, tf.float32)
-        check_dtype("c_max", c_max, tf.float32)
         return self._ops.episode_refresh(
             self._handle,
             keys,
             values,
-            self._advantages(advantages),
+            self._no_advantages if advantages is None else advantages,
             rhos,
             divergences,
             errors,
@@ -369,13 +359,11 @@ class EpisodeMemory(Store):
 
     def stored(self, keys) -> StoredSteps:
         """Returns what is stored of steps, keys [B] int64."""
-        check_dtype("keys", keys, tf.int64)
-        return StoredSteps(*self._ops.episode_stored(self._handle, keys))
+        return StoredSteps(*tf.unstack(self._ops.episode_stored(self._handle, keys)))
 
     def contains(self, keys) -> tf.Tensor:
         """Returns which of the steps, keys [B] int64, are stored, [B] bool."""
-        check_dtype("keys", keys, tf.int64)
-        return self._ops.episode_contains(self._handle, keys)
+        return ~tf.math.is_nan(self.stored(keys).values)
 
     def reward_scale(self) -> tf.Tensor:
         """Returns the root of the mean squared reward (float64); 0 for an empty memory."""
@@ -398,7 +386,6 @@ class EpisodeMemory(Store):
 
     def count_far_policy(self, c_max) -> tf.Tensor:
         """Returns how many stored steps have rho <= 1 / c_max or rho >= c_max (int64)."""
-        check_dtype("c_max", c_max, tf.float32)
         return self._ops.episode_count_far_policy(self._handle, c_max)
 
     def distance(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -466,12 +453,6 @@ class EpisodeMemory(Store):
     def check(self) -> None:
         """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
         self._ops.episode_check(self._handle)
-
-    def _advantages(self, advantages):
-        if advantages is None:
-            return self._no_advantages
-        check_dtype("advantages", advantages, tf.float32)
-        return advantages
 
 
 class WindowMemory(EpisodeMemory):

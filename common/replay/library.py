@@ -1,11 +1,14 @@
 """Loading of the compiled replay ops."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import functools
 import pathlib
 import types
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 _REBUILD = "run `python setup.py build_ext --inplace` in the repository to build them for it"
 
@@ -45,19 +48,27 @@ def ops() -> types.SimpleNamespace:
         raise ReplayLibraryError(
             f"{library.name} does not load with TensorFlow {tf.__version__}: {_REBUILD} ({error})"
         ) from error
-    functions = {
-        name: _readable(function)
-        for name, function in vars(module).items()
-        if name.startswith(("replay_", "episode_")) and callable(function)
-    }
+    functions = {}
+    for name, function in vars(module).items():
+        definition = op_def_registry.get(name.title().replace("_", ""))
+        if name.startswith(("replay_", "episode_")) and definition is not None:
+            functions[name] = _checked(function, definition.input_arg)
     return types.SimpleNamespace(**functions)
 
 
-def _readable(function: Callable) -> Callable:
-    """Returns an op whose eager errors say what is wrong, without the names of graph nodes."""
+def _checked(function: Callable, inputs: Sequence[Any]) -> Callable:
+    """Returns an op whose errors say what is wrong, eagerly without the names of graph nodes.
+
+    Args:
+      function: the generated wrapper.
+      inputs: definitions of the op's inputs.
+    """
+    dtypes = [(each.name, tf.as_dtype(each.type)) for each in inputs if each.type]  # no lists
 
     @functools.wraps(function)
     def call(*args, **kwargs):
+        for (name, dtype), value in zip(dtypes, args):
+            check_dtype(name, value, dtype)
         try:
             return function(*args, **kwargs)
         except tf.errors.OpError as error:
@@ -65,3 +76,20 @@ def _readable(function: Callable) -> Callable:
             raise type(error)(None, None, message) from None
 
     return call
+
+
+def check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
+    """Refuses a tensor of another dtype, and a NumPy array of another kind.
+
+    TensorFlow would name the argument by its number only, and silently round float NumPy keys.
+    """
+    given = getattr(value, "dtype", dtype)
+    if given is not dtype and not _converts(given, dtype):
+        raise tf.errors.InvalidArgumentError(
+            None, None, f"{name} must be {dtype.name}, is {tf.as_dtype(given).name}"
+        )
+
+
+@functools.cache
+def _converts(given: np.dtype | tf.DType, dtype: tf.DType) -> bool:
+    return isinstance(given, np.dtype) and np.can_cast(given, dtype.as_numpy_dtype, "same_kind")

@@ -6,13 +6,13 @@ Distributions over the items decide which one is drawn, and which one is removed
 from collections.abc import Mapping, Sequence
 import dataclasses
 import os
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from common.replay import library, saving
-from common.replay.columns import Signature, check_dtype
+from common.replay.columns import Signature
 from common.replay.store import Counters, Store, Wire
 from common.types import Batch, Nest
 
@@ -44,8 +44,36 @@ _MAX_EXPONENT = 7.0
 """Up to this exponent, the masses of a full memory of the largest floats have a finite sum."""
 
 
+class Distribution:
+    """A distribution over the items of a memory.
+
+    Attributes:
+      kind: its name in C++.
+      exponent: power of what it derives from priorities.
+      uniform_mix: share of draws that are uniform.
+      period: updates from one ranking to the next.
+    """
+
+    kind: ClassVar[str]
+    exponent: float
+    uniform_mix = 0.0
+    period = 1
+    _least_exponent = -_MAX_EXPONENT
+
+    def __post_init__(self):
+        if not self._least_exponent <= self.exponent <= _MAX_EXPONENT:
+            raise ValueError(
+                f"exponent must be in [{self._least_exponent:g}, {_MAX_EXPONENT:g}], "
+                f"is {self.exponent}"
+            )
+        if not 0 <= self.uniform_mix <= 1:
+            raise ValueError(f"uniform_mix must be in [0, 1], is {self.uniform_mix}")
+        if self.period < 1:
+            raise ValueError(f"period must be at least 1, is {self.period}")
+
+
 @dataclasses.dataclass(frozen=True)
-class Uniform:
+class Uniform(Distribution):
     """The same probability for every item, whatever its priority."""
 
     kind = "uniform"
@@ -53,7 +81,7 @@ class Uniform:
 
 
 @dataclasses.dataclass(frozen=True)
-class Proportional:
+class Proportional(Distribution):
     """P(k) = p_k^exponent / sum_j p_j^exponent (Schaul et al. 2016, equation 1).
 
     An unknown priority counts as the largest one seen. With a positive exponent an item of priority
@@ -70,13 +98,9 @@ class Proportional:
     uniform_mix: float = 0.0
     kind = "proportional"
 
-    def __post_init__(self):
-        _check_exponent(self.exponent)
-        _check_uniform_mix(self.uniform_mix)
-
 
 @dataclasses.dataclass(frozen=True)
-class ContextualPriorityTree:
+class ContextualPriorityTree(Distribution):
     """P(k) ~ p_k^exponent, an unknown p_k inferred from nearby keys (Reactor, 3.3, 6.3, figure 5).
 
     A balanced tree in the order of keys. The mass of an item of unknown priority is the mean mass
@@ -93,13 +117,9 @@ class ContextualPriorityTree:
     uniform_mix: float = 0.1
     kind = "contextual"
 
-    def __post_init__(self):
-        _check_exponent(self.exponent)
-        _check_uniform_mix(self.uniform_mix)
-
 
 @dataclasses.dataclass(frozen=True)
-class RankBased:
+class RankBased(Distribution):
     """P(k) ~ rank(k)^-exponent, where the largest priority has rank 1 (Schaul et al. 2016, 3.3).
 
     An item counts like rank 1 until it is ranked with a known priority. Items that leave between
@@ -113,40 +133,20 @@ class RankBased:
     exponent: float
     period: int = 1
     kind = "rank_based"
-
-    def __post_init__(self):
-        if not 0 <= self.exponent <= _MAX_EXPONENT:
-            raise ValueError(f"exponent must be in [0, {_MAX_EXPONENT:g}], is {self.exponent}")
-        if self.period < 1:
-            raise ValueError(f"period must be at least 1, is {self.period}")
+    _least_exponent = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Fifo:
+class Fifo(Distribution):
     """Always the item that was inserted first."""
 
     kind = "fifo"
     exponent = 0.0
 
 
-Distribution = Uniform | Proportional | ContextualPriorityTree | RankBased | Fifo
-
-
 def prioritized(exponent: float) -> Proportional | Uniform:
     """Returns P(k) ~ p_k^exponent; for an exponent of 0 `Uniform`, which needs no tree."""
     return Proportional(exponent) if exponent else Uniform()
-
-
-def _check_exponent(exponent: float) -> None:
-    if not abs(exponent) <= _MAX_EXPONENT:
-        raise ValueError(
-            f"exponent must be in [-{_MAX_EXPONENT:g}, {_MAX_EXPONENT:g}], is {exponent}"
-        )
-
-
-def _check_uniform_mix(uniform_mix: float) -> None:
-    if not 0 <= uniform_mix <= 1:
-        raise ValueError(f"uniform_mix must be in [0, 1], is {uniform_mix}")
 
 
 HARD_CAPACITY = 2
@@ -376,15 +376,13 @@ class Memory(Store):
         self._no_seed = tf.zeros([], tf.int64)
         self._index = {name: i for i, name in enumerate(distributions)}
         self._handle = self._ops.replay_memory(
-            uniform_mixes=np.array(
-                [getattr(d, "uniform_mix", 0.0) for d in distributions.values()]
-            ),
+            uniform_mixes=np.array([d.uniform_mix for d in distributions.values()]),
             capacity=capacity,
             hard_capacity=hard_capacity,
             **self.signature.attributes,
             kinds=[d.kind for d in distributions.values()],
             exponents=[d.exponent for d in distributions.values()],
-            periods=[getattr(d, "period", 1) for d in distributions.values()],
+            periods=[d.period for d in distributions.values()],
             removal=self._index[removal],
             seed=seed,
         )
@@ -433,12 +431,6 @@ class Memory(Store):
           tf.errors.InvalidArgumentError: an argument or a column is wrong, and the message names
             it; the memory is unchanged.
         """
-        check_dtype("keys", keys, tf.int64)
-        check_dtype("priorities", priorities, tf.float32)
-        if item_keys is not None:
-            check_dtype("item_keys", item_keys, tf.int64)
-        if item_lengths is not None:
-            check_dtype("item_lengths", item_lengths, tf.int32)
         self._ops.replay_insert(
             self._handle,
             keys,
@@ -489,7 +481,6 @@ class Memory(Store):
 
         A missing step has zeros, and empty strings in columns of `Bytes`.
         """
-        check_dtype("keys", keys, tf.int64)
         found, columns = self._ops.replay_read(self._handle, keys, dtypes=self.signature.dtypes)
         if not tf.executing_eagerly():
             found.set_shape([None])
@@ -503,8 +494,6 @@ class Memory(Store):
           tf.errors.InvalidArgumentError: a priority is negative or not finite; no priority has
             changed.
         """
-        check_dtype("keys", keys, tf.int64)
-        check_dtype("priorities", priorities, tf.float32)
         return self._ops.replay_update_priorities(self._handle, keys, priorities)
 
     def mass(self, distribution: str = "sample") -> tuple[tf.Tensor, tf.Tensor]:
@@ -513,7 +502,7 @@ class Memory(Store):
         Raises:
           ValueError: the memory has no distribution of that name.
         """
-        return tuple(self._ops.replay_mass(self._handle, distribution=self._number(distribution)))
+        return self._masses(self._no_keys, distribution)[2:]
 
     def masses(self, keys, distribution: str = "sample") -> tuple[tf.Tensor, tf.Tensor]:
         """Returns which items [B] there are, [B] bool, and their masses, [B] float64; 0 for others.
@@ -527,10 +516,11 @@ class Memory(Store):
         Raises:
           ValueError: the memory has no distribution of that name.
         """
-        check_dtype("keys", keys, tf.int64)
-        return tuple(
-            self._ops.replay_masses(self._handle, keys, distribution=self._number(distribution))
-        )
+        return self._masses(keys, distribution)[:2]
+
+    def _masses(self, keys, distribution: str) -> tuple[tf.Tensor, ...]:
+        number = self._number(distribution)
+        return tuple(self._ops.replay_masses(self._handle, keys, distribution=number))
 
     def statistics_tensor(self) -> tf.Tensor:
         """Returns the counters as int64 [11], in the order of `Statistics`."""

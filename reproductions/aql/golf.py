@@ -14,10 +14,10 @@ nearly always the shortest club that reaches the hole, aimed at it. No club alon
 first, one stroke in twenty falls; of the last, ten strokes pass before one may.
 """
 
-import dm_env
 from dm_env import specs
 import numpy as np
 
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 from common.environments.spec import HybridArray
 
 REACHES = np.array([1.0, 0.25, 0.05])
@@ -28,13 +28,13 @@ BEST_RETURN = -2.52
 """Mean return of the best policy, by value iteration (tests/reproductions/aql/test_golf.py)."""
 
 
-class Golf(dm_env.Environment):
+class Golf(EpisodicEnvironment):
     """Observations float32 [3]: d over each club's reach, clipped to [-2, 2]."""
 
     def __init__(self, seed: int):
+        super().__init__(MOST_STROKES)
         self._random = np.random.default_rng(seed)
         self._distance = 0.0
-        self._strokes = MOST_STROKES
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of the relative distances."""
@@ -44,27 +44,17 @@ class Golf(dm_env.Environment):
         """Returns the spec of a club and a strength."""
         return HybridArray((len(REACHES), 0))
 
-    def reset(self) -> dm_env.TimeStep:
+    def _start(self) -> None:
         """Puts the ball on either side of the hole."""
-        self._strokes = 0
         self._distance = self._random.uniform(0.5, 1) * self._random.choice([-1, 1])
-        return dm_env.restart(self._observation())
 
-    def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Strikes the ball; after an episode's last stroke, starts the next."""
-        if self._strokes == MOST_STROKES:
-            return self.reset()
+    def _act(self, action: np.ndarray) -> StepOutcome:
+        """Strikes the ball."""
         error = self._random.uniform(-ERROR, ERROR)
         self._distance += REACHES[int(action[0])] * (action[1] + error)
-        self._strokes += 1
-        if abs(self._distance) <= HOLE:
-            self._strokes = MOST_STROKES
-            return dm_env.termination(-1.0, self._observation())
-        if self._strokes == MOST_STROKES:
-            return dm_env.truncation(-1.0, self._observation())
-        return dm_env.transition(-1.0, self._observation())
+        return StepOutcome(-1.0, has_failed=abs(self._distance) <= HOLE)
 
-    def _observation(self) -> np.ndarray:
+    def _observe(self) -> np.ndarray:
         return np.clip(self._distance / REACHES, -2, 2).astype(np.float32)
 
 

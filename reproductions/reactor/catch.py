@@ -14,11 +14,11 @@ gets 1, and one without memory can aim only while it sees the ball.
 It is no environment of the paper.
 """
 
-import dm_env
 from dm_env import specs
 import numpy as np
 
 from common.environments import rendering
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
 SIDE = 9  # rows and columns
 VISIBLE_ROWS = 4
@@ -29,12 +29,12 @@ _HIDDEN_BALL = (90, 30, 30)
 _STEP_SECONDS = 0.2
 
 
-class Catch(dm_env.Environment):
+class Catch(EpisodicEnvironment):
     """Observations uint8 [36, 36, 1]; actions 0: to the left, 1: stay, 2: to the right."""
 
     def __init__(self, seed: int):
+        super().__init__(SIDE - 1)
         self._random = np.random.default_rng(seed)
-        self._row = SIDE - 1  # a step before the first reset begins an episode
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of an image."""
@@ -44,22 +44,17 @@ class Catch(dm_env.Environment):
         """Returns the spec of an action."""
         return specs.DiscreteArray(3, dtype=np.int32, name="action")
 
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
+    def _start(self) -> None:
         self._row, self._column = 0, int(self._random.integers(SIDE))
         self._paddle = SIDE // 2
-        return dm_env.restart(self._observation())
 
-    def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Moves the paddle and the ball; after an episode's last step, starts the next episode."""
-        if self._row == SIDE - 1:
-            return self.reset()
+    def _act(self, action: np.ndarray) -> StepOutcome:
+        """Moves the paddle and the ball."""
         self._row += 1
         self._paddle = min(max(self._paddle + int(action) - 1, 0), SIDE - 1)
         if self._row < SIDE - 1:
-            return dm_env.transition(0.0, self._observation())
-        reward = 1.0 if self._paddle == self._column else -1.0
-        return dm_env.termination(reward, self._observation())
+            return StepOutcome(0.0)
+        return StepOutcome(1.0 if self._paddle == self._column else -1.0, has_failed=True)
 
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns the board with the ball wherever it is, uint8 [height, width, 3]."""
@@ -72,7 +67,7 @@ class Catch(dm_env.Environment):
         """Returns the length of a step in seconds, for films."""
         return _STEP_SECONDS
 
-    def _observation(self) -> np.ndarray:
+    def _observe(self) -> np.ndarray:
         cells = np.zeros((SIDE, SIDE, 1), np.uint8)
         cells[SIDE - 1, self._paddle] = _PADDLE
         if self._row < VISIBLE_ROWS:

@@ -123,7 +123,7 @@ def test_all_3528_actions_reach_the_engine_as_they_are(make, monkeypatch):
     environment, got = make(), []
     environment.reset()
     monkeypatch.setattr(environment.engine, "advance", lambda buttons, tics: got.append(buttons))
-    monkeypatch.setattr(maze_suite, "MAX_STEPS", 10_000)
+    monkeypatch.setattr(environment, "_max_steps", 10_000)
     actions = np.array(list(itertools.product(*STRUCTURED)), np.int32)
     for values in actions:
         environment.step(values)
@@ -162,7 +162,6 @@ def test_each_object_pays_once_and_all_come_back(make):
 def test_an_episode_ends_by_its_time(make, monkeypatch):
     monkeypatch.setattr(maze_suite, "MAX_STEPS", 5)
     environment = make()
-    environment._steps = 5
     timesteps = [environment.step(NOTHING) for _ in range(7)]
     first, middle, last = dm_env.StepType.FIRST, dm_env.StepType.MID, dm_env.StepType.LAST
     expected = [first, *[middle] * 4, last, first]

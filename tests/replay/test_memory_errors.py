@@ -326,9 +326,9 @@ def test_extreme_priorities_stay_finite(exponent):
 
 def test_an_unknown_kind_of_distribution_is_named():
     class Other:
-        kind, exponent = "nobody", 0.0
+        kind, exponent, uniform_mix, period = "nobody", 0.0, 0.0, 1
 
-    with pytest.raises(tf.errors.InvalidArgumentError, match='unknown distribution "nobody"'):
+    with pytest.raises(tf.errors.InvalidArgumentError, match='"nobody".*"rank_based"'):
         Memory(SPECS, 4, {"sample": Other()}, "sample")
 
 

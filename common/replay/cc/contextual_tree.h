@@ -1,6 +1,5 @@
 // A distribution that infers unknown priorities from those of nearby keys.
-#ifndef COMMON_REPLAY_CC_CONTEXTUAL_TREE_H_
-#define COMMON_REPLAY_CC_CONTEXTUAL_TREE_H_
+#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -31,17 +30,97 @@ class ContextualTree : public Distribution {
       : exponent_(exponent), nodes_(max_slots), waits_(max_slots) {}
 
   void Insert(const int32_t* slots, const int64_t* keys,
-              const float* priorities, size_t n) override;
+              const float* priorities, size_t n) override {
+    for (size_t i = 0; i < n; ++i) {
+      Node& node = nodes_[slots[i]];
+      node.key = keys[i];
+      node.mass = MassOf(priorities[i]);
+      root_ = With(root_.root, slots[i]);
+    }
+  }
+
   void Update(const int32_t* slots, const float* priorities,
-              size_t n) override;
-  void Erase(const int32_t* slots, size_t n) override;
+              size_t n) override {
+    for (size_t i = 0; i < n; ++i) {
+      nodes_[slots[i]].mass = MassOf(priorities[i]);
+      waits_[slots[i]] = true;
+    }
+    // A slot that occurs twice is moved once. Meanwhile summaries may lack the new
+    // masses of slots that wait; moving those mends them.
+    for (size_t i = 0; i < n; ++i) {
+      if (!waits_[slots[i]]) continue;
+      waits_[slots[i]] = false;
+      root_ = Without(root_.root, slots[i]);
+      root_ = With(root_.root, slots[i]);
+    }
+  }
+
+  void Erase(const int32_t* slots, size_t n) override {
+    for (size_t i = 0; i < n; ++i) root_ = Without(root_.root, slots[i]);
+  }
+
   bool Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
-              double* masses) const override;
-  void Masses(const int32_t* slots, size_t n, double* masses) const override;
-  double total_mass() const override;
-  void Save(Writer& writer, size_t num_slots) const override;
-  void Load(FileReader& file, size_t num_slots) override;
-  std::string CheckInvariants(const std::vector<int64_t>& keys) const override;
+              double* masses) const override {
+    if (root_.count == 0) return false;
+    std::uniform_real_distribution<double> point(0.0, total_mass());
+    std::vector<Draw> draws(n);
+    for (size_t i = 0; i < n; ++i) {
+      draws[i] = {i, root_.root, point(rng), total_mass() / root_.count};
+    }
+    // All draws descend together, level by level, so that their cache misses
+    // overlap.
+    while (!draws.empty()) {
+      size_t under_way = 0;
+      for (Draw& draw : draws) {
+        if (Descend(draw)) {
+          __builtin_prefetch(&nodes_[draw.node]);
+          draws[under_way++] = draw;
+        } else {
+          slots[draw.number] = draw.node;
+          masses[draw.number] = draw.mean;
+        }
+      }
+      draws.resize(under_way);
+    }
+    return true;
+  }
+
+  void Masses(const int32_t* slots, size_t n, double* masses) const override {
+    for (size_t i = 0; i < n; ++i) {
+      if (!HasMass()) {
+        masses[i] = 1;
+      } else if (nodes_[slots[i]].mass >= 0) {
+        masses[i] = nodes_[slots[i]].mass;
+      } else {
+        masses[i] = MeanAround(slots[i]);
+      }
+    }
+  }
+
+  double total_mass() const override {
+    return HasMass() ? root_.total : root_.count;
+  }
+
+  void Save(Writer& writer, size_t num_slots) const override {
+    writer.Array(nodes_.data(), num_slots);
+    writer.Value(root_);
+  }
+
+  void Load(FileReader& file, size_t num_slots) override {
+    file.Array(nodes_.data(), num_slots);
+    file.Value(root_);
+  }
+
+  std::string CheckInvariants(const std::vector<int64_t>& keys) const override {
+    if (root_.count < 0 || static_cast<size_t>(root_.count) != NumItems(keys)) {
+      return "contextual tree: wrong number of items";
+    }
+    if (root_.height > kMaxHeight || !std::isfinite(root_.total)) {
+      return "contextual tree: too high, or of infinite mass";
+    }
+    const int64_t* last = nullptr;
+    return Check(keys, root_, &last);
+  }
 
  private:
   static constexpr int32_t kNone = -1;
@@ -75,28 +154,186 @@ class ContextualTree : public Distribution {
   };
 
   bool HasMass() const { return root_.total > 0; }
-  double MassOf(float priority) const;
+  double MassOf(float priority) const {
+    return priority == kUnknownPriority ? kUnknown
+                                        : PriorityMass(priority, exponent_);
+  }
 
   // Returns the subtree at `root`, whose children are right.
-  Subtree Summary(int32_t root) const;
+  Subtree Summary(int32_t root) const {
+    const Node& node = nodes_[root];
+    const Subtree &left = node.children[0], &right = node.children[1];
+    Subtree tree;
+    tree.root = root;
+    tree.count = left.count + 1 + right.count;
+    tree.height = 1 + std::max(left.height, right.height);
+    // The parts whose masses are known have the weight of their counts.
+    int32_t known = 0;
+    double sum = 0;
+    if (left.total >= 0) {
+      known += left.count;
+      sum += left.total;
+    }
+    if (node.mass >= 0) {
+      known += 1;
+      sum += node.mass;
+    }
+    if (right.total >= 0) {
+      known += right.count;
+      sum += right.total;
+    }
+    if (known == tree.count) {
+      tree.total = sum;
+    } else if (known > 0) {
+      tree.total = sum / known * tree.count;
+    }
+    return tree;
+  }
+
   // The same, but restores the balance first: heights may differ by 2.
-  Subtree Balanced(int32_t root);
+  Subtree Balanced(int32_t root) {
+    Node& node = nodes_[root];
+    const int32_t lean = node.children[1].height - node.children[0].height;
+    if (std::abs(lean) <= 1) return Summary(root);
+    const int high = lean > 0;
+    const Node& child = nodes_[node.children[high].root];
+    if (child.children[1 - high].height > child.children[high].height) {
+      node.children[high] = Raised(node.children[high].root, 1 - high);
+    }
+    return Raised(root, high);
+  }
+
   // Makes the child of `root` on `side` the root of both.
-  Subtree Raised(int32_t root, int side);
-  Subtree With(int32_t root, int32_t slot);
-  Subtree Without(int32_t root, int32_t slot);
+  Subtree Raised(int32_t root, int side) {
+    const int32_t child = nodes_[root].children[side].root;
+    nodes_[root].children[side] = nodes_[child].children[1 - side];
+    nodes_[child].children[1 - side] = Summary(root);
+    return Summary(child);
+  }
+
+  Subtree With(int32_t root, int32_t slot) {
+    if (root == kNone) {
+      nodes_[slot].children[0] = nodes_[slot].children[1] = Subtree();
+      return Summary(slot);
+    }
+    Node& node = nodes_[root];
+    Subtree& side = node.children[nodes_[slot].key > node.key];
+    side = With(side.root, slot);
+    return Balanced(root);
+  }
+
+  Subtree Without(int32_t root, int32_t slot) {
+    Node& node = nodes_[root];
+    if (root != slot) {
+      Subtree& side = node.children[nodes_[slot].key > node.key];
+      side = Without(side.root, slot);
+      return Balanced(root);
+    }
+    if (node.children[0].root == kNone) return node.children[1];
+    if (node.children[1].root == kNone) return node.children[0];
+    // The next key's node takes its place.
+    int32_t next = node.children[1].root;
+    while (nodes_[next].children[0].root != kNone) {
+      next = nodes_[next].children[0].root;
+    }
+    node.children[1] = Without(node.children[1].root, next);
+    nodes_[next].children[0] = node.children[0];
+    nodes_[next].children[1] = node.children[1];
+    return Balanced(next);
+  }
 
   // Moves a draw down one level. Returns false, and sets draw.mean to the mass
   // of the item in draw.node, if that is the one drawn.
-  bool Descend(Draw& draw) const;
+  bool Descend(Draw& draw) const {
+    const Node& node = nodes_[draw.node];
+    const bool has_mass = HasMass();
+    double sides[2];
+    for (int side = 0; side < 2; ++side) {
+      const Subtree& child = node.children[side];
+      sides[side] = has_mass && child.total >= 0 ? child.total
+                                                 : child.count * draw.mean;
+    }
+    const double own = has_mass && node.mass >= 0 ? node.mass : draw.mean;
+    // Rounding can put the point after the last part that has any mass.
+    int side;
+    if (sides[0] > 0 && (draw.point < sides[0] || !(own + sides[1] > 0))) {
+      side = 0;
+    } else if (sides[1] > 0 && draw.point >= sides[0] + own) {
+      draw.point -= sides[0] + own;
+      side = 1;
+    } else if (own > 0 || !(sides[1] > 0)) {
+      draw.mean = own;
+      return false;
+    } else {
+      draw.point = 0;
+      side = 1;
+    }
+    const Subtree& child = node.children[side];
+    draw.node = child.root;
+    if (has_mass && child.total >= 0) draw.mean = child.total / child.count;
+    return true;
+  }
+
   // Returns the mean mass of the smallest subtree around an item of which
   // anything is known.
-  double MeanAround(int32_t slot) const;
+  double MeanAround(int32_t slot) const {
+    const int64_t key = nodes_[slot].key;
+    const Subtree* tree = &root_;
+    double mean = kUnknown;
+    for (;;) {
+      if (tree->total >= 0) mean = tree->total / tree->count;
+      if (tree->root == slot) return mean;
+      const Node& node = nodes_[tree->root];
+      tree = &node.children[key > node.key];
+    }
+  }
 
   // Checks the subtree at `tree.root`, whose keys must be above `*last`, if
   // there is one, and sets `last` to the last of them.
   std::string Check(const std::vector<int64_t>& keys, const Subtree& tree,
-                    const int64_t** last) const;
+                    const int64_t** last) const {
+    if (tree.root == kNone) {
+      return tree.count == 0 && tree.height == 0 && tree.total == kUnknown
+                 ? ""
+                 : "contextual tree: an empty subtree has items";
+    }
+    if (!IsItem(keys, tree.root)) {
+      return "contextual tree: a node without an item";
+    }
+    const Node& node = nodes_[tree.root];
+    if (node.key != keys[tree.root]) return "contextual tree: a wrong key";
+    const auto wrong = [&](const char* what) {
+      return "contextual tree: key " + std::to_string(node.key) + " " + what;
+    };
+    const Subtree &left = node.children[0], &right = node.children[1];
+    // Counts and heights that fall towards the leaves also show that there is no
+    // cycle.
+    if (left.count < 0 || right.count < 0 ||
+        tree.count != int64_t{left.count} + 1 + right.count) {
+      return wrong("has a wrong count");
+    }
+    if (std::min(left.height, right.height) < 0 ||
+        std::max(left.height, right.height) >= tree.height) {
+      return wrong("has a wrong height");
+    }
+    if (node.mass != kUnknown && !(0 <= node.mass && std::isfinite(node.mass))) {
+      return wrong("has a wrong mass");
+    }
+    std::string of_child = Check(keys, left, last);
+    if (!of_child.empty()) return of_child;
+    if (*last != nullptr && **last >= node.key) return wrong("is out of order");
+    *last = &node.key;
+    of_child = Check(keys, right, last);
+    if (!of_child.empty()) return of_child;
+    if (std::abs(left.height - right.height) > 1) {
+      return wrong("is out of balance");
+    }
+    const Subtree summary = Summary(tree.root);
+    if (tree.height != summary.height || tree.total != summary.total) {
+      return wrong("has a wrong summary");
+    }
+    return "";
+  }
 
   const double exponent_;
   LazyArray<Node> nodes_;  // By slot.
@@ -104,268 +341,4 @@ class ContextualTree : public Distribution {
   Subtree root_;
 };
 
-inline void ContextualTree::Insert(const int32_t* slots, const int64_t* keys,
-                            const float* priorities, size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    Node& node = nodes_[slots[i]];
-    node.key = keys[i];
-    node.mass = MassOf(priorities[i]);
-    root_ = With(root_.root, slots[i]);
-  }
-}
-
-inline void ContextualTree::Update(const int32_t* slots, const float* priorities,
-                            size_t n) {
-  for (size_t i = 0; i < n; ++i) {
-    nodes_[slots[i]].mass = MassOf(priorities[i]);
-    waits_[slots[i]] = true;
-  }
-  // A slot that occurs twice is moved once. Meanwhile summaries may lack the new
-  // masses of slots that wait; moving those mends them.
-  for (size_t i = 0; i < n; ++i) {
-    if (!waits_[slots[i]]) continue;
-    waits_[slots[i]] = false;
-    root_ = Without(root_.root, slots[i]);
-    root_ = With(root_.root, slots[i]);
-  }
-}
-
-inline void ContextualTree::Erase(const int32_t* slots, size_t n) {
-  for (size_t i = 0; i < n; ++i) root_ = Without(root_.root, slots[i]);
-}
-
-inline bool ContextualTree::Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
-                            double* masses) const {
-  if (root_.count == 0) return false;
-  std::uniform_real_distribution<double> point(0.0, total_mass());
-  std::vector<Draw> draws(n);
-  for (size_t i = 0; i < n; ++i) {
-    draws[i] = {i, root_.root, point(rng), total_mass() / root_.count};
-  }
-  // All draws descend together, level by level, so that their cache misses
-  // overlap.
-  while (!draws.empty()) {
-    size_t under_way = 0;
-    for (Draw& draw : draws) {
-      if (Descend(draw)) {
-        __builtin_prefetch(&nodes_[draw.node]);
-        draws[under_way++] = draw;
-      } else {
-        slots[draw.number] = draw.node;
-        masses[draw.number] = draw.mean;
-      }
-    }
-    draws.resize(under_way);
-  }
-  return true;
-}
-
-inline bool ContextualTree::Descend(Draw& draw) const {
-  const Node& node = nodes_[draw.node];
-  const bool has_mass = HasMass();
-  double sides[2];
-  for (int side = 0; side < 2; ++side) {
-    const Subtree& child = node.children[side];
-    sides[side] = has_mass && child.total >= 0 ? child.total
-                                               : child.count * draw.mean;
-  }
-  const double own = has_mass && node.mass >= 0 ? node.mass : draw.mean;
-  // Rounding can put the point after the last part that has any mass.
-  int side;
-  if (sides[0] > 0 && (draw.point < sides[0] || !(own + sides[1] > 0))) {
-    side = 0;
-  } else if (sides[1] > 0 && draw.point >= sides[0] + own) {
-    draw.point -= sides[0] + own;
-    side = 1;
-  } else if (own > 0 || !(sides[1] > 0)) {
-    draw.mean = own;
-    return false;
-  } else {
-    draw.point = 0;
-    side = 1;
-  }
-  const Subtree& child = node.children[side];
-  draw.node = child.root;
-  if (has_mass && child.total >= 0) draw.mean = child.total / child.count;
-  return true;
-}
-
-inline void ContextualTree::Masses(const int32_t* slots, size_t n,
-                            double* masses) const {
-  for (size_t i = 0; i < n; ++i) {
-    if (!HasMass()) {
-      masses[i] = 1;
-    } else if (nodes_[slots[i]].mass >= 0) {
-      masses[i] = nodes_[slots[i]].mass;
-    } else {
-      masses[i] = MeanAround(slots[i]);
-    }
-  }
-}
-
-inline double ContextualTree::MeanAround(int32_t slot) const {
-  const int64_t key = nodes_[slot].key;
-  const Subtree* tree = &root_;
-  double mean = kUnknown;
-  for (;;) {
-    if (tree->total >= 0) mean = tree->total / tree->count;
-    if (tree->root == slot) return mean;
-    const Node& node = nodes_[tree->root];
-    tree = &node.children[key > node.key];
-  }
-}
-
-inline double ContextualTree::total_mass() const {
-  return HasMass() ? root_.total : root_.count;
-}
-
-inline double ContextualTree::MassOf(float priority) const {
-  return priority == kUnknownPriority ? kUnknown
-                                      : PriorityMass(priority, exponent_);
-}
-
-inline ContextualTree::Subtree ContextualTree::Summary(int32_t root) const {
-  const Node& node = nodes_[root];
-  const Subtree &left = node.children[0], &right = node.children[1];
-  Subtree tree;
-  tree.root = root;
-  tree.count = left.count + 1 + right.count;
-  tree.height = 1 + std::max(left.height, right.height);
-  // The parts whose masses are known have the weight of their counts.
-  int32_t known = 0;
-  double sum = 0;
-  if (left.total >= 0) {
-    known += left.count;
-    sum += left.total;
-  }
-  if (node.mass >= 0) {
-    known += 1;
-    sum += node.mass;
-  }
-  if (right.total >= 0) {
-    known += right.count;
-    sum += right.total;
-  }
-  if (known > 0) tree.total = known == tree.count ? sum : sum / known * tree.count;
-  return tree;
-}
-
-inline ContextualTree::Subtree ContextualTree::Balanced(int32_t root) {
-  Node& node = nodes_[root];
-  const int32_t lean = node.children[1].height - node.children[0].height;
-  if (std::abs(lean) <= 1) return Summary(root);
-  const int high = lean > 0;
-  const Node& child = nodes_[node.children[high].root];
-  if (child.children[1 - high].height > child.children[high].height) {
-    node.children[high] = Raised(node.children[high].root, 1 - high);
-  }
-  return Raised(root, high);
-}
-
-inline ContextualTree::Subtree ContextualTree::Raised(int32_t root, int side) {
-  const int32_t child = nodes_[root].children[side].root;
-  nodes_[root].children[side] = nodes_[child].children[1 - side];
-  nodes_[child].children[1 - side] = Summary(root);
-  return Summary(child);
-}
-
-inline ContextualTree::Subtree ContextualTree::With(int32_t root, int32_t slot) {
-  if (root == kNone) {
-    nodes_[slot].children[0] = nodes_[slot].children[1] = Subtree();
-    return Summary(slot);
-  }
-  Node& node = nodes_[root];
-  Subtree& side = node.children[nodes_[slot].key > node.key];
-  side = With(side.root, slot);
-  return Balanced(root);
-}
-
-inline ContextualTree::Subtree ContextualTree::Without(int32_t root, int32_t slot) {
-  Node& node = nodes_[root];
-  if (root != slot) {
-    Subtree& side = node.children[nodes_[slot].key > node.key];
-    side = Without(side.root, slot);
-    return Balanced(root);
-  }
-  if (node.children[0].root == kNone) return node.children[1];
-  if (node.children[1].root == kNone) return node.children[0];
-  // The next key's node takes its place.
-  int32_t next = node.children[1].root;
-  while (nodes_[next].children[0].root != kNone) {
-    next = nodes_[next].children[0].root;
-  }
-  node.children[1] = Without(node.children[1].root, next);
-  nodes_[next].children[0] = node.children[0];
-  nodes_[next].children[1] = node.children[1];
-  return Balanced(next);
-}
-
-inline void ContextualTree::Save(Writer& writer, size_t num_slots) const {
-  writer.Array(nodes_.data(), num_slots);
-  writer.Value(root_);
-}
-
-inline void ContextualTree::Load(FileReader& file, size_t num_slots) {
-  file.Array(nodes_.data(), num_slots);
-  file.Value(root_);
-}
-
-inline std::string ContextualTree::CheckInvariants(
-    const std::vector<int64_t>& keys) const {
-  if (root_.count < 0 || static_cast<size_t>(root_.count) != NumItems(keys)) {
-    return "contextual tree: wrong number of items";
-  }
-  if (root_.height > kMaxHeight || !std::isfinite(root_.total)) {
-    return "contextual tree: too high, or of infinite mass";
-  }
-  const int64_t* last = nullptr;
-  return Check(keys, root_, &last);
-}
-
-inline std::string ContextualTree::Check(const std::vector<int64_t>& keys,
-                                  const Subtree& tree,
-                                  const int64_t** last) const {
-  if (tree.root == kNone) {
-    return tree.count == 0 && tree.height == 0 && tree.total == kUnknown
-               ? ""
-               : "contextual tree: an empty subtree has items";
-  }
-  if (!IsItem(keys, tree.root)) {
-    return "contextual tree: a node without an item";
-  }
-  const Node& node = nodes_[tree.root];
-  if (node.key != keys[tree.root]) return "contextual tree: a wrong key";
-  const auto wrong = [&](const char* what) {
-    return "contextual tree: key " + std::to_string(node.key) + " " + what;
-  };
-  const Subtree &left = node.children[0], &right = node.children[1];
-  // Counts and heights that fall towards the leaves also show that there is no
-  // cycle.
-  if (left.count < 0 || right.count < 0 ||
-      tree.count != int64_t{left.count} + 1 + right.count) {
-    return wrong("has a wrong count");
-  }
-  if (left.height < 0 || left.height >= tree.height || right.height < 0 ||
-      right.height >= tree.height) {
-    return wrong("has a wrong height");
-  }
-  if (node.mass != kUnknown && !(std::isfinite(node.mass) && node.mass >= 0)) {
-    return wrong("has a wrong mass");
-  }
-  std::string of_child = Check(keys, left, last);
-  if (!of_child.empty()) return of_child;
-  if (*last != nullptr && **last >= node.key) return wrong("is out of order");
-  *last = &node.key;
-  of_child = Check(keys, right, last);
-  if (!of_child.empty()) return of_child;
-  if (std::abs(left.height - right.height) > 1) return wrong("is out of balance");
-  const Subtree summary = Summary(tree.root);
-  if (tree.height != summary.height || tree.total != summary.total) {
-    return wrong("has a wrong summary");
-  }
-  return "";
-}
-
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_CONTEXTUAL_TREE_H_

@@ -1,6 +1,5 @@
 // The interface of distributions over the items of a memory.
-#ifndef COMMON_REPLAY_CC_DISTRIBUTION_H_
-#define COMMON_REPLAY_CC_DISTRIBUTION_H_
+#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -94,5 +93,3 @@ inline double PriorityMass(float priority, double exponent) {
 }
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_DISTRIBUTION_H_

@@ -44,16 +44,13 @@ EpisodeMemory::EpisodeMemory(size_t capacity, float discount,
                              uint64_t seed)
     : capacity_(capacity),
       discount_(discount),
-      max_slots_(MaxSlots(capacity)),
       removal_(removal),
-      column_bytes_(column_bytes),
-      rows_(max_slots_, std::move(column_bytes)),
-      places_(max_slots_),
-      distribution_(MakeDistribution(sampling, max_slots_)),
+      rows_(MaxSlots(capacity), std::move(column_bytes)),
+      places_(rows_.max_slots()),
+      distribution_(MakeDistribution(sampling, rows_.max_slots())),
       rng_(seed != 0 ? seed : std::random_device()()) {}
 
-EpisodeMemory::Outcome EpisodeMemory::Add(const NewEpisode& added,
-                                          int64_t* key) {
+bool EpisodeMemory::Add(const NewEpisode& added, int64_t* key) {
   const size_t num_steps = added.num_steps;
   auto episode = std::make_unique<Episode>(num_steps);
   episode->terminated = added.terminated;
@@ -65,7 +62,7 @@ EpisodeMemory::Outcome EpisodeMemory::Add(const NewEpisode& added,
   }
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!Reserve(num_steps, &episode->slots)) return Outcome::kNoRoom;
+    if (!Reserve(num_steps, &episode->slots)) return false;
   }
   for (size_t t = 0; t <= num_steps; ++t) {
     rows_.Write(episode->slots[t], added.columns, t);
@@ -87,7 +84,7 @@ EpisodeMemory::Outcome EpisodeMemory::Add(const NewEpisode& added,
   Sweep(*episode, &last, 1);
   if (num_far_ != kNotCounted) num_far_ += CountFar(*episode, near_);
   episodes_.push_back(std::move(episode));
-  return Outcome::kOk;
+  return true;
 }
 
 int64_t EpisodeMemory::Refresh(const Refreshed& refreshed, float c_max,
@@ -145,28 +142,19 @@ int64_t EpisodeMemory::Refresh(const Refreshed& refreshed, float c_max,
 }
 
 void EpisodeMemory::Read(const int64_t* keys, size_t n,
-                         const Stored& stored) const {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+                         float* stored) const {
+  static constexpr std::vector<float> Episode::*kKinds[kStored] = {
+      &Episode::values, &Episode::rhos,  &Episode::divergences,
+      &Episode::errors, &Episode::q_ret, &Episode::advantages};
+  std::fill_n(stored, kStored * n, std::numeric_limits<float>::quiet_NaN());
   std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < n; ++i) {
     const Episode* const episode = Find(keys[i]);
-    const int64_t t = episode == nullptr ? 0 : keys[i] - episode->key;
-    const auto read = [&](const std::vector<float> Episode::*array) {
-      return episode == nullptr ? kNan : (episode->*array)[t];
-    };
-    stored.values[i] = read(&Episode::values);
-    stored.rhos[i] = read(&Episode::rhos);
-    stored.divergences[i] = read(&Episode::divergences);
-    stored.errors[i] = read(&Episode::errors);
-    stored.q_ret[i] = read(&Episode::q_ret);
-    stored.advantages[i] = read(&Episode::advantages);
+    if (episode == nullptr) continue;
+    for (int64_t k = 0; k < kStored; ++k) {
+      stored[k * n + i] = (episode->*kKinds[k])[keys[i] - episode->key];
+    }
   }
-}
-
-void EpisodeMemory::Contains(const int64_t* keys, size_t n,
-                             bool* contains) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (size_t i = 0; i < n; ++i) contains[i] = Find(keys[i]) != nullptr;
 }
 
 double EpisodeMemory::RewardScale() const {
@@ -200,52 +188,35 @@ int64_t EpisodeMemory::CountFarPolicy(float c_max) const {
 
 void EpisodeMemory::Moments(size_t column, size_t num_elements, double* mean,
                             double* deviation) {
-  constexpr size_t kChunk = 1024;
   std::vector<Episode*> episodes;
-  std::vector<std::vector<int32_t>> chunks;
   size_t num_states = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& episode : episodes_) {
-      for (const int32_t slot : episode->slots) {
-        if (num_states++ % kChunk == 0) chunks.emplace_back();
-        chunks.back().push_back(slot);
-      }
+      num_states += episode->slots.size();
       ++episode->pins;
       episodes.push_back(episode.get());
     }
   }
-  std::vector<std::vector<char>> copies;
-  std::vector<ColumnTarget> targets(column_bytes_.size());
-  for (size_t c = 0; c < targets.size(); ++c) {
-    if (column_bytes_[c] == kVariable) {
-      targets[c].variable = [](size_t, std::string_view) {};
-      copies.emplace_back();
-    } else {
-      copies.emplace_back(kChunk * column_bytes_[c]);
-      targets[c].fixed = copies.back().data();
-    }
-  }
-  // Adds function(value, element) of all states to `sums`.
-  const auto sum = [&](double* sums, auto function) {
-    std::fill_n(sums, num_elements, 0.0);
-    for (const std::vector<int32_t>& chunk : chunks) {
-      rows_.Copy(chunk, targets);
-      const char* value = copies[column].data();
-      for (size_t i = 0; i < chunk.size(); ++i) {
+  // Writes the mean of function(value, element) over all states.
+  const auto average = [&](double* means, auto function) {
+    std::fill_n(means, num_elements, 0.0);
+    for (const Episode* const episode : episodes) {
+      for (const int32_t slot : episode->slots) {
+        const char* value = rows_.Value(slot, column);
         for (size_t d = 0; d < num_elements; ++d, value += sizeof(float)) {
           float x;
           std::memcpy(&x, value, sizeof(x));
-          sums[d] += function(x, d);
+          means[d] += function(x, d);
         }
       }
     }
     for (size_t d = 0; d < num_elements && num_states > 0; ++d) {
-      sums[d] /= num_states;
+      means[d] /= num_states;
     }
   };
-  sum(mean, [](double x, size_t) { return x; });
-  sum(deviation, [&](double x, size_t d) {
+  average(mean, [](double x, size_t) { return x; });
+  average(deviation, [&](double x, size_t d) {
     return (x - mean[d]) * (x - mean[d]);
   });
   for (size_t d = 0; d < num_elements; ++d) deviation[d] = std::sqrt(deviation[d]);
@@ -277,16 +248,7 @@ bool EpisodeMemory::Reserve(size_t num_steps, std::vector<int32_t>* slots) {
   while (num_steps_ + reserved_ + num_steps > capacity_) {
     Remove(NextToRemove());
   }
-  const size_t n = num_steps + 1;
-  if (free_.size() + (max_slots_ - next_unused_) < n) return false;
-  for (size_t i = 0; i < n; ++i) {
-    if (free_.empty()) {
-      slots->push_back(static_cast<int32_t>(next_unused_++));
-    } else {
-      slots->push_back(free_.back());
-      free_.pop_back();
-    }
-  }
+  if (!rows_.Take(num_steps + 1, slots)) return false;
   reserved_ += num_steps;
   return true;
 }
@@ -333,9 +295,11 @@ void EpisodeMemory::Remove(Episodes::iterator place) {
 }
 
 void EpisodeMemory::Release(const Episode& episode) {
-  for (const int32_t slot : episode.slots) rows_.Release(slot);
   // In reverse, so that the next episode's states lie one behind the other.
-  free_.insert(free_.end(), episode.slots.rbegin(), episode.slots.rend());
+  const std::vector<int32_t>& slots = episode.slots;
+  for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
+    rows_.Release(*slot);
+  }
 }
 
 void EpisodeMemory::Unpin(const std::vector<Episode*>& episodes) {
@@ -463,14 +427,15 @@ std::string EpisodeMemory::CheckInvariants() const {
 }
 
 std::string EpisodeMemory::CheckStructure() const {
-  std::vector<char> is_used(next_unused_, 0);
-  std::vector<int64_t> keys(next_unused_, kNoItem);  // Of steps.
-  size_t num_steps = 0, num_used = free_.size() + reserved_;
+  const std::vector<int32_t>& free_slots = rows_.free_slots();
+  std::vector<char> is_used(rows_.num_slots(), 0);
+  std::vector<int64_t> keys(rows_.num_slots(), kNoItem);  // Of steps.
+  size_t num_steps = 0, num_used = free_slots.size() + reserved_;
   int64_t key = -1;
   const auto use = [&](int32_t slot) {
     return std::exchange(is_used[slot], 1) != 0;
   };
-  for (const int32_t slot : free_) {
+  for (const int32_t slot : free_slots) {
     if (use(slot)) return "slot " + std::to_string(slot) + " is free twice";
   }
   for (const auto& episode : episodes_) {
@@ -491,7 +456,7 @@ std::string EpisodeMemory::CheckStructure() const {
   }
   if (num_steps != num_steps_) return "episodes: steps miscounted";
   if (num_steps_ + reserved_ > capacity_) return "episodes: above the capacity";
-  if (num_used > next_unused_) return "episodes: too many slots in use";
+  if (num_used > rows_.num_slots()) return "episodes: too many slots in use";
   if (num_far_ != kNotCounted && num_far_ != CountFar(near_)) {
     return "episodes: far steps miscounted";
   }

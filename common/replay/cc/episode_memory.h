@@ -1,7 +1,6 @@
 // A store of finished episodes whose values, importance weights and returns are
 // rewritten by updates.
-#ifndef COMMON_REPLAY_CC_EPISODE_MEMORY_H_
-#define COMMON_REPLAY_CC_EPISODE_MEMORY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "distribution.h"
@@ -46,13 +46,6 @@ struct NearPolicy {
 class EpisodeMemory {
  public:
   enum class Removal { kOldest, kFarPolicy, kDivergence };
-
-  enum class Outcome {
-    kOk,
-    kTooFewSteps,     // Fewer steps than a batch.
-    kTooFewEpisodes,  // Fewer episodes than a batch of windows.
-    kNoRoom,          // More rows are being written or read than fit.
-  };
 
   // `column_bytes` is that of Rows. A seed of 0 takes one from the system.
   EpisodeMemory(size_t capacity, float discount,
@@ -118,16 +111,6 @@ class EpisodeMemory {
     const float* next_values;  // Count where the next state ends a cut episode.
   };
 
-  // What is stored of steps; arrays have an element for each.
-  struct Stored {
-    float* values;
-    float* rhos;
-    float* divergences;
-    float* errors;  // kUnknownPriority for steps that no update has computed.
-    float* q_ret;
-    float* advantages;
-  };
-
   struct Statistics {
     int64_t steps;
     int64_t episodes;
@@ -142,14 +125,16 @@ class EpisodeMemory {
   };
 
   // Adds an episode of 1 to `capacity` steps with rho = 1 and D_KL = 0, and gets
-  // its key. Removes whole episodes until it fits.
-  Outcome Add(const NewEpisode& added, int64_t* key);
+  // its key. Removes whole episodes until it fits. Returns false, and adds
+  // nothing, if more rows are being written or read than fit.
+  bool Add(const NewEpisode& added, int64_t* key);
 
   // Draws `num_batches` batches one behind the other; no step occurs twice in a
   // batch. `count` gets the number of steps. A seed other than 0 makes a
-  // generator for this draw and leaves the memory's own as it is.
-  Outcome Sample(size_t batch_size, size_t num_batches, uint64_t seed,
-                 const Drawn& drawn, int64_t* count);
+  // generator for this draw and leaves the memory's own as it is. Returns false
+  // if there are fewer steps than a batch.
+  bool Sample(size_t batch_size, size_t num_batches, uint64_t seed,
+              const Drawn& drawn, int64_t* count);
 
   // Draws `num_batches` batches of episodes one behind the other, all with equal
   // chances and none twice in a batch, and of each a window of at most max_steps
@@ -158,7 +143,8 @@ class EpisodeMemory {
   // and state L; a shorter one repeats its first step, and the state of that,
   // in front. `make_room` allocates for L steps; if it returns false nothing more
   // is written. `count` gets the number of episodes. Seeds are as for Sample.
-  Outcome SampleEpisodes(
+  // Returns false if there are fewer episodes than a batch.
+  bool SampleEpisodes(
       size_t batch_size, size_t num_batches, size_t max_steps, uint64_t seed,
       const Windows& windows,
       const std::function<bool(size_t longest, WindowSteps* steps)>& make_room,
@@ -169,9 +155,11 @@ class EpisodeMemory {
   // steps before. Returns the number of steps that are gone, which are skipped.
   int64_t Refresh(const Refreshed& refreshed, float c_max, size_t num_batches);
 
-  // Gets what is stored of steps; writes NaN for those that are gone.
-  void Read(const int64_t* keys, size_t n, const Stored& stored) const;
-  void Contains(const int64_t* keys, size_t n, bool* contains) const;
+  // Gets what is stored of steps, n of each kind: values, rhos, divergences,
+  // errors (kUnknownPriority for steps that no update has computed), Q and
+  // advantages. Writes NaN for steps that are gone.
+  static constexpr int64_t kStored = 6;
+  void Read(const int64_t* keys, size_t n, float* stored) const;
 
   // Returns the root of the mean squared reward, not scaled; 0 without steps.
   double RewardScale() const;
@@ -266,26 +254,26 @@ class EpisodeMemory {
   // Checks what calls rely on: all but numbers that follow from others.
   std::string CheckStructure() const;
   std::string CheckEpisode(const Episode& episode) const;
-  void SaveStructures(Writer& writer) const;
-  void LoadStructures(FileReader& file);
+  // The members that are saved and loaded as they are, in their order there.
+  auto PlainMembers() {
+    return std::tie(reward_factor_, c_max_, num_far_, sum_of_divergences_,
+                    refreshs_, statistics_);
+  }
+  void SaveStructures(Writer& writer);
   void LoadEpisode(FileReader& file);
   // Returns for each slot whether it holds a state.
   std::vector<bool> IsStored() const;
 
   const size_t capacity_;
   const float discount_;
-  const size_t max_slots_;
   const Removal removal_;
-  const std::vector<size_t> column_bytes_;
   Rows rows_;  // Accessed without mutex_, in pinned or reserved slots only.
 
   // A sweep takes longer than waking a thread.
   mutable std::mutex mutex_;
   Episodes episodes_;  // In the order of keys.
   LazyArray<Place> places_;
-  std::vector<int32_t> free_;
-  size_t next_unused_ = 0;  // Slots from here on have never been used.
-  size_t reserved_ = 0;     // Steps of episodes being written.
+  size_t reserved_ = 0;  // Steps of episodes being written.
   size_t num_steps_ = 0;
   int64_t next_key_ = 0;
   std::unique_ptr<Distribution> distribution_;
@@ -302,5 +290,3 @@ class EpisodeMemory {
 };
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_EPISODE_MEMORY_H_

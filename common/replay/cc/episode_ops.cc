@@ -1,7 +1,8 @@
 // The ops on `EpisodeMemory`: they check the arguments and call the memory. Its
-// Python face (episodes.py) says what they are for.
+// Python face (episode_memory.py) says what they are for.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <map>
 #include <string>
@@ -27,6 +28,9 @@ using tensorflow::shape_inference::NoOutputs;
 using tensorflow::shape_inference::UnknownShape;
 using Resource = MemoryResource<EpisodeMemory>;
 
+constexpr int kNumCounters =
+    offsetof(EpisodeMemory::Statistics, mean_divergence) / sizeof(int64_t);
+
 // Returns the input `name`, n finite floats that are not below `least`.
 absl::StatusOr<const float*> Values(
     OpKernelContext* c, const char* name, int64_t n,
@@ -50,10 +54,36 @@ absl::StatusOr<float> CMax(OpKernelContext* c) {
   return InvalidArgument("c_max must be at least 1, is ", c_max);
 }
 
-absl::Status TooFew(int64_t batch_size, int64_t count) {
+// What the ops that draw have in common.
+struct Draw {
+  int32_t batch_size;
+  int64_t num_batches;
+  uint64_t seed;
+  TensorShape shape;  // [num_batches * batch_size]
+};
+
+absl::StatusOr<Draw> GetDraw(OpKernelContext* c) {
+  Draw draw;
+  TF_ASSIGN_OR_RETURN(draw.batch_size, Scalar<int32_t>(c, "batch_size"));
+  TF_ASSIGN_OR_RETURN(draw.num_batches, Attribute(c, "num_batches"));
+  TF_ASSIGN_OR_RETURN(draw.seed, Scalar<int64_t>(c, "seed"));
+  if (draw.batch_size < 1) {
+    return InvalidArgument("batch_size must be at least 1, is ",
+                           draw.batch_size);
+  }
+  if (draw.num_batches > (1 << 30)) {
+    return InvalidArgument("num_batches must be at most 2^30, is ",
+                           draw.num_batches);
+  }
+  TF_RETURN_IF_ERROR(
+      draw.shape.AddDimWithStatus(draw.batch_size * draw.num_batches));
+  return draw;
+}
+
+absl::Status TooFew(const Draw& draw, int64_t count, const char* items) {
   return absl::FailedPreconditionError(
-      absl::StrCat("the memory holds ", count, " steps, fewer than a batch of ",
-                   batch_size));
+      absl::StrCat("the memory holds ", count, " ", items,
+                   ", fewer than a batch of ", draw.batch_size));
 }
 
 // Makes a memory; the attributes of its columns are those of ReplayMemory.
@@ -122,7 +152,7 @@ absl::Status Add(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(added.columns,
                       InputColumns(c, resource.columns, num_steps + 1));
   TF_ASSIGN_OR_RETURN(auto* key, Output<int64_t>(c, "key"));
-  if (resource.memory->Add(added, key) != EpisodeMemory::Outcome::kOk) {
+  if (!resource.memory->Add(added, key)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the memory of ", capacity, " steps has no room: too many "
                      "calls are in flight"));
@@ -142,22 +172,12 @@ OP("EpisodeAdd", Add)
 // the states, then those of the next states; `dtypes` has both. With a history of
 // H they are [N, H + 2, ...], and `lengths` is [N] instead of [0].
 absl::Status Sample(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
-  if (num_batches > (1 << 30)) {
-    return InvalidArgument("num_batches must be at most 2^30, is ",
-                           num_batches);
-  }
-  TF_ASSIGN_OR_RETURN(const auto batch_size, Scalar<int32_t>(c, "batch_size"));
-  TF_ASSIGN_OR_RETURN(const auto seed, Scalar<int64_t>(c, "seed"));
-  if (batch_size < 1) {
-    return InvalidArgument("batch_size must be at least 1, is ", batch_size);
-  }
+  TF_ASSIGN_OR_RETURN(const Draw draw, GetDraw(c));
   // Before memory is allocated for a batch that cannot be drawn.
-  if (batch_size > static_cast<int64_t>(resource.memory->capacity())) {
-    return TooFew(batch_size, resource.memory->statistics().steps);
+  if (draw.batch_size > static_cast<int64_t>(resource.memory->capacity())) {
+    return TooFew(draw, resource.memory->statistics().steps, "steps");
   }
-  TensorShape n;
-  TF_RETURN_IF_ERROR(n.AddDimWithStatus(batch_size * num_batches));
+  TensorShape n = draw.shape;
   EpisodeMemory::Drawn drawn;
   TF_ASSIGN_OR_RETURN(drawn.keys, Output<int64_t>(c, "keys", n));
   TF_ASSIGN_OR_RETURN(drawn.probabilities,
@@ -171,21 +191,20 @@ absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(drawn.history, Attribute(c, "history"));
   if (drawn.history == EpisodeMemory::kNoHistory) {
     TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", {0}));
-    TF_ASSIGN_OR_RETURN(drawn.columns,
-                        OutputColumns(c, resource.columns, n, 0, 2));
-    TF_ASSIGN_OR_RETURN(drawn.next_columns,
-                        OutputColumns(c, resource.columns, n, 1, 2));
+    TF_ASSIGN_OR_RETURN(drawn.columns, OutputColumns(c, resource.columns, n));
+    TF_ASSIGN_OR_RETURN(
+        drawn.next_columns,
+        OutputColumns(c, resource.columns, n, resource.columns.size()));
   } else {
     TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", n));
     TF_RETURN_IF_ERROR(n.AddDimWithStatus(drawn.history + 2));
     TF_ASSIGN_OR_RETURN(drawn.columns, OutputColumns(c, resource.columns, n));
   }
-  if (resource.memory->Sample(batch_size, num_batches,
-                              static_cast<uint64_t>(seed), drawn,
-                              count) != EpisodeMemory::Outcome::kOk) {
-    return TooFew(batch_size, *count);
+  if (resource.memory->Sample(draw.batch_size, draw.num_batches, draw.seed,
+                              drawn, count)) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return TooFew(draw, *count, "steps");
 }
 
 OP("EpisodeSample", Sample)
@@ -201,30 +220,15 @@ OP("EpisodeSample", Sample)
 // Draws windows of N = num_batches * batch_size episodes. L is the longest of
 // them: `rewards` are [N, L] and `columns` [N, L + 1, ...].
 absl::Status SampleEpisodes(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
-  TF_ASSIGN_OR_RETURN(const auto batch_size, Scalar<int32_t>(c, "batch_size"));
+  TF_ASSIGN_OR_RETURN(const Draw draw, GetDraw(c));
   TF_ASSIGN_OR_RETURN(const auto max_steps, Scalar<int32_t>(c, "max_steps"));
-  TF_ASSIGN_OR_RETURN(const auto seed, Scalar<int64_t>(c, "seed"));
-  if (num_batches > (1 << 30)) {
-    return InvalidArgument("num_batches must be at most 2^30, is ",
-                           num_batches);
-  }
-  if (batch_size < 1) {
-    return InvalidArgument("batch_size must be at least 1, is ", batch_size);
-  }
   if (max_steps < 1) {
     return InvalidArgument("max_steps must be at least 1, is ", max_steps);
   }
-  const auto too_few = [&](int64_t count) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the memory holds ", count, " episodes, fewer than a "
-                     "batch of ", batch_size));
-  };
   // Before memory is allocated for a batch that cannot be drawn.
   const int64_t there = resource.memory->statistics().episodes;
-  if (there < batch_size) return too_few(there);
-  TensorShape n;
-  TF_RETURN_IF_ERROR(n.AddDimWithStatus(batch_size * num_batches));
+  if (there < draw.batch_size) return TooFew(draw, there, "episodes");
+  const TensorShape& n = draw.shape;
   EpisodeMemory::Windows windows;
   TF_ASSIGN_OR_RETURN(windows.keys, Output<int64_t>(c, "keys", n));
   TF_ASSIGN_OR_RETURN(windows.lengths, Output<int64_t>(c, "lengths", n));
@@ -241,14 +245,14 @@ absl::Status SampleEpisodes(OpKernelContext* c, Resource& resource) {
     return absl::OkStatus();
   };
   absl::Status room;
-  const EpisodeMemory::Outcome outcome = resource.memory->SampleEpisodes(
-      batch_size, num_batches, max_steps, static_cast<uint64_t>(seed), windows,
+  const bool is_drawn = resource.memory->SampleEpisodes(
+      draw.batch_size, draw.num_batches, max_steps, draw.seed, windows,
       [&](size_t longest, EpisodeMemory::WindowSteps* steps) {
         room = make_room(longest, steps);
         return room.ok();
       },
       count);
-  return outcome == EpisodeMemory::Outcome::kOk ? room : too_few(*count);
+  return is_drawn ? room : TooFew(draw, *count, "episodes");
 }
 
 OP("EpisodeSampleEpisodes", SampleEpisodes)
@@ -293,39 +297,24 @@ OP("EpisodeRefresh", Refresh)
     .Attr("num_batches: int >= 1 = 1")
     .SetShapeFn(Scalars);
 
+// Outputs what is stored of steps, [6, B], in the order of EpisodeMemory::Read.
 absl::Status Stored(OpKernelContext* c, Resource& resource) {
-  EpisodeMemory::Stored stored;
   TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
-  const TensorShape n({static_cast<int64_t>(keys.size())});
-  TF_ASSIGN_OR_RETURN(stored.values, Output<float>(c, "values", n));
-  TF_ASSIGN_OR_RETURN(stored.rhos, Output<float>(c, "rhos", n));
-  TF_ASSIGN_OR_RETURN(stored.divergences, Output<float>(c, "divergences", n));
-  TF_ASSIGN_OR_RETURN(stored.errors, Output<float>(c, "errors", n));
-  TF_ASSIGN_OR_RETURN(stored.q_ret, Output<float>(c, "q_ret", n));
-  TF_ASSIGN_OR_RETURN(stored.advantages, Output<float>(c, "advantages", n));
-  resource.memory->Read(keys.data(), keys.size(), stored);
+  const int64_t n = keys.size();
+  TF_ASSIGN_OR_RETURN(
+      auto* stored, Output<float>(c, "stored", {EpisodeMemory::kStored, n}));
+  resource.memory->Read(keys.data(), n, stored);
   return absl::OkStatus();
 }
 
 OP("EpisodeStored", Stored)
     .Input("memory: resource").Input("keys: int64")
-    .Output("values: float").Output("rhos: float")
-    .Output("divergences: float").Output("errors: float")
-    .Output("q_ret: float").Output("advantages: float")
-    .SetShapeFn(ShapeOfKeys);
-
-absl::Status Contains(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
-  const TensorShape n({static_cast<int64_t>(keys.size())});
-  TF_ASSIGN_OR_RETURN(auto* contains, Output<bool>(c, "contains", n));
-  resource.memory->Contains(keys.data(), keys.size(), contains);
-  return absl::OkStatus();
-}
-
-OP("EpisodeContains", Contains)
-    .Input("memory: resource").Input("keys: int64")
-    .Output("contains: bool")
-    .SetShapeFn(ShapeOfKeys);
+    .Output("stored: float")
+    .SetShapeFn([](InferenceContext* c) {
+      c->set_output(0, c->Matrix(EpisodeMemory::kStored,
+                                 InferenceContext::kUnknownDim));
+      return absl::OkStatus();
+    });
 
 absl::Status RewardScale(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(auto* scale, Output<double>(c, "scale"));
@@ -409,45 +398,23 @@ OP("EpisodeCountSteps", CountSteps)
 
 // Outputs EpisodeMemory::Statistics in their order.
 absl::Status Statistics(OpKernelContext* c, Resource& resource) {
-  const EpisodeMemory::Statistics s = resource.memory->statistics();
-  const int64_t counts[] = {
-      s.steps,   s.episodes, s.held_bytes, s.executed,  s.removed,
-      s.sampled, s.updated,  s.missing,    s.far_policy};
-  TF_ASSIGN_OR_RETURN(
-      auto* counters, Output<int64_t>(c, "counters", {std::size(counts)}));
+  const EpisodeMemory::Statistics statistics = resource.memory->statistics();
   TF_ASSIGN_OR_RETURN(auto* mean_divergence,
                       Output<double>(c, "mean_divergence"));
-  std::copy(std::begin(counts), std::end(counts), counters);
-  *mean_divergence = s.mean_divergence;
-  return absl::OkStatus();
+  *mean_divergence = statistics.mean_divergence;
+  return OutputCounters<kNumCounters>(c, statistics);
 }
 
 OP("EpisodeStatistics", Statistics)
     .Input("memory: resource")
     .Output("counters: int64").Output("mean_divergence: double")
     .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Vector(9));
+      c->set_output(0, c->Vector(kNumCounters));
       c->set_output(1, c->Scalar());
       return absl::OkStatus();
     });
 
-absl::Status Check(OpKernelContext*, Resource& resource) {
-  const std::string wrong = resource.memory->CheckInvariants();
-  if (wrong.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("episode memory: ", wrong));
-}
-
-OP("EpisodeSave", SaveMemory<EpisodeMemory>)
-    .Input("memory: resource").Input("path: string")
-    .Output("wrong: string")
-    .SetShapeFn(Scalars);
-
-OP("EpisodeLoad", LoadMemory<EpisodeMemory>)
-    .Input("memory: resource").Input("path: string")
-    .Output("wrong: string")
-    .SetShapeFn(Scalars);
-
-OP("EpisodeCheck", Check).Input("memory: resource").SetShapeFn(NoOutputs);
+SAVING_OPS("Episode", EpisodeMemory);
 
 }  // namespace
 }  // namespace replay::episode_ops

@@ -9,10 +9,8 @@
 
 namespace replay {
 
-EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
-                                             size_t num_batches, uint64_t seed,
-                                             const Drawn& drawn,
-                                             int64_t* count) {
+bool EpisodeMemory::Sample(size_t batch_size, size_t num_batches, uint64_t seed,
+                           const Drawn& drawn, int64_t* count) {
   std::optional<std::mt19937_64> own;
   if (seed != 0) own.emplace(seed);
   const size_t n = batch_size * num_batches;
@@ -21,7 +19,7 @@ EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
   {
     std::lock_guard<std::mutex> lock(mutex_);
     *count = num_steps_;
-    if (num_steps_ < batch_size) return Outcome::kTooFewSteps;
+    if (num_steps_ < batch_size) return false;
     for (size_t begin = 0; begin < n; begin += batch_size) {
       DrawBatch(batch_size, own ? *own : rng_, &slots[begin],
                 drawn.probabilities + begin);
@@ -61,7 +59,7 @@ EpisodeMemory::Outcome EpisodeMemory::Sample(size_t batch_size,
   }
   std::lock_guard<std::mutex> lock(mutex_);
   Unpin(episodes);
-  return Outcome::kOk;
+  return true;
 }
 
 void EpisodeMemory::DrawBatch(size_t n, std::mt19937_64& rng, int32_t* slots,
@@ -112,7 +110,7 @@ void EpisodeMemory::DrawRest(size_t n, std::mt19937_64& rng, int32_t* slots,
   }
 }
 
-EpisodeMemory::Outcome EpisodeMemory::SampleEpisodes(
+bool EpisodeMemory::SampleEpisodes(
     size_t batch_size, size_t num_batches, size_t max_steps, uint64_t seed,
     const Windows& windows,
     const std::function<bool(size_t longest, WindowSteps* steps)>& make_room,
@@ -127,7 +125,7 @@ EpisodeMemory::Outcome EpisodeMemory::SampleEpisodes(
   {
     std::lock_guard<std::mutex> lock(mutex_);
     *count = episodes_.size();
-    if (episodes_.size() < batch_size) return Outcome::kTooFewEpisodes;
+    if (episodes_.size() < batch_size) return false;
     std::mt19937_64& rng = own ? *own : rng_;
     for (size_t b = 0; b < num_batches; ++b) {
       DrawEpisodes(batch_size, rng, &episodes);
@@ -166,7 +164,7 @@ EpisodeMemory::Outcome EpisodeMemory::SampleEpisodes(
   }
   std::lock_guard<std::mutex> lock(mutex_);
   Unpin(episodes);
-  return Outcome::kOk;
+  return true;
 }
 
 void EpisodeMemory::DrawEpisodes(size_t n, std::mt19937_64& rng,

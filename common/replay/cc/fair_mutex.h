@@ -1,6 +1,5 @@
 // A mutex for critical sections that are shorter than a thread's wake-up.
-#ifndef COMMON_REPLAY_CC_FAIR_MUTEX_H_
-#define COMMON_REPLAY_CC_FAIR_MUTEX_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -48,5 +47,3 @@ class FairMutex {
 };
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_FAIR_MUTEX_H_

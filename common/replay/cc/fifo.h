@@ -1,6 +1,5 @@
 // A distribution that always draws the oldest item.
-#ifndef COMMON_REPLAY_CC_FIFO_H_
-#define COMMON_REPLAY_CC_FIFO_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -94,5 +93,3 @@ class Fifo : public Distribution {
 };
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_FIFO_H_

@@ -1,6 +1,5 @@
 // An open-addressing hash table from keys to slots.
-#ifndef COMMON_REPLAY_CC_KEY_INDEX_H_
-#define COMMON_REPLAY_CC_KEY_INDEX_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -124,5 +123,3 @@ class KeyIndex {
 };
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_KEY_INDEX_H_

@@ -1,6 +1,5 @@
 // A zeroed array of fixed size whose pages are committed only when touched.
-#ifndef COMMON_REPLAY_CC_LAZY_ARRAY_H_
-#define COMMON_REPLAY_CC_LAZY_ARRAY_H_
+#pragma once
 
 #include <sys/mman.h>
 
@@ -67,5 +66,3 @@ class LazyArray {
 };
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_LAZY_ARRAY_H_

@@ -20,18 +20,17 @@ Memory::Memory(size_t capacity, size_t hard_capacity,
                size_t removal, uint64_t seed)
     : capacity_(capacity),
       hard_capacity_(hard_capacity),
-      max_slots_(MaxSlots(hard_capacity)),
-      rows_(max_slots_, std::move(column_bytes)),
-      slots_(max_slots_),
+      rows_(MaxSlots(hard_capacity), std::move(column_bytes)),
+      slots_(rows_.max_slots()),
       index_(hard_capacity, slots_),
       removal_(removal),
       rng_(seed != 0 ? seed : std::random_device()()) {
   for (const DistributionSpec& spec : distributions) {
-    distributions_.push_back(MakeDistribution(spec, max_slots_));
+    distributions_.push_back(MakeDistribution(spec, rows_.max_slots()));
   }
 }
 
-Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
+bool Memory::Insert(const Steps& steps, const Items& items) {
   std::vector<int32_t> slots(steps.n, kNoSlot);
   size_t reserved = 0;
   {
@@ -42,8 +41,9 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
     for (size_t i = 0; i < steps.n; ++i) {
       if (index_.Find(steps.keys[i]) == KeyIndex::kAbsent) fresh.push_back(i);
     }
-    std::vector<int32_t> taken(fresh.size());
-    if (!Reserve(fresh.size(), taken.data())) return Outcome::kNoRoom;
+    std::vector<int32_t> taken;
+    taken.reserve(fresh.size());
+    if (!Reserve(fresh.size(), &taken)) return false;
     for (size_t i = 0; i < fresh.size(); ++i) slots[fresh[i]] = taken[i];
     reserved = fresh.size();
   }
@@ -62,7 +62,7 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
     }
     // The key was stored before, or another row of this call or another call has
     // added it meanwhile.
-    if (slots[i] != kNoSlot) Release(slots[i]);
+    if (slots[i] != kNoSlot) rows_.Release(slots[i]);
     slots[i] = kNoSlot;
     ++statistics_.duplicates;
   }
@@ -97,14 +97,13 @@ Memory::Outcome Memory::Insert(const Steps& steps, const Items& items) {
     DropStep(slot);
     ++statistics_.unviewed;
   }
-  return Outcome::kOk;
+  return true;
 }
 
-Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
-                               uint64_t seed, int64_t* keys, double* masses,
-                               int32_t* lengths, double* total_mass,
-                               int64_t* count,
-                               const std::vector<ColumnTarget>& columns) {
+bool Memory::Sample(size_t distribution, size_t n, size_t length, uint64_t seed,
+                    int64_t* keys, double* masses, int32_t* lengths,
+                    double* total_mass, int64_t* count,
+                    const std::vector<ColumnTarget>& columns) {
   std::optional<std::mt19937_64> own;
   if (seed != 0) own.emplace(seed);
   std::vector<int32_t> first(n);
@@ -112,9 +111,7 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
   {
     std::lock_guard<FairMutex> lock(mutex_);
     const Distribution& from = *distributions_[distribution];
-    if (!from.Sample(n, own ? *own : rng_, first.data(), masses)) {
-      return Outcome::kNothingToSample;
-    }
+    if (!from.Sample(n, own ? *own : rng_, first.data(), masses)) return false;
     *total_mass = from.total_mass();
     *count = statistics_.items;
     statistics_.sampled += n;
@@ -136,7 +133,7 @@ Memory::Outcome Memory::Sample(size_t distribution, size_t n, size_t length,
   rows_.Copy(slots, columns);
   std::lock_guard<FairMutex> lock(mutex_);
   Unpin(slots);
-  return Outcome::kOk;
+  return true;
 }
 
 void Memory::Read(const int64_t* keys, size_t n, bool* found,
@@ -193,16 +190,12 @@ int64_t Memory::RemoveToFit() {
   return removed;
 }
 
-void Memory::Mass(size_t distribution, double* total_mass,
-                  int64_t* count) const {
+void Memory::Masses(size_t distribution, const int64_t* keys, size_t n,
+                    bool* found, double* masses, double* total_mass,
+                    int64_t* count) const {
   std::lock_guard<FairMutex> lock(mutex_);
   *total_mass = distributions_[distribution]->total_mass();
   *count = statistics_.items;
-}
-
-void Memory::Masses(size_t distribution, const int64_t* keys, size_t n,
-                    bool* found, double* masses) const {
-  std::lock_guard<FairMutex> lock(mutex_);
   for (size_t i = 0; i < n; ++i) index_.Prefetch(keys[i]);
   for (size_t i = 0; i < n; ++i) {
     const int32_t slot = index_.Find(keys[i]);
@@ -249,20 +242,11 @@ size_t Memory::RemoveDownTo(size_t steps, size_t most) {
   return removed.size();
 }
 
-bool Memory::Reserve(size_t n, int32_t* slots) {
+bool Memory::Reserve(size_t n, std::vector<int32_t>* slots) {
   // Steps that other calls are writing cannot be removed: give up at once
   // instead of emptying the memory.
   if (reserved_ + n > hard_capacity_) return false;
-  if (!MakeRoom(n)) return false;
-  if (free_.size() + (max_slots_ - next_unused_) < n) return false;
-  for (size_t i = 0; i < n; ++i) {
-    if (free_.empty()) {
-      slots[i] = static_cast<int32_t>(next_unused_++);
-    } else {
-      slots[i] = free_.back();
-      free_.pop_back();
-    }
-  }
+  if (!MakeRoom(n) || !rows_.Take(n, slots)) return false;
   reserved_ += n;
   return true;
 }
@@ -283,13 +267,15 @@ bool Memory::AddView(int32_t first, int32_t length) {
 
 void Memory::DropStep(int32_t slot) {
   index_.Erase(slots_[slot].key);
-  if (slots_[slot].pins == 0) Release(slot);
+  if (slots_[slot].pins == 0) rows_.Release(slot);
 }
 
 void Memory::Unpin(const std::vector<int32_t>& slots) {
   for (const int32_t slot : slots) {
     if (slot == kNoSlot) continue;
-    if (--slots_[slot].pins == 0 && slots_[slot].views == 0) Release(slot);
+    if (--slots_[slot].pins == 0 && slots_[slot].views == 0) {
+      rows_.Release(slot);
+    }
   }
 }
 
@@ -301,55 +287,41 @@ void Memory::Save(FileWriter& file) {
 }
 
 void Memory::SaveStructures(Writer& writer) const {
-  writer.Value(next_unused_);
-  writer.Array(slots_.data(), next_unused_);
-  writer.Vector(free_);
+  writer.Value(rows_.num_slots());
+  writer.Array(slots_.data(), rows_.num_slots());
+  writer.Vector(rows_.free_slots());
   writer.Value(rng_);
   writer.Value(statistics_);
   for (const auto& distribution : distributions_) {
-    distribution->Save(writer, next_unused_);
+    distribution->Save(writer, rows_.num_slots());
   }
 }
 
 void Memory::Load(FileReader& file) {
-  LoadStructures(file);
+  rows_.LoadNumSlots(file);
+  file.Array(slots_.data(), rows_.num_slots());
+  rows_.LoadFreeSlots(file);
+  file.Generator(rng_);
+  file.Value(statistics_);
+  for (const auto& distribution : distributions_) {
+    distribution->Load(file, rows_.num_slots());
+  }
+  for (size_t slot = 0; slot < rows_.num_slots(); ++slot) {
+    slots_[slot].pins = 0;
+    if (slots_[slot].views <= 0) continue;
+    if (index_.size() == hard_capacity_) file.Refuse("it has too many steps");
+    index_.Insert(slots_[slot].key, static_cast<int32_t>(slot));
+  }
   rows_.Load(file, IsStored());
   file.RefuseIf(CheckInvariants());
 }
 
-void Memory::LoadStructures(FileReader& file) {
-  next_unused_ = file.Count(max_slots_);
-  file.Array(slots_.data(), next_unused_);
-  free_.resize(file.Count(next_unused_));
-  file.Indices(free_.data(), free_.size(), next_unused_);
-  file.Generator(rng_);
-  file.Value(statistics_);
-  for (const auto& distribution : distributions_) {
-    distribution->Load(file, next_unused_);
-  }
-  std::vector<bool> is_known = IsStored();
-  for (const int32_t slot : free_) is_known[slot] = true;
-  for (size_t i = 0; i < next_unused_; ++i) {
-    const int32_t slot = static_cast<int32_t>(i);
-    slots_[slot].pins = 0;
-    if (slots_[slot].views > 0) {
-      if (index_.size() == hard_capacity_) file.Refuse("it has too many steps");
-      index_.Insert(slots_[slot].key, slot);
-    } else if (!is_known[slot]) {
-      // A call was writing to the slot, or still reading it.
-      free_.push_back(slot);
-    }
-  }
-}
-
 bool Memory::SwapIfEmpty(Memory& other) {
   std::lock_guard<FairMutex> lock(mutex_);
-  if (free_.size() != next_unused_) return false;
+  if (!rows_.AreAllFree()) return false;
   rows_.swap(other.rows_);
   slots_.swap(other.slots_);
   index_.swap(other.index_);
-  free_.swap(other.free_);
-  std::swap(next_unused_, other.next_unused_);
   distributions_.swap(other.distributions_);
   std::swap(rng_, other.rng_);
   std::swap(statistics_, other.statistics_);
@@ -357,8 +329,8 @@ bool Memory::SwapIfEmpty(Memory& other) {
 }
 
 std::vector<bool> Memory::IsStored() const {
-  std::vector<bool> is_stored(next_unused_);
-  for (size_t slot = 0; slot < next_unused_; ++slot) {
+  std::vector<bool> is_stored(rows_.num_slots());
+  for (size_t slot = 0; slot < is_stored.size(); ++slot) {
     is_stored[slot] = slots_[slot].views > 0;
   }
   return is_stored;
@@ -368,14 +340,15 @@ std::string Memory::CheckInvariants() const {
   std::lock_guard<FairMutex> lock(mutex_);
   std::string wrong = index_.CheckInvariants();
   if (!wrong.empty()) return wrong;
-  std::vector<bool> is_free(next_unused_);
-  std::vector<int64_t> keys(next_unused_, kNoItem);  // Of items.
-  for (const int32_t slot : free_) {
+  const size_t num_slots = rows_.num_slots();
+  std::vector<bool> is_free(num_slots);
+  std::vector<int64_t> keys(num_slots, kNoItem);  // Of items.
+  for (const int32_t slot : rows_.free_slots()) {
     if (is_free[slot]) return "slot " + std::to_string(slot) + " is free twice";
     is_free[slot] = true;
   }
   size_t stored = 0, read_only = 0;
-  for (size_t slot = 0; slot < next_unused_; ++slot) {
+  for (size_t slot = 0; slot < num_slots; ++slot) {
     const Slot& step = slots_[slot];
     const auto refuse = [&](const char* what) {
       return "slot " + std::to_string(slot) + " " + what;
@@ -394,7 +367,7 @@ std::string Memory::CheckInvariants() const {
     read_only += !live && step.pins > 0;
   }
   if (stored != index_.size()) return "a stored step has no view";
-  if (free_.size() + stored + read_only + reserved_ != next_unused_) {
+  if (rows_.free_slots().size() + stored + read_only + reserved_ != num_slots) {
     return "a slot is lost";
   }
   if (stored + reserved_ > hard_capacity_) {
@@ -410,8 +383,8 @@ std::string Memory::CheckInvariants() const {
 
 std::string Memory::CheckItems() const {
   int64_t items = 0;
-  std::vector<int32_t> views(next_unused_);
-  for (size_t slot = 0; slot < next_unused_; ++slot) {
+  std::vector<int32_t> views(rows_.num_slots());
+  for (size_t slot = 0; slot < views.size(); ++slot) {
     const Slot& item = slots_[slot];
     items += item.length > 0;
     for (int32_t t = 0; t < item.length; ++t) {
@@ -422,7 +395,7 @@ std::string Memory::CheckItems() const {
       ++views[step];
     }
   }
-  for (size_t slot = 0; slot < next_unused_; ++slot) {
+  for (size_t slot = 0; slot < views.size(); ++slot) {
     if (views[slot] != slots_[slot].views) return "views and lengths disagree";
   }
   const Statistics& s = statistics_;

@@ -1,6 +1,5 @@
 // A keyed store of steps, items that view them, and distributions over items.
-#ifndef COMMON_REPLAY_CC_MEMORY_H_
-#define COMMON_REPLAY_CC_MEMORY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -41,12 +40,6 @@ class Memory {
          const std::vector<DistributionSpec>& distributions, size_t removal,
          uint64_t seed);
 
-  enum class Outcome {
-    kOk,
-    kNothingToSample,  // No item of positive mass.
-    kNoRoom,           // More rows are being written than the memory can hold.
-  };
-
   // Steps to insert; `columns[c]` has n values of column c.
   struct Steps {
     size_t n;
@@ -78,16 +71,19 @@ class Memory {
     int64_t missing;     // Priorities skipped because the item is gone.
   };
 
-  Outcome Insert(const Steps& steps, const Items& items);
+  // Returns false, and inserts nothing, if more rows are being written than the
+  // memory can hold.
+  bool Insert(const Steps& steps, const Items& items);
 
   // Draws n items and copies the first `length` >= 1 steps of each, padded with
   // zeros and empty values after the end of a shorter item: columns[c] takes
   // n * length values. A seed other than 0 makes a generator for this draw and
-  // leaves the memory's own generator as it is.
-  Outcome Sample(size_t distribution, size_t n, size_t length, uint64_t seed,
-                 int64_t* keys, double* masses, int32_t* lengths,
-                 double* total_mass, int64_t* count,
-                 const std::vector<ColumnTarget>& columns);
+  // leaves the memory's own generator as it is. Returns false if there is no item
+  // of positive mass.
+  bool Sample(size_t distribution, size_t n, size_t length, uint64_t seed,
+              int64_t* keys, double* masses, int32_t* lengths,
+              double* total_mass, int64_t* count,
+              const std::vector<ColumnTarget>& columns);
 
   // Copies steps by key; writes zeros and empty values where found[i] is false.
   void Read(const int64_t* keys, size_t n, bool* found,
@@ -102,13 +98,10 @@ class Memory {
   // they add are not removed.
   int64_t RemoveToFit();
 
-  // Gets the sum of a distribution's masses and the number of items.
-  void Mass(size_t distribution, double* total_mass, int64_t* count) const;
-
-  // Gets the masses of items; found[i] is false, and the mass 0, where there is
-  // no item of that key.
+  // Gets the masses of items, their sum over all items, and the number of all.
+  // found[i] is false, and the mass 0, where there is no item of that key.
   void Masses(size_t distribution, const int64_t* keys, size_t n, bool* found,
-              double* masses) const;
+              double* masses, double* total_mass, int64_t* count) const;
 
   // Saves everything at one moment. Takes the lock for the time of copying the
   // structures, about 50 bytes for each step, and then shortly for each chunk of
@@ -124,9 +117,6 @@ class Memory {
   Statistics statistics() const;
   size_t capacity() const { return capacity_; }
   size_t hard_capacity() const { return hard_capacity_; }
-  int64_t num_distributions() const {
-    return static_cast<int64_t>(distributions_.size());
-  }
 
   // Returns the first violation found, or an empty string.
   std::string CheckInvariants() const;
@@ -144,20 +134,15 @@ class Memory {
   size_t RemoveDownTo(size_t steps, size_t most);
   // Takes n slots for steps that are about to be written; returns false if there
   // is no room.
-  bool Reserve(size_t n, int32_t* slots);
+  bool Reserve(size_t n, std::vector<int32_t>* slots);
   // Makes an item of the step in slot `first` and those with the next keys;
   // returns false if one of them is missing, the length is below 1, or the item
   // passes the last key.
   bool AddView(int32_t first, int32_t length);
   // Forgets a step that no item views; its slot stays while readers copy it.
   void DropStep(int32_t slot);
-  void Release(int32_t slot) {
-    rows_.Release(slot);
-    free_.push_back(slot);
-  }
   void Unpin(const std::vector<int32_t>& slots);
   void SaveStructures(Writer& writer) const;
-  void LoadStructures(FileReader& file);
   // Returns for each slot whether it holds a step that an item views.
   std::vector<bool> IsStored() const;
   // Checks that items have the views of their steps, and counters fit together.
@@ -165,15 +150,12 @@ class Memory {
 
   const size_t capacity_;
   const size_t hard_capacity_;
-  const size_t max_slots_;
   Rows rows_;  // Accessed without mutex_, in pinned or reserved slots only.
 
   mutable FairMutex mutex_;
   LazyArray<Slot> slots_;
   KeyIndex index_;
-  std::vector<int32_t> free_;
-  size_t next_unused_ = 0;  // Slots from here on have never been used.
-  size_t reserved_ = 0;     // Slots being written.
+  size_t reserved_ = 0;  // Slots being written.
   std::vector<std::unique_ptr<Distribution>> distributions_;
   const size_t removal_;
   std::mt19937_64 rng_;
@@ -181,5 +163,3 @@ class Memory {
 };
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_MEMORY_H_

@@ -30,6 +30,8 @@ using tensorflow::shape_inference::NoOutputs;
 using tensorflow::shape_inference::UnknownShape;
 using Resource = MemoryResource<Memory>;
 
+constexpr int kNumCounters = sizeof(Memory::Statistics) / sizeof(int64_t);
+
 // Returns the input "priorities": n finite numbers, not negative, or -1 for
 // unknown.
 absl::StatusOr<Span<const float>> Priorities(OpKernelContext* c, int64_t n) {
@@ -38,18 +40,10 @@ absl::StatusOr<Span<const float>> Priorities(OpKernelContext* c, int64_t n) {
   return priorities;
 }
 
-// Returns the attribute "distribution", the index of one.
-absl::StatusOr<int64_t> DistributionIndex(OpKernelContext* c,
-                                          const Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto index, Attribute(c, "distribution"));
-  const int64_t count = resource.memory->num_distributions();
-  if (index < count) return index;
-  return InvalidArgument("distribution must be below ", count, ", is ", index);
-}
-
 // Makes a memory. `kinds`, `exponents` and `periods` describe its distributions
 // (DistributionSpec), as does `uniform_mixes`: an attribute could not hold
-// doubles. `removal` is the index of the one that picks the items to remove.
+// doubles. `removal` is the index of the one that picks the items to remove. The
+// Python face has checked all but the largest capacity.
 absl::Status MakeMemory(OpKernelContext* c) {
   TF_ASSIGN_OR_RETURN(const auto capacity, Attribute(c, "capacity"));
   TF_ASSIGN_OR_RETURN(const auto hard_capacity, Attribute(c, "hard_capacity"));
@@ -66,41 +60,18 @@ absl::Status MakeMemory(OpKernelContext* c) {
     return InvalidArgument("hard_capacity (the capacity, if not given) must be "
                            "at most 2^30, is ", hard_capacity);
   }
-  if (capacity > hard_capacity) {
-    return InvalidArgument("capacity must be at most hard_capacity, ",
-                           hard_capacity, ", is ", capacity);
-  }
   const int64_t num_distributions = kinds.size();
-  if (exponents.size() != kinds.size() || periods.size() != kinds.size() ||
-      removal >= num_distributions) {
-    return InvalidArgument("kinds, exponents and periods must be of one "
-                           "length, and removal an index into them");
-  }
-  const Tensor& mixes = c->input(0);
-  if (mixes.shape() != TensorShape({num_distributions})) {
-    return InvalidArgument("uniform_mixes must have one value for each of ",
-                           num_distributions, " distributions, is of shape ",
-                           mixes.shape().DebugString());
-  }
+  TF_ASSIGN_OR_RETURN(const auto mixes, Vector<double>(c, "uniform_mixes",
+                                                       num_distributions));
   std::vector<DistributionSpec> specs;
-  for (int64_t i = 0; i < num_distributions; ++i) {
-    const double mix = mixes.vec<double>()(i);
-    if (!(mix >= 0 && mix <= 1)) {
-      return InvalidArgument("uniform_mixes[", i, "] must be in [0, 1], is ",
-                             mix);
-    }
-    if (MakeDistribution({kinds[i], 0.0, 0.0}, 1) == nullptr) {
-      return InvalidArgument("unknown distribution \"", kinds[i], "\"");
-    }
-    specs.push_back({kinds[i], exponents[i], mix, periods[i]});
-  }
   Signature signature = {"kind: keyed memory",
                          absl::StrCat("capacity: ", capacity),
                          absl::StrCat("hard capacity: ", hard_capacity)};
   for (int64_t i = 0; i < num_distributions; ++i) {
+    specs.push_back({kinds[i], exponents[i], mixes[i], periods[i]});
     signature.push_back(absl::StrCat(
         "distribution ", i, ": ", kinds[i], ", exponent ", Exact(exponents[i]),
-        ", uniform mix ", Exact(specs[i].uniform_mix), ", period ", periods[i],
+        ", uniform mix ", Exact(mixes[i]), ", period ", periods[i],
         i == removal ? ", for removal" : ""));
   }
   return OutputMemory<Memory>(c, columns, std::move(signature), hard_capacity,
@@ -115,7 +86,8 @@ OP("ReplayMemory", MakeMemory)
     .Attr("names: list(string) >= 1").Attr("dtypes: list(type) >= 1")
     .Attr("shapes: list(shape) >= 1").Attr("max_bytes: list(int) >= 1")
     .Attr("prefixes: list(string) >= 1").Attr("suffixes: list(string) >= 1")
-    .Attr("kinds: list(string) >= 1")
+    .Attr("kinds: list({'uniform', 'fifo', 'proportional', 'contextual', "
+          "'rank_based'}) >= 1")
     .Attr("exponents: list(float) >= 1").Attr("periods: list(int) >= 1")
     .Attr("removal: int >= 0").Attr("seed: int = 0")
     .SetShapeFn(Scalars);
@@ -148,7 +120,7 @@ absl::Status Insert(OpKernelContext* c, Resource& resource) {
                       InputColumns(c, resource.columns, steps.n));
   const Memory::Items items = {item_keys.size(), item_keys.data(),
                                lengths.data(), priorities.data()};
-  if (resource.memory->Insert(steps, items) != Memory::Outcome::kOk) {
+  if (!resource.memory->Insert(steps, items)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the memory of ", hard_capacity, " steps has no room: too "
                      "many calls are in flight"));
@@ -170,7 +142,7 @@ absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto n, Scalar<int32_t>(c, "batch_size"));
   TF_ASSIGN_OR_RETURN(const auto seed, Scalar<int64_t>(c, "seed"));
   if (n < 1) return InvalidArgument("batch_size must be at least 1, is ", n);
-  TF_ASSIGN_OR_RETURN(const auto distribution, DistributionIndex(c, resource));
+  TF_ASSIGN_OR_RETURN(const auto distribution, Attribute(c, "distribution"));
   TF_ASSIGN_OR_RETURN(const auto max_length, Attribute(c, "max_length"));
   const TensorShape batch({n});
   TensorShape leading = batch;
@@ -184,10 +156,9 @@ absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(auto* lengths, Output<int32_t>(c, "lengths", batch));
   TF_ASSIGN_OR_RETURN(const auto columns,
                       OutputColumns(c, resource.columns, leading));
-  if (resource.memory->Sample(distribution, n, std::max<int64_t>(max_length, 1),
-                              static_cast<uint64_t>(seed), keys, masses,
-                              lengths, total_mass, count,
-                              columns) != Memory::Outcome::kOk) {
+  if (!resource.memory->Sample(
+          distribution, n, std::max<int64_t>(max_length, 1), seed, keys, masses,
+          lengths, total_mass, count, columns)) {
     return absl::FailedPreconditionError(
         "the memory holds no item of positive priority to sample");
   }
@@ -246,76 +217,44 @@ OP("ReplayRemoveToFit", RemoveToFit)
     .Output("removed: int64")
     .SetShapeFn(Scalars);
 
-absl::Status Mass(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto distribution, DistributionIndex(c, resource));
-  TF_ASSIGN_OR_RETURN(auto* total_mass, Output<double>(c, "total_mass"));
-  TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
-  resource.memory->Mass(distribution, total_mass, count);
-  return absl::OkStatus();
-}
-
-OP("ReplayMass", Mass)
-    .Input("memory: resource")
-    .Output("total_mass: double").Output("count: int64")
-    .Attr("distribution: int >= 0 = 0")
-    .SetShapeFn(Scalars);
-
 absl::Status Masses(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto distribution, DistributionIndex(c, resource));
+  TF_ASSIGN_OR_RETURN(const auto distribution, Attribute(c, "distribution"));
   TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
   const TensorShape n({static_cast<int64_t>(keys.size())});
   TF_ASSIGN_OR_RETURN(auto* found, Output<bool>(c, "found", n));
   TF_ASSIGN_OR_RETURN(auto* masses, Output<double>(c, "masses", n));
-  resource.memory->Masses(distribution, keys.data(), keys.size(), found,
-                          masses);
+  TF_ASSIGN_OR_RETURN(auto* total_mass, Output<double>(c, "total_mass"));
+  TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
+  resource.memory->Masses(distribution, keys.data(), keys.size(), found, masses,
+                          total_mass, count);
   return absl::OkStatus();
 }
 
 OP("ReplayMasses", Masses)
     .Input("memory: resource").Input("keys: int64")
     .Output("found: bool").Output("masses: double")
+    .Output("total_mass: double").Output("count: int64")
     .Attr("distribution: int >= 0 = 0")
-    .SetShapeFn(ShapeOfKeys);
+    .SetShapeFn([](InferenceContext* c) {
+      TF_RETURN_IF_ERROR(Scalars(c));
+      for (const int i : {0, 1}) c->set_output(i, c->input(1));
+      return absl::OkStatus();
+    });
 
 // Outputs the counters of Memory::Statistics, in their order.
 absl::Status Statistics(OpKernelContext* c, Resource& resource) {
-  const Memory::Statistics s = resource.memory->statistics();
-  const int64_t counters[] = {
-      s.steps,      s.items,    s.held_bytes, s.inserted, s.duplicates,
-      s.incomplete, s.unviewed, s.removed,    s.sampled,  s.updated,
-      s.missing};
-  TF_ASSIGN_OR_RETURN(
-      auto* statistics,
-      Output<int64_t>(c, "statistics", {std::size(counters)}));
-  std::copy(std::begin(counters), std::end(counters), statistics);
-  return absl::OkStatus();
+  return OutputCounters<kNumCounters>(c, resource.memory->statistics());
 }
 
 OP("ReplayStatistics", Statistics)
     .Input("memory: resource")
-    .Output("statistics: int64")
+    .Output("counters: int64")
     .SetShapeFn([](InferenceContext* c) {
-      c->set_output(0, c->Vector(11));
+      c->set_output(0, c->Vector(kNumCounters));
       return absl::OkStatus();
     });
 
-absl::Status Check(OpKernelContext*, Resource& resource) {
-  const std::string wrong = resource.memory->CheckInvariants();
-  if (wrong.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("replay memory: ", wrong));
-}
-
-OP("ReplaySave", SaveMemory<Memory>)
-    .Input("memory: resource").Input("path: string")
-    .Output("wrong: string")
-    .SetShapeFn(Scalars);
-
-OP("ReplayLoad", LoadMemory<Memory>)
-    .Input("memory: resource").Input("path: string")
-    .Output("wrong: string")
-    .SetShapeFn(Scalars);
-
-OP("ReplayCheck", Check).Input("memory: resource").SetShapeFn(NoOutputs);
+SAVING_OPS("Replay", Memory);
 
 }  // namespace
 }  // namespace replay::memory_ops

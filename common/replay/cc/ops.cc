@@ -116,36 +116,6 @@ ColumnTarget Target(const Column& column, Tensor* tensor) {
   return target;
 }
 
-absl::Status Check(const Column& column) {
-  if (column.is_variable()) {
-    if (column.max_bytes >= 1 && column.shape.dims() == 0) {
-      return absl::OkStatus();
-    }
-    return InvalidArgument("column ", column.name, ": dtype string needs ",
-                           "shape [] and max_bytes of at least 1, not ",
-                           column.shape.DebugString(), " and ",
-                           column.max_bytes);
-  }
-  if (tensorflow::DataTypeCanUseMemcpy(column.dtype)) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument("column ", column.name, ": dtype ",
-                         DataTypeString(column.dtype), " has no fixed size");
-}
-
-// Checks the number of the inputs or outputs "columns", or of a part of them.
-absl::Status SameNumber(double given, size_t expected) {
-  if (given == expected) return absl::OkStatus();
-  return InvalidArgument("columns: the memory has ", expected, ", not ", given);
-}
-
-absl::Status SameDtype(DataType given, const Column& column) {
-  if (given == column.dtype) return absl::OkStatus();
-  return InvalidArgument("column ", column.name, " must be ",
-                         DataTypeString(column.dtype), ", is ",
-                         DataTypeString(given));
-}
-
 }  // namespace
 
 size_t Column::bytes() const {
@@ -164,17 +134,15 @@ absl::StatusOr<std::vector<Column>> GetColumns(OpKernelContext* c) {
                       Attribute<std::vector<int64_t>>(c, "max_bytes"));
   TF_ASSIGN_OR_RETURN(auto prefixes, Attribute<Strings>(c, "prefixes"));
   TF_ASSIGN_OR_RETURN(auto suffixes, Attribute<Strings>(c, "suffixes"));
-  if (names.size() != dtypes.size() || names.size() != shapes.size() ||
-      names.size() != max_bytes.size() || names.size() != prefixes.size() ||
-      names.size() != suffixes.size()) {
-    return InvalidArgument("names, dtypes, shapes, max_bytes, prefixes and "
-                           "suffixes must be of one length");
-  }
   std::vector<Column> columns;
   for (size_t i = 0; i < names.size(); ++i) {
     columns.push_back({names[i], dtypes[i], shapes[i], max_bytes[i],
                        prefixes[i], suffixes[i]});
-    TF_RETURN_IF_ERROR(Check(columns.back()));
+    if (!columns[i].is_variable() &&
+        !tensorflow::DataTypeCanUseMemcpy(dtypes[i])) {
+      return InvalidArgument("column ", names[i], ": dtype ",
+                             DataTypeString(dtypes[i]), " has no fixed size");
+    }
   }
   return columns;
 }
@@ -201,10 +169,13 @@ absl::StatusOr<std::vector<ColumnSource>> InputColumns(
     OpKernelContext* c, const std::vector<Column>& columns, int64_t num_rows) {
   OpInputList tensors;
   TF_RETURN_IF_ERROR(c->input_list("columns", &tensors));
-  TF_RETURN_IF_ERROR(SameNumber(tensors.size(), columns.size()));
   std::vector<ColumnSource> sources(columns.size());
   for (size_t i = 0; i < columns.size(); ++i) {
-    TF_RETURN_IF_ERROR(SameDtype(tensors[i].dtype(), columns[i]));
+    if (tensors[i].dtype() != columns[i].dtype) {
+      return InvalidArgument("column ", columns[i].name, " must be ",
+                             DataTypeString(columns[i].dtype), ", is ",
+                             DataTypeString(tensors[i].dtype()));
+    }
     TensorShape expected({num_rows});
     expected.AppendShape(columns[i].shape);
     if (tensors[i].shape() != expected) {
@@ -219,20 +190,16 @@ absl::StatusOr<std::vector<ColumnSource>> InputColumns(
 
 absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
     OpKernelContext* c, const std::vector<Column>& columns,
-    const TensorShape& leading, size_t part, size_t num_parts) {
+    const TensorShape& leading, size_t first) {
   OpOutputList tensors;
   TF_RETURN_IF_ERROR(c->output_list("columns", &tensors));
-  TF_RETURN_IF_ERROR(
-      SameNumber(1.0 * tensors.size() / num_parts, columns.size()));
   std::vector<ColumnTarget> targets;
-  for (const Column& column : columns) {
-    const int i = part * columns.size() + targets.size();
-    TF_RETURN_IF_ERROR(SameDtype(tensors.expected_output_dtype(i), column));
+  for (size_t i = 0; i < columns.size(); ++i) {
     TensorShape shape = leading;
-    TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(column.shape));
+    TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(columns[i].shape));
     Tensor* tensor;
-    TF_RETURN_IF_ERROR(tensors.allocate(i, shape, &tensor));
-    targets.push_back(Target(column, tensor));
+    TF_RETURN_IF_ERROR(tensors.allocate(first + i, shape, &tensor));
+    targets.push_back(Target(columns[i], tensor));
   }
   return targets;
 }

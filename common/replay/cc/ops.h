@@ -1,10 +1,10 @@
 // What the ops share: their declaration, columns, attributes, inputs and outputs,
 // and the functions that save and load a memory.
-#ifndef COMMON_REPLAY_CC_OPS_H_
-#define COMMON_REPLAY_CC_OPS_H_
+#pragma once
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -62,13 +62,6 @@ class FunctionOp : public tensorflow::OpKernel {
 
 inline absl::Status Scalars(tensorflow::shape_inference::InferenceContext* c) {
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
-  return absl::OkStatus();
-}
-
-// Every output has the shape of the second input, the keys.
-inline absl::Status ShapeOfKeys(
-    tensorflow::shape_inference::InferenceContext* c) {
-  for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->input(1));
   return absl::OkStatus();
 }
 
@@ -164,6 +157,17 @@ absl::StatusOr<T*> Output(tensorflow::OpKernelContext* c, const char* name,
   return tensor->flat<T>().data();
 }
 
+// Outputs the first `n` members of a memory's statistics, which are int64, as the
+// vector "counters".
+template <int n, typename Statistics>
+absl::Status OutputCounters(tensorflow::OpKernelContext* c,
+                            const Statistics& statistics) {
+  static_assert(sizeof(statistics) >= n * sizeof(int64_t));
+  TF_ASSIGN_OR_RETURN(auto* counters, Output<int64_t>(c, "counters", {n}));
+  std::memcpy(counters, &statistics, n * sizeof(int64_t));
+  return absl::OkStatus();
+}
+
 // Returns the columns that the attributes of a memory's op describe.
 absl::StatusOr<std::vector<Column>> GetColumns(tensorflow::OpKernelContext* c);
 
@@ -189,12 +193,11 @@ absl::StatusOr<std::vector<ColumnSource>> InputColumns(
     tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
     int64_t num_rows);
 
-// Allocates the output list "columns", of shape [leading..., ...] each. If it
-// has all columns several times, one behind the other, allocates one part.
+// Allocates the outputs of the list "columns" from the one of number `first` on,
+// of shape [leading..., ...] each. The Python face sets their dtypes.
 absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
     tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
-    const tensorflow::TensorShape& leading, size_t part = 0,
-    size_t num_parts = 1);
+    const tensorflow::TensorShape& leading, size_t first = 0);
 
 // Outputs a handle to a new memory, of `num_steps` steps, that is constructed
 // from `arguments`. `signature` has a line for each of them, without the columns
@@ -272,6 +275,15 @@ absl::Status LoadMemory(tensorflow::OpKernelContext* c,
   });
 }
 
+// Checks all invariants of a memory.
+template <typename Memory>
+absl::Status CheckMemory(tensorflow::OpKernelContext*,
+                         MemoryResource<Memory>& resource) {
+  const std::string wrong = resource.memory->CheckInvariants();
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("replay memory: ", wrong));
+}
+
 }  // namespace replay
 
 // Declares the op `name`, a string, that calls `function`. It is stateful; its
@@ -286,4 +298,13 @@ absl::Status LoadMemory(tensorflow::OpKernelContext* c,
                           ::replay::FunctionOp<function>);            \
   REGISTER_OP(name).SetIsStateful()
 
-#endif  // COMMON_REPLAY_CC_OPS_H_
+// Declares the ops that save, load and check a class of memories.
+#define SAVING_OPS(kind, Memory)                                        \
+  OP(kind "Save", SaveMemory<Memory>)                                   \
+      .Input("memory: resource").Input("path: string")                  \
+      .Output("wrong: string").SetShapeFn(Scalars);                     \
+  OP(kind "Load", LoadMemory<Memory>)                                   \
+      .Input("memory: resource").Input("path: string")                  \
+      .Output("wrong: string").SetShapeFn(Scalars);                     \
+  OP(kind "Check", CheckMemory<Memory>)                                 \
+      .Input("memory: resource").SetShapeFn(NoOutputs)

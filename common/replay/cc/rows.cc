@@ -32,6 +32,19 @@ Rows::~Rows() {
   ForEachBlock([](const Block& block) { delete[] block.data; });
 }
 
+bool Rows::Take(size_t n, std::vector<int32_t>* slots) {
+  if (free_.size() + (max_slots_ - num_slots_) < n) return false;
+  for (size_t i = 0; i < n; ++i) {
+    if (free_.empty()) {
+      slots->push_back(static_cast<int32_t>(num_slots_++));
+    } else {
+      slots->push_back(free_.back());
+      free_.pop_back();
+    }
+  }
+  return true;
+}
+
 void Rows::Write(int32_t slot, const std::vector<ColumnSource>& columns,
                  size_t i) {
   if (has_blocks_) CountWritten(slot);
@@ -106,6 +119,12 @@ void Rows::CopyRow(int32_t slot, size_t i,
   }
 }
 
+const char* Rows::Value(int32_t slot, size_t column) const {
+  const char* value = RowAt(slot);
+  for (size_t c = 0; c < column; ++c) value += BytesInRow(column_bytes_[c]);
+  return value;
+}
+
 template <typename Byte, typename Function>
 void Rows::ForEachColumn(Byte* row, Function function) const {
   for (const size_t bytes : column_bytes_) {
@@ -125,6 +144,7 @@ void Rows::ForEachBlock(Function function) const {
 
 void Rows::Release(int32_t slot) {
   SaveRow(slot);
+  free_.push_back(slot);
   if (!has_blocks_) return;
   ForEachColumn(RowAt(slot), [&](size_t bytes, char* place) {
     if (bytes == kVariable) WriteBlock(place, {});
@@ -144,8 +164,18 @@ void Rows::SaveRow(int32_t slot) {
   });
 }
 
+void Rows::LoadFreeSlots(FileReader& file) {
+  free_.resize(file.Count(num_slots_));
+  file.Indices(free_.data(), free_.size(), num_slots_);
+}
+
 void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
   const auto num_rows = std::count(is_stored.begin(), is_stored.end(), true);
+  std::vector<bool> is_known = is_stored;
+  for (const int32_t slot : free_) is_known[slot] = true;
+  for (size_t slot = 0; slot < num_slots_; ++slot) {
+    if (!is_known[slot]) free_.push_back(static_cast<int32_t>(slot));
+  }
   std::string value;
   for (auto left = num_rows; left > 0; --left) {
     const size_t slot = file.Count(is_stored.size() - 1);
@@ -168,6 +198,8 @@ void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
 
 void Rows::swap(Rows& other) {
   rows_.swap(other.rows_);
+  free_.swap(other.free_);
+  std::swap(num_slots_, other.num_slots_);
   num_written_ = other.num_written_.exchange(num_written_);
   held_bytes_ = other.held_bytes_.exchange(held_bytes_);
 }

@@ -1,6 +1,5 @@
 // The storage of steps: a row of columns in each slot.
-#ifndef COMMON_REPLAY_CC_ROWS_H_
-#define COMMON_REPLAY_CC_ROWS_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -42,12 +41,17 @@ struct ColumnTarget {
 // own, to which the row points. A block is freed when its slot becomes free, or
 // the rows are destroyed.
 //
-// Threads may write and copy different rows at the same time.
+// Threads may write and copy different rows at the same time. What takes and
+// frees slots, and tells which are free, requires the memory's lock.
 class Rows {
  public:
   // `column_bytes` has the size of each column's values, or kVariable.
   Rows(size_t max_slots, std::vector<size_t> column_bytes);
   ~Rows();
+
+  // Appends n free slots to `slots`; returns false, and takes none, if there are
+  // fewer.
+  bool Take(size_t n, std::vector<int32_t>* slots);
 
   // Stores value i of each column.
   void Write(int32_t slot, const std::vector<ColumnSource>& columns, size_t i);
@@ -57,8 +61,17 @@ class Rows {
   void Copy(const std::vector<int32_t>& slots,
             const std::vector<ColumnTarget>& columns) const;
 
-  // Forgets the row of a slot that becomes free. Requires the memory's lock.
+  // Returns the value of a column of fixed size.
+  const char* Value(int32_t slot, size_t column) const;
+
+  // Frees a slot and forgets its row.
   void Release(int32_t slot);
+
+  size_t max_slots() const { return max_slots_; }
+  // The number of slots ever taken: those from there on never were.
+  size_t num_slots() const { return num_slots_; }
+  const std::vector<int32_t>& free_slots() const { return free_; }
+  bool AreAllFree() const { return free_.size() == num_slots_; }
 
   // Saves the memory of these rows as it is at one moment: calls snapshot(writer)
   // under its lock, which saves the structures and returns which slots are stored.
@@ -66,10 +79,13 @@ class Rows {
   // slot becomes free.
   template <typename Mutex, typename Snapshot>
   void Save(FileWriter& file, Mutex& mutex, Snapshot snapshot);
-  // Loads the rows of the stored slots.
+  // Load the number of slots, those that are free, and the rows of the stored
+  // ones. Slots that are neither were being written or read, and become free.
+  void LoadNumSlots(FileReader& file) { num_slots_ = file.Count(max_slots_); }
+  void LoadFreeSlots(FileReader& file);
   void Load(FileReader& file, std::vector<bool> is_stored);
 
-  // Exchanges all rows with those of `other`, of the same size and columns.
+  // Exchanges everything with `other`, of the same size and columns.
   void swap(Rows& other);
 
   // The bytes of all variable values stored.
@@ -112,6 +128,8 @@ class Rows {
   const bool has_blocks_;
   const size_t max_slots_;
   LazyArray<char> rows_;
+  std::vector<int32_t> free_;
+  size_t num_slots_ = 0;
   std::atomic<int32_t> num_written_{0};  // Slots from here on have no blocks.
   std::atomic<int64_t> held_bytes_{0};
 
@@ -148,5 +166,3 @@ void Rows::Save(FileWriter& file, Mutex& mutex, Snapshot snapshot) {
 }
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_ROWS_H_

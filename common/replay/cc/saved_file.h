@@ -10,8 +10,7 @@
 //
 // Numbers and structures have the bytes that they have in RAM, so a file is for
 // machines of one kind.
-#ifndef COMMON_REPLAY_CC_SAVED_FILE_H_
-#define COMMON_REPLAY_CC_SAVED_FILE_H_
+#pragma once
 
 #include <chrono>
 #include <cstddef>
@@ -181,5 +180,3 @@ class FileReader {
 };
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_SAVED_FILE_H_

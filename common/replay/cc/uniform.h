@@ -1,7 +1,6 @@
 // The distribution that draws every item with the same probability, and mixtures
 // of others with it.
-#ifndef COMMON_REPLAY_CC_UNIFORM_H_
-#define COMMON_REPLAY_CC_UNIFORM_H_
+#pragma once
 
 #include <algorithm>
 #include <limits>
@@ -170,5 +169,3 @@ class UniformMix : public Distribution {
 };
 
 }  // namespace replay
-
-#endif  // COMMON_REPLAY_CC_UNIFORM_H_

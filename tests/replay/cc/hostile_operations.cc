@@ -323,13 +323,12 @@ class Caller {
             bad_lengths);
     Values values(setup_.column_bytes, keys.size());
     for (size_t i = 0; i < keys.size(); ++i) values.Set(i, keys[i]);
-    const Memory::Outcome outcome = memory_.Insert(
+    const bool has_room = memory_.Insert(
         {keys.size(), keys.data(), values.Sources()},
         {num_items, item_keys.data(), OneIn(3) ? nullptr : lengths.data(),
          priorities.data()});
-    no_room += outcome == Memory::Outcome::kNoRoom;
-    Require(outcome == Memory::Outcome::kOk || !alone_ ||
-                !setup_.can_remove_all() ||
+    no_room += !has_room;
+    Require(has_room || !alone_ || !setup_.can_remove_all() ||
                 keys.size() > setup_.hard_capacity,
             "there is room for as many steps as the memory holds");
   }
@@ -343,15 +342,16 @@ class Caller {
     std::vector<int32_t> lengths(n);
     double total_mass;
     int64_t count;
-    memory_.Mass(distribution, &total_mass, &count);
+    memory_.Masses(distribution, nullptr, 0, nullptr, nullptr, &total_mass,
+                   &count);
     const bool has_mass = total_mass > 0;
     Values values(setup_.column_bytes, n * length);
-    const Memory::Outcome outcome = memory_.Sample(
+    const bool is_drawn = memory_.Sample(
         distribution, n, length, Below(3), keys.data(), masses.data(),
         lengths.data(), &total_mass, &count, values.Targets());
-    Require((outcome == Memory::Outcome::kOk) == has_mass || !alone_,
+    Require(is_drawn == has_mass || !alone_,
             "a memory of some mass can be sampled");
-    if (outcome != Memory::Outcome::kOk) {
+    if (!is_drawn) {
       ++nothing_to_sample;
       return;
     }
@@ -399,11 +399,10 @@ class Caller {
     const std::vector<int64_t> keys = Keys(Below(20));
     const auto found = std::make_unique<bool[]>(keys.size());
     std::vector<double> masses(keys.size());
-    memory_.Masses(distribution, keys.data(), keys.size(), found.get(),
-                   masses.data());
     double total_mass;
     int64_t count;
-    memory_.Mass(distribution, &total_mass, &count);
+    memory_.Masses(distribution, keys.data(), keys.size(), found.get(),
+                   masses.data(), &total_mass, &count);
     for (size_t i = 0; i < keys.size(); ++i) {
       Require(!found[i] || keys[i] >= 0, "negative keys are absent");
       Require(masses[i] >= 0 && (found[i] || masses[i] == 0),
@@ -678,13 +677,13 @@ class EpisodeCaller {
     const int64_t first = Below(1000);
     for (size_t t = 0; t <= num_steps; ++t) states.Set(t, first + t);
     int64_t key;
-    const EpisodeMemory::Outcome outcome =
+    const bool has_room =
         memory_.Add({num_steps, states.Sources(), rewards.data(),
                      values.data(), Below(2) == 0 ? advantages.data() : nullptr,
                      Below(2) == 0},
                     &key);
-    no_room += outcome == EpisodeMemory::Outcome::kNoRoom;
-    Require(outcome == EpisodeMemory::Outcome::kOk || !alone_,
+    no_room += !has_room;
+    Require(has_room || !alone_,
             "there is room for an episode as long as the memory");
   }
 
@@ -700,13 +699,13 @@ class EpisodeCaller {
     const auto bootstraps = std::make_unique<bool[]>(n);
     Values states(column_bytes_, n * width), next_states(column_bytes_, n);
     int64_t count;
-    const EpisodeMemory::Outcome outcome = memory_.Sample(
+    const bool is_drawn = memory_.Sample(
         batch_size, num_batches, Below(3),
         {keys.data(), probabilities.data(), rewards.data(), discounts.data(),
          bootstraps.get(), q_ret.data(), v_tbc.data(), states.Targets(),
          next_states.Targets(), history, lengths.data()},
         &count);
-    if (outcome != EpisodeMemory::Outcome::kOk) {
+    if (!is_drawn) {
       ++nothing_to_sample;
       return;
     }
@@ -744,7 +743,7 @@ class EpisodeCaller {
     size_t length = 0;
     const bool is_refused = Below(10) == 0;
     int64_t count;
-    const EpisodeMemory::Outcome outcome = memory_.SampleEpisodes(
+    const bool is_drawn = memory_.SampleEpisodes(
         batch_size, num_batches, max_steps, Below(3),
         {keys.data(), lengths.data(), bootstraps.get()},
         [&](size_t longest, EpisodeMemory::WindowSteps* steps) {
@@ -756,7 +755,7 @@ class EpisodeCaller {
           return !is_refused;
         },
         &count);
-    if (outcome != EpisodeMemory::Outcome::kOk) {
+    if (!is_drawn) {
       ++nothing_to_sample;
       return;
     }
@@ -799,16 +798,11 @@ class EpisodeCaller {
   void Read() {
     const std::vector<int64_t> keys = Keys(Below(20));
     const size_t n = keys.size();
-    std::vector<float> values(n), rhos(n), divergences(n), errors(n), q_ret(n),
-        advantages(n);
-    memory_.Read(keys.data(), n,
-                 {values.data(), rhos.data(), divergences.data(),
-                  errors.data(), q_ret.data(), advantages.data()});
-    const auto contains = std::make_unique<bool[]>(n);
-    memory_.Contains(keys.data(), n, contains.get());
+    std::vector<float> stored(EpisodeMemory::kStored * n);
+    memory_.Read(keys.data(), n, stored.data());
     for (size_t i = 0; i < n; ++i) {
-      Require(!alone_ || contains[i] != std::isnan(rhos[i]),
-              "what is stored can be read");
+      Require(std::isnan(stored[i]) == std::isnan(stored[n + i]),
+              "a step has a value and a weight, or neither");
     }
   }
 

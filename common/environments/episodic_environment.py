@@ -1,0 +1,63 @@
+"""Episodes of an environment that has a time limit."""
+
+import abc
+from typing import Any, NamedTuple
+
+import dm_env
+
+
+class StepOutcome(NamedTuple):
+    """The consequence of an action.
+
+    Attributes:
+      reward: of the step.
+      has_failed: whether the episode ends, with discount 0.
+      has_finished: whether the episode ends as by a time limit, with discount 1.
+    """
+
+    reward: float
+    has_failed: bool = False
+    has_finished: bool = False
+
+
+class EpisodicEnvironment(dm_env.Environment, abc.ABC):
+    """Base class that makes timesteps of what a subclass does at a reset and at an action."""
+
+    def __init__(self, max_steps: int):
+        """Begins before the first episode; `max_steps` is the time limit of an episode."""
+        self._max_steps = max_steps
+        self._steps = 0
+        self._is_over = True
+
+    @abc.abstractmethod
+    def _start(self) -> None:
+        """Sets the state in which an episode starts."""
+
+    @abc.abstractmethod
+    def _act(self, action: Any) -> StepOutcome:
+        """Takes an action."""
+
+    @abc.abstractmethod
+    def _observe(self) -> Any:
+        """Returns the observation of the state, a new array or a nest of these."""
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        self._start()
+        self._steps, self._is_over = 0, False
+        return dm_env.restart(self._observe())
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step, ignores it and starts an episode."""
+        if self._is_over:
+            return self.reset()
+        reward, has_failed, has_finished = self._act(action)
+        self._steps += 1
+        has_finished = has_finished or self._steps == self._max_steps
+        self._is_over = bool(has_failed or has_finished)
+        observation = self._observe()
+        if has_failed:
+            return dm_env.termination(float(reward), observation)
+        if has_finished:
+            return dm_env.truncation(float(reward), observation)
+        return dm_env.transition(float(reward), observation)
