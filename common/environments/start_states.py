@@ -1,9 +1,9 @@
-"""Episodes that begin in states which somebody has reached before: Atari's "human starts".
+"""Episodes that begin in states which somebody has reached before, such as Atari's human starts.
 
 Nair et al. 2015 took 100 states of each game from the play of a human expert. An agent plays on
 from there, and only the rewards after the start count; the limit of an episode includes the steps
-before it (van Hasselt et al. 2015, "Robustness to human starts"). A file of starts has episodes
-as the seed of an environment and the actions, so that any version of a simulator can read it:
+before it (van Hasselt et al. 2015, "Robustness to human starts"). A file of starts has the seed and
+the actions of episodes, so that any version of a simulator can read it:
 
     {"environment": "atari:pong",
      "origin": "who played, for people who read the scores",
