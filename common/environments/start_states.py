@@ -84,7 +84,7 @@ def read(path: pathlib.Path, environment: str) -> StartStates:
         raise UnusableEnvironmentError(f"--starts={path}: {error.strerror}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise UnusableEnvironmentError(
-            f"--starts={path} is no file of starts ({type(error).__name__}: {error}): see "
+            f"--starts={path} is not a file of start states ({type(error).__name__}: {error}): see "
             "docs/environments.md"
         ) from None
     if found.environment != environment or not starts:

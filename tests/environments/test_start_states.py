@@ -104,9 +104,9 @@ def change(**values):
     "content, words",
     [
         (None, "No such file"),
-        ("{", "is no file of starts"),
-        ([], "is no file of starts"),
-        (change(episodes=[{}]), "is no file of starts (KeyError: 'seed')"),
+        ("{", "is not a file of start states"),
+        ([], "is not a file of start states"),
+        (change(episodes=[{}]), "is not a file of start states (KeyError: 'seed')"),
         (change(environment="atari:pong"), "has 1 starts of atari:pong"),
         (change(episodes=[]), "has 0 starts of gym:CartPole-v1"),
         (change(episode={"starts": [[3, 2.0]]}), "have a return of 3, not 2"),
