@@ -129,8 +129,9 @@ class StartedEnvironment(dm_env.Environment):
         self._starts = starts
         self._order = itertools.cycle(order)
         self._frames = frames
-        self._environment = self._make(order[0])
-        self._is_over = True
+        self._start = next(self._order)
+        self._environment = self._make()
+        self._is_new = self._is_over = True
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode.
@@ -139,9 +140,11 @@ class StartedEnvironment(dm_env.Environment):
           UnusableEnvironmentError: the actions end the episode, or lead to another return than the
             file's.
         """
-        start = next(self._order)
-        self._environment.close()
-        self._environment = self._make(start)
+        if not self._is_new:
+            self._environment.close()
+            self._start = next(self._order)
+            self._environment = self._make()
+        self._is_new, start = False, self._start
         timestep, total = self._environment.reset(), 0.0
         for action in start.actions:
             timestep = self._environment.step(np.asarray(action, self.action_spec().dtype))
@@ -177,8 +180,8 @@ class StartedEnvironment(dm_env.Environment):
         """Closes the environment."""
         self._environment.close()
 
-    def _make(self, start: StartState) -> dm_env.Environment:
-        return registry.make(self._starts.environment, start.seed, True, self._frames)
+    def _make(self) -> dm_env.Environment:
+        return registry.make(self._starts.environment, self._start.seed, True, self._frames)
 
 
 class RecordedEnvironment(StartedEnvironment):
@@ -193,13 +196,13 @@ class RecordedEnvironment(StartedEnvironment):
         seeds = np.random.SeedSequence(seed).generate_state(num_episodes).tolist()
         begins = tuple(StartState(each, (), 0.0) for each in seeds)
         super().__init__(StartStates(pathlib.Path(), name, "", begins), begins, frames)
-        self._seeds = itertools.cycle(seeds)
         self.episodes: list[tuple[int, list[Any], list[float]]] = []
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode."""
-        self.episodes.append((next(self._seeds), [], []))
-        return super().reset()
+        timestep = super().reset()
+        self.episodes.append((self._start.seed, [], []))
+        return timestep
 
     def step(self, action: Any) -> dm_env.TimeStep:
         """Takes `action`; after a LAST step, starts an episode."""

@@ -1,5 +1,6 @@
 """Episodes that begin in given states: exact continuations of the episodes that reached these."""
 
+import itertools
 import json
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from common import environments
 from common.environments import UnusableEnvironmentError, atari_suite, start_states
 from common.environments.batch import BatchedEnvironment
-from common.environments.start_states import RecordedEnvironment
+from common.environments.start_states import RecordedEnvironment, StartedEnvironment
 
 
 def record(path, name, num_episodes=2, num_environments=2, max_steps=60):
@@ -33,14 +34,12 @@ def played_on(environment, actions):
 
 @pytest.mark.parametrize("name", ["gym:CartPole-v1", "atari:pong"])
 def test_an_episode_from_a_start_is_the_rest_of_the_one_that_reached_it(tmp_path, name):
-    content = record(tmp_path / "starts.json", name)
+    content = record(tmp_path / "starts.json", name, num_environments=1)
     starts = start_states.read(tmp_path / "starts.json", name)
     assert starts.origin == "random play"
     episode = content["episodes"][0]
     first, last = episode["starts"][0][0], episode["starts"][-1][0]
-    (environment,) = start_states.make_batch(starts, 1, seed=0)._environments
-    environment._order = iter([starts.starts[0]])
-
+    environment = StartedEnvironment(starts, [starts.starts[0]])
     whole = environments.make(name, episode["seed"], evaluation=True)
     whole.reset()
     seen = [whole.step(np.int32(action)).observation for action in episode["actions"][:first]]
@@ -61,14 +60,12 @@ def test_all_starts_are_played_equally_often_in_an_order_of_the_seed(tmp_path):
         batch = start_states.make_batch(starts, num_environments, seed=1)
         played = []
         for index, environment in enumerate(batch._environments):
-            share = range(index, 2 * count, num_environments)
-            played += [id(next(environment._order)) for _ in share]
+            share = len(range(index, 2 * count, num_environments))
+            order = itertools.chain([environment._start], environment._order)
+            played += [id(start) for start in itertools.islice(order, share)]
         assert sorted(played) == sorted(2 * [id(start) for start in starts.starts])
-    orders = [
-        [len(next(start_states.make_batch(starts, 1, seed)._environments[0]._order).actions)]
-        for seed in range(8)
-    ]
-    assert len({tuple(order) for order in orders}) > 1
+    batches = [start_states.make_batch(starts, 1, seed) for seed in range(8)]
+    assert len({id(batch._environments[0]._start) for batch in batches}) > 1
 
 
 def test_the_limit_of_an_episode_includes_the_steps_before_its_start(tmp_path, monkeypatch):
@@ -106,7 +103,7 @@ def change(**values):
         (None, "No such file"),
         ("{", "is not a file of start states"),
         ([], "is not a file of start states"),
-        (change(episodes=[{}]), "is not a file of start states (KeyError: 'seed')"),
+        (change(episodes=[{}]), "is not a file of start states (KeyError: 'starts')"),
         (change(environment="atari:pong"), "has 1 starts of atari:pong"),
         (change(episodes=[]), "has 0 starts of gym:CartPole-v1"),
         (change(episode={"starts": [[3, 2.0]]}), "have a return of 3, not 2"),
