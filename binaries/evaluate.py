@@ -223,16 +223,17 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     if arguments.environment:
         run = dataclasses.replace(run, environment=arguments.environment)
     seeds = environment_seeds(arguments.seed, arguments.episodes)
-    frames, starts = run.agent.declaration.num_frames, None
+    frames = run.agent.declaration.num_frames
+    starts: start_states.StartStates | None = None
     if arguments.starts:
         starts = start_states.read(arguments.starts, run.environment)
         batch = start_states.make_batch(starts, len(seeds), arguments.seed, frames)
     elif arguments.record_starts:
-        made = [
+        recorded = [
             start_states.RecordedEnvironment(run.environment, seed, arguments.episodes, frames)
             for seed in seeds
         ]
-        batch = BatchedEnvironment(made)
+        batch = BatchedEnvironment(recorded)
     elif arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
         made = [make(run.environment, seed, True, frames) for make, seed in zip(makers, seeds)]
@@ -266,7 +267,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     if arguments.record_starts:
         who = arguments.policy or arguments.workdir.name
         origin = f"{run.agent.setting}, {who}, after {run.learner_steps:,} learner steps"
-        content = start_states.recorded(made, run.environment, origin, arguments.seed)
+        content = start_states.recorded(recorded, run.environment, origin, arguments.seed)
         arguments.record_starts.write_text(json.dumps(content, separators=(",", ":")) + "\n")
         print(f"starts {arguments.record_starts}: states of {origin}")
     if arguments.video:
