@@ -264,5 +264,6 @@ def _note(
         sentences.append("Our scores are of evaluations of each run's final parameters.")
     played = (run.from_start_states for run in of_table)
     if origins := sorted({each["origin"] for each in played if each}):
-        sentences.append(f"Where the paper has human starts, ours are states of {origins}.")
+        listed = "; ".join(origins)
+        sentences.append(f"Where the paper has human starts, ours are states of {listed}.")
     return " ".join(sentences)
