@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -90,6 +91,15 @@ def test_a_new_file_has_states_within_five_minutes_and_no_ends(tmp_path, monkeyp
     for episode in content["episodes"]:
         assert len(episode["actions"]) == episode["starts"][-1][0]
         assert all(before == step for step, before in episode["starts"])  # a reward of 1 a step
+
+
+def test_the_stand_in_of_pong_is_of_this_version_of_the_emulator():
+    path = pathlib.Path(__file__).parents[2] / "results/policies/apex_pong/starts.json"
+    starts = start_states.read(path, "atari:pong")
+    assert len(starts.starts) == 98 and path.stat().st_size <= 50_000
+    scored = [start for start in starts.starts if start.episode_return > 0]
+    environment = StartedEnvironment(starts, [min(scored, key=lambda start: len(start.actions))])
+    assert environment.reset().first()
 
 
 def change(**values):
