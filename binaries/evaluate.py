@@ -5,6 +5,8 @@
     python -m binaries.evaluate --workdir=runs/pendulum --episodes=1 --proposals=pendulum.png
     python -m binaries.evaluate --policy=d4pg_cartpole_swingup --video=swingup.gif
     python -m binaries.evaluate --workdir=runs/flow --environment=flow:cylinder_32
+    python -m binaries.evaluate --policy=apex_pong --episodes=10 --record_starts=pong.json
+    python -m binaries.evaluate --workdir=runs/pong --episodes=100 --starts=pong.json
 
 Reads the newest checkpoint of the run directory, or its best evaluation's parameters, and changes
 nothing in it; the run may still be going on. --policy plays one that comes with the code. Prints
@@ -14,9 +16,12 @@ Atari: an episode begins after 0 to 30 frames without action and ends with the g
 frames (half an hour); lost lives do not end it and rewards are not clipped. With --episodes=200
 that is the Ape-X paper's "no-op starts" (that there are 200, and how long they may last, is not in
 the paper). The policy takes a random action as often as the run's evaluation_epsilon says. Of the
-57 games of table 2 the human-normalised score is printed as well. The paper's other regime, "human
-starts" (Nair et al. 2015), cannot be reproduced: the states that its episodes begin in, from games
-of human experts, were never published.
+57 games of table 2 the human-normalised score is printed as well.
+
+The papers' other regime, "human starts" (Nair et al. 2015), begins episodes in states from games of
+human experts, and counts only the rewards after these. Its states were never published. --starts
+plays from those of a file, whatever they are of; --record_starts writes a stand-in, states that
+this policy reaches at random times.
 """
 
 import argparse
@@ -42,7 +47,7 @@ from reproductions import agent_of
 
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
 """Trained policies, a directory each: the files of a run that its best policy needs."""
-_SUFFIXES = {"proposals": ".png", "json": ".json"}
+_SUFFIXES = {"proposals": ".png", "json": ".json", "record_starts": ".json"}
 """Ends of the files that flags name: no two of them, nor a video, can be one file."""
 
 
@@ -69,6 +74,20 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--episodes", type=int, default=10, metavar="N", help="default 10; Reactor's paper uses 200"
+    )
+    starts = parser.add_mutually_exclusive_group()
+    starts.add_argument(
+        "--starts",
+        type=pathlib.Path,
+        metavar="FILE.json",
+        help="begin episodes in the states of this file, all equally often in so many episodes",
+    )
+    starts.add_argument(
+        "--record_starts",
+        type=pathlib.Path,
+        metavar="FILE.json",
+        help="write a file of 100 states there, at random times in the first five minutes of the "
+        "episodes",
     )
     parser.add_argument(
         "--seed",
@@ -149,7 +168,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         arguments.proposals is None or min(arguments.moments) < 0
     ):
         fail("--moments needs --proposals, and steps that are not negative")
-    for flag in ("video", "json", "proposals", "export"):
+    if (arguments.starts or arguments.record_starts) and (arguments.video or arguments.proposals):
+        fail("--starts and --record_starts draw nothing: leave --video and --proposals out")
+    for flag in ("video", "json", "proposals", "export", "record_starts"):
         path = getattr(arguments, flag)
         if path is not None:
             if path.exists():
@@ -188,6 +209,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common.agents import exported, trained
     from common.cluster.layout import imported
     from common.environments import film as film_lib
+    from common.environments import start_states
     from common.environments.batch import BatchedEnvironment
     from common.environments.film import MAX_FRAMES, FilmedEnvironment
     from common.environments.spec import EnvironmentSpec
@@ -201,15 +223,23 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     if arguments.environment:
         run = dataclasses.replace(run, environment=arguments.environment)
     seeds = environment_seeds(arguments.seed, arguments.episodes)
-    if arguments.video or arguments.proposals:
+    frames = run.agent.declaration.num_frames
+    starts: start_states.StartStates | None = None
+    if arguments.starts:
+        starts = start_states.read(arguments.starts, run.environment)
+        batch = start_states.make_batch(starts, len(seeds), arguments.seed, frames)
+    elif arguments.record_starts:
+        recorded = [
+            start_states.RecordedEnvironment(run.environment, seed, arguments.episodes, frames)
+            for seed in seeds
+        ]
+        batch = BatchedEnvironment(recorded)
+    elif arguments.video or arguments.proposals:
         makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
-        frames = run.agent.declaration.num_frames
         made = [make(run.environment, seed, True, frames) for make, seed in zip(makers, seeds)]
         batch = BatchedEnvironment(made)
     else:
-        batch = environments.make_batch(
-            run.environment, seeds, evaluation=True, frames=run.agent.declaration.num_frames
-        )
+        batch = environments.make_batch(run.environment, seeds, evaluation=True, frames=frames)
     if (spec := EnvironmentSpec.of(batch)) != run.spec:
         fail(f"{run.environment} is another kind of task than the run's: {spec}, not {run.spec}")
     policy = run.make_policy(len(seeds))
@@ -222,7 +252,8 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     if arguments.export:
         print(f"policy {arguments.export}: {', '.join(exported.write(arguments.export, run))}")
     episodes = "an episode" if arguments.episodes == 1 else f"{arguments.episodes} episodes"
-    say(f"plays {episodes} of {run.environment}")
+    begins = f" from {len(starts.starts)} starts: {starts.origin}" if starts else ""
+    say(f"plays {episodes} of {run.environment}{begins}")
     acting = recorder if arguments.proposals else policy
     returns = run_episodes(batch, acting, arguments.episodes, tell=say)
     print(
@@ -230,9 +261,15 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         f"{returns.max():.1f}, {len(returns)} episodes): {run.agent.setting} on "
         f"{run.environment} after {run.learner_steps:,} learner steps"
     )
-    normalised = _human_normalised(run.environment, float(returns.mean()))
+    normalised = _human_normalised(run.environment, float(returns.mean()), bool(starts))
     if normalised is not None:
         print(f"human-normalised score {100 * normalised:.1f} %: random play is 0, a human's 100")
+    if arguments.record_starts:
+        who = arguments.policy or arguments.workdir.name
+        origin = f"{run.agent.setting}, {who}, after {run.learner_steps:,} learner steps"
+        content = start_states.recorded(recorded, run.environment, origin, arguments.seed)
+        arguments.record_starts.write_text(json.dumps(content, separators=(",", ":")) + "\n")
+        print(f"starts {arguments.record_starts}: states of {origin}")
     if arguments.video:
         film = made[0].film()
         shown = "an episode"
@@ -255,6 +292,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
             "environment": run.environment,
             "learner_steps": run.learner_steps,
             "seed": arguments.seed,
+            "starts": starts.origin if starts else None,
             "episode_return_mean": float(returns.mean()),
             "episode_return_std": float(returns.std()),
             "human_normalised_score": normalised,
@@ -290,12 +328,12 @@ def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespa
     print(f"proposals {arguments.proposals}")
 
 
-def _human_normalised(environment: str, mean: float) -> float | None:
+def _human_normalised(environment: str, mean: float, from_starts: bool) -> float | None:
     """Returns the human-normalised score of a mean return; None if a human's is not known."""
     from common.evidence.reported import Reported, human_normalised
 
     suite, _, game = environment.partition(":")
-    references = Reported().atari_scores()
+    references = Reported().atari_scores(from_starts)
     if suite != "atari" or game not in references.index:
         return None
     return float(human_normalised(mean, references.loc[game]))

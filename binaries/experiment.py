@@ -35,7 +35,15 @@ from typing import TYPE_CHECKING
 
 from common.cluster.layout import imported
 from common.cluster.processes import StopRequest, usable_cores
-from common.evidence.paper import DEFAULT_SCALE, DEFAULT_SEEDS, EARLIER, PAPER_SCALE, RESULTS, Paper
+from common.evidence.paper import (
+    DEFAULT_SCALE,
+    DEFAULT_SEEDS,
+    EARLIER,
+    PAPER_SCALE,
+    RESULTS,
+    Paper,
+    run_folder,
+)
 from common.reporting.command_line import Parser, exit_with, fail, say
 from common.reporting.run_directory import hold
 from common.reporting.user_error import UserError
@@ -91,6 +99,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     how.add_argument("--cores", type=int, metavar="N", help=words)
     words = "only the list's runs of claims about wall-clock time, one by one on all cores"
     how.add_argument("--alone", action="store_true", help=f"{words}: run nothing else")
+    words = "directory with files of start states, atari-pong.json of atari:pong: runs end with an "
+    words += "evaluation from these as well (see --starts of an agent's program)"
+    parser.add_argument("--starts", type=pathlib.Path, metavar="DIR", help=words)
     for flag, default, words in (
         ("--runs", pathlib.Path("runs/experiments"), "of the run directories"),
         ("--kept", RESULTS / "runs", "of the tables of kept runs"),
@@ -130,6 +141,8 @@ def _check(arguments: argparse.Namespace) -> None:
         fail("--search needs --vary, with the flags to search, and --tasks")
     if arguments.trials is not None and not (arguments.search and arguments.trials > 0):
         fail("--trials, at least 1, is for a --search")
+    if arguments.starts and (arguments.search or not arguments.experiment):
+        fail("--starts is for the runs of a --figure, --table or --section")
     if arguments.alone and not arguments.list:
         fail("--alone is for the runs of a --list")
     if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
@@ -181,7 +194,22 @@ def _plan(paper: Paper, arguments: argparse.Namespace, kept: "KeptRuns") -> "Pla
     from common.evidence.sweep import parse_varied
 
     plan = _base(paper, arguments, kept)
-    return _swept(plan, parse_varied(arguments.vary), arguments.runs) if arguments.vary else plan
+    if arguments.vary:
+        plan = _swept(plan, parse_varied(arguments.vary), arguments.runs)
+    return _started(plan, arguments.starts) if arguments.starts else plan
+
+
+def _started(plan: "Plan", directory: pathlib.Path) -> "Plan":
+    """Returns the plan with the files of start states that a directory has for its runs."""
+    files = {path.stem: path for path in directory.glob("*.json")}
+    runs = []
+    for planned in plan.runs:
+        path = files.get(run_folder(planned.run.environment))
+        flags = (f"--starts={path}",) if path else ()
+        runs.append(dataclasses.replace(planned, flags=(*planned.flags, *flags)))
+    if tuple(runs) == plan.runs:
+        fail(f"--starts={directory} has no file for these runs, such as atari-pong.json")
+    return dataclasses.replace(plan, runs=tuple(runs))
 
 
 def _swept(

@@ -30,26 +30,29 @@ class ActorCriticConfig(Config):
 
 
 LILLICRAP: Mapping[str, object] = {
-    "n_step": 1,
-    "priority_exponent": 0.0,
-    "batch_size": 64,
-    "learning_rate": 1e-4,
-    "critic_learning_rate": 1e-3,
-    "critic_decay": 0.01,
-    "target_rate": 0.001,
-    "noise": "ou",
-    "noise_sigma": 0.2,
-    "policy_sizes": (400, 300),
-    "critic_sizes": (400, 300),
-    "layer_norm": True,
-    # One actor, and an update after each of its steps, always with the newest parameters.
+    "n_step": 1,  # algorithm 1: y_i = r_i + gamma Q'(s_{i+1}, mu'(s_{i+1}))
+    "priority_exponent": 0.0,  # section 3: "sampling a minibatch uniformly from the buffer"
+    "batch_size": 64,  # section 7, "for the low dimensional problems"
+    "learning_rate": 1e-4,  # section 7, Adam of the actor
+    "critic_learning_rate": 1e-3,  # section 7, Adam of the critic
+    "critic_decay": 0.01,  # section 7: "For Q we included L2 weight decay"
+    "target_rate": 0.001,  # section 7, tau "for the soft target updates"
+    "noise": "ou",  # sections 3 and 7
+    "noise_sigma": 0.2,  # section 7
+    "policy_sizes": (400, 300),  # section 7, "the low-dimensional networks"
+    "critic_sizes": (400, 300),  # section 7
+    "layer_norm": True,  # not in the paper: section 3 has batch normalisation
+    # Algorithm 1: one actor, and an update after each of its steps, with the newest parameters.
     "single_process": True,
     "actor_period": 1,
     "updates_per_call": 1,
     "samples_per_insert": 64.0,
 }
-"""The DDPG of Lillicrap et al. (2016, section 7), as both papers could have had it.
+"""The DDPG of Lillicrap et al. (2016, arXiv 1509.02971), as both papers could have had it.
 
-LayerNorm is in the place of its batch normalisation, of which the papers say nothing. Activations,
-initialisers and the place where the action enters the critic stay those of the paper's own agent.
+Its theta of 0.15, discount of 0.99 and replay of 10^6 (section 7) are defaults of both agents.
+LayerNorm is in the place of its batch normalisation, of which the papers say nothing. What stays
+that of the paper's own agent: the activations, which are ReLU in section 7; the initialisers, there
+uniform in +-1/sqrt(inputs), and +-0.003 for the last layers; and the layer where the action enters
+the critic, there the second.
 """

@@ -270,12 +270,11 @@ class GaussianPolicy(Policy):
 
         Returns:
           action: [K, A] float32.
-          state: unchanged.
+          state: that of the next step.
           extras: float32 arrays: "mean" and "variance" [K, A] of the policy; "value" [K] in units
             of rewards, and "version" [K] of the parameters.
         """
-        observation = np.clip((observation - self._center) / self._unit, -self._clip, self._clip)
-        mean = self._mean_twin(observation)
+        mean, value, state = self._outputs(observation, state)
         action = mean.copy()
         if self._generator is not None:
             noise = truncated_normal(self._generator, mean.shape, self._noise_bound)
@@ -283,10 +282,18 @@ class GaussianPolicy(Policy):
         extras = {
             "mean": mean,
             "variance": np.broadcast_to(self._variance, mean.shape),
-            "value": self._scale * self._value_twin(observation)[:, 0],
+            "value": self._scale * value[:, 0],
             "version": np.broadcast_to(self._version, mean.shape[:1]),
         }
         return action, state, extras
+
+    def _outputs(self, observation: np.ndarray, state: Nest) -> tuple[np.ndarray, np.ndarray, Nest]:
+        """Returns m [K, A], V [K, 1] in units of the scale of rewards, and the next state."""
+        inputs = self._standardized(observation)
+        return self._mean_twin(inputs), self._value_twin(inputs), state
+
+    def _standardized(self, observation: np.ndarray) -> np.ndarray:
+        return np.clip((observation - self._center) / self._unit, -self._clip, self._clip)
 
 
 class ProximalAgent(Agent):
@@ -314,6 +321,11 @@ class ProximalAgent(Agent):
     def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
         """Builds policy and value with their variables."""
 
+    def make_policy(self, spec: EnvironmentSpec, seed: int | None) -> GaussianPolicy:
+        """Builds the policy, with noise of the seed, or without any."""
+        sizes = spec.observation_size, spec.action_size
+        return GaussianPolicy(self.make_networks(spec), *sizes, seed, self.noise_bound)
+
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
         """Returns the columns of a state, with mean and variance of the policy that acted."""
         return gaussian_state_specs(spec)
@@ -323,14 +335,12 @@ class ProximalAgent(Agent):
     ) -> GaussianPolicy:
         """Builds the exploring policy, which is the same for all actors."""
         del actors, num_actors
-        sizes = spec.observation_size, spec.action_size
-        return GaussianPolicy(self.make_networks(spec), *sizes, seed, self.noise_bound)
+        return self.make_policy(spec, seed)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> GaussianPolicy:
         """Builds the policy without noise: it acts with its mean."""
         del num_environments
-        sizes = spec.observation_size, spec.action_size
-        return GaussianPolicy(self.make_networks(spec), *sizes)
+        return self.make_policy(spec, seed=None)
 
     def graph_policy(self, learner: ProximalLearner, spec: EnvironmentSpec) -> GraphPolicy:
         """Returns the policy's mean; see base class."""

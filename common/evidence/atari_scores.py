@@ -8,6 +8,7 @@ columns.
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
+import itertools
 
 import numpy as np
 import pandas
@@ -23,8 +24,15 @@ _RESOURCES = ("days", "frames", "cores", "gpus")
 _DIGITS = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
 
 
-def finals(runs: Iterable[KeptRun], settings: Iterable[str]) -> pandas.DataFrame:
+def finals(
+    runs: Iterable[KeptRun], settings: Iterable[str], from_starts: bool = False
+) -> pandas.DataFrame:
     """Returns the final evaluations of some settings on games: of a run's final parameters.
+
+    Args:
+      runs: of one scale.
+      settings: of the evaluations.
+      from_starts: whether to take the episodes from files of starts, not from no-op starts.
 
     Returns:
       setting and game; score, the mean return, and episodes, their number; days, frames, cores and
@@ -34,6 +42,8 @@ def finals(runs: Iterable[KeptRun], settings: Iterable[str]) -> pandas.DataFrame
     for run in runs:
         suite, _, game = run.environment.partition(":")
         final = run.final_evaluation if suite == "atari" and run.setting in settings else None
+        if final is not None and from_starts:
+            final = _from_starts(run, final)
         if final is not None:
             frames = final.actor_steps * frames_per_step(run.environment)
             seen = (final.wall_seconds / 86_400, frames, run.cores, run.gpus)
@@ -42,13 +52,24 @@ def finals(runs: Iterable[KeptRun], settings: Iterable[str]) -> pandas.DataFrame
     return table.astype({name: float for name in table.columns[2:]})
 
 
-def final_scores(runs: Sequence[KeptRun], settings: Iterable[str]) -> pandas.DataFrame:
-    """Returns the final scores of the best of some settings on each game.
+def _from_starts(run: KeptRun, final: pandas.Series) -> pandas.Series | None:
+    """Returns a final evaluation with the numbers of its episodes from starts, if there are any."""
+    played = run.from_start_states
+    if played is None:
+        return None
+    returns = played["episode_returns"]
+    return pandas.Series({**final, EPISODE_RETURN: np.mean(returns), "episodes": len(returns)})
+
+
+def final_scores(
+    runs: Sequence[KeptRun], settings: Iterable[str], from_starts: bool = False
+) -> pandas.DataFrame:
+    """Returns the final scores of the best of some settings on each game; see `finals`.
 
     Returns:
       by game: the means over seeds of the columns of `finals`, `seeds` and `setting`.
     """
-    ends = finals(runs, settings)
+    ends = finals(runs, settings, from_starts)
     grouped = ends.groupby(["game", "setting"])
     means = grouped.mean().assign(seeds=grouped.size()).reset_index("setting")
     return means.sort_values(["score", "frames", "seeds", "setting"]).groupby("game").last()
@@ -62,11 +83,14 @@ class GameScores(OwnNumbers):
       agents: {the paper's column: our setting}.
       field: paper and source of the scores of other agents, for ranks and Elo.
       smaller: settings that stand for it at smaller scales, where the best of them counts.
+      from_starts: columns whose episodes are from files of starts; they have no ranks and no Elo,
+        since no text has scores of others from there.
     """
 
     agents: Mapping[str, str]
     field: tuple[str, str]
     smaller: tuple[str, ...] = ()
+    from_starts: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -80,7 +104,7 @@ class GameScores(OwnNumbers):
         return {
             (game, column): Cell(row.score, row.frames, row.seeds, row.episodes, row.setting)
             for column, setting in self.agents.items()
-            for game, row in self._scores(runs, setting).iterrows()
+            for game, row in self._scores(runs, column, setting).iterrows()
         }
 
     def summary(
@@ -91,10 +115,12 @@ class GameScores(OwnNumbers):
         numbers: Reported,
     ) -> pandas.DataFrame:
         """Implements `OwnNumbers`."""
-        field = numbers.table(*self.field)
         rows = {}
         for column, setting in self.agents.items():
-            ours = self._scores(runs, setting)["score"]
+            field = numbers.table(*self.field)
+            if column in self.from_starts:
+                field = _human_starts(numbers)
+            ours = self._scores(runs, column, setting)["score"]
             rows[column] = among_others(column, table[column].dropna(), field)
             rows[column + _OURS] = among_others(column, ours, field)
         sums = pandas.DataFrame.from_dict(rows, orient="index").rename_axis("summed up")
@@ -103,8 +129,8 @@ class GameScores(OwnNumbers):
             sums[name] = shown.astype(object).fillna("")
         return sums
 
-    def _scores(self, runs: Sequence[KeptRun], setting: str) -> pandas.DataFrame:
-        return final_scores(runs, (setting, *self.smaller))
+    def _scores(self, runs: Sequence[KeptRun], column: str, setting: str) -> pandas.DataFrame:
+        return final_scores(runs, (setting, *self.smaller), column in self.from_starts)
 
 
 def reported_scores(
@@ -141,6 +167,7 @@ class GameSummaries(OwnNumbers):
       resources: {the paper's column: "days", "frames", "cores", "gpus" or "games"}, means over the
         games that have runs.
       smaller: as of `GameScores`.
+      from_starts: columns of medians of episodes from files of starts.
     """
 
     agents: Mapping[str, str]
@@ -150,6 +177,7 @@ class GameSummaries(OwnNumbers):
     elo: str | None = None
     resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     smaller: tuple[str, ...] = ()
+    from_starts: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -165,14 +193,16 @@ class GameSummaries(OwnNumbers):
         """
         games = {name.removeprefix("atari:") for name in experiment.environments}
         cells = {}
-        for row, setting in self.agents.items():
-            final = final_scores(runs, (setting, *self.smaller))
+        agents = itertools.product(self.agents.items(), (False, True))
+        for (row, setting), from_starts in agents:
+            final = final_scores(runs, (setting, *self.smaller), from_starts)
             if final.empty:
                 continue
             used = {**final[[*_RESOURCES]].mean(), "games": len(final)}
             values = {name: used[column] for name, column in self.resources.items()}
             if games <= set(final.index):
-                ours = among_others(row, final["score"], numbers.table(*self.field))
+                field = _human_starts(numbers) if from_starts else numbers.table(*self.field)
+                ours = among_others(row, final["score"], field)
                 values |= {name: factor * ours["median"] for name, factor in self.medians.items()}
                 values |= {self.ranks: ours["mean rank"], self.elo: ours["Elo"]}
             runs_of = (used["frames"], final["seeds"].min(), final["episodes"].min())
@@ -180,9 +210,14 @@ class GameSummaries(OwnNumbers):
             cells |= {
                 (row, name): Cell(values[name], *runs_of, settings)
                 for name in self.columns
-                if name in values
+                if name in values and (name in self.from_starts) == from_starts
             }
         return cells
+
+
+def _human_starts(numbers: Reported) -> pandas.DataFrame:
+    """Returns random play and a human from human starts, as a field without other agents."""
+    return numbers.atari_scores(from_human_starts=True).rename(columns=str.capitalize)
 
 
 def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pandas.Series:
@@ -194,12 +229,16 @@ def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pa
       field: scores of agents, with the columns "Random" and "Human".
 
     Returns:
-      games, median and mean (parts of a human), mean rank and Elo; nan where there is none.
+      games, median and mean (parts of a human), mean rank and Elo; nan where there is none, as
+      there are no ranks among random play and a human alone.
     """
     table = field.assign(**{agent: ours}).dropna()
     if table.empty:
         return pandas.Series([0.0] + 4 * [float("nan")], list(_DIGITS))
-    return pandas.Series(summary(table).loc[agent].array, list(_DIGITS))
+    found = pandas.Series(summary(table).loc[agent].array, list(_DIGITS))
+    if set(field) <= {"Random", "Human", agent}:
+        found[["mean rank", "Elo"]] = float("nan")
+    return found
 
 
 def summary(scores: pandas.DataFrame) -> pandas.DataFrame:

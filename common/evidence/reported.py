@@ -102,8 +102,11 @@ class Reported:
             raise ReportedError(f"{source} in {paper}.csv has no number for {row} | {column}")
         return found
 
-    def atari_scores(self) -> pandas.DataFrame:
-        """Returns the scores of random play and of a human on 57 Atari games, from no-op starts.
+    def atari_scores(self, from_human_starts: bool = False) -> pandas.DataFrame:
+        """Returns the scores of random play and of a human on 57 Atari games.
+
+        Args:
+          from_human_starts: whether they played from human starts, not from no-op starts.
 
         Returns:
           `random` and `human`, float, unit score, indexed by the game's name in snake_case.
@@ -111,7 +114,8 @@ class Reported:
         Raises:
           ReportedError, CsvError: the file does not exist or is malformed.
         """
-        scores = self._pairs("atari_scores", _ATARI_COLUMNS)
+        name = "atari_scores_human_starts" if from_human_starts else "atari_scores"
+        scores = self._pairs(name, _ATARI_COLUMNS)
         return pandas.DataFrame.from_dict(scores, orient="index", columns=["random", "human"])
 
     def scales(self, tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
@@ -183,15 +187,17 @@ def game_of(scores: pandas.DataFrame, game: str) -> pandas.Series:
 
 
 def human_normalised(scores: Any, references: pandas.Series | pandas.DataFrame) -> Any:
-    """Returns (score - random) / (human - random): 0 is as good as random play, 1 as a human.
+    """Returns (score - random) / |human - random|: 0 is as good as random play, 1 as a human.
 
     Ape-X's percentages are 100 times this, Reactor's "normalized scores" its median over games.
+    The bars matter from human starts in Video Pinball, where random play scores more than a human.
+    They are not in the papers, but only with them the scores of Ape-X have its median of 358 %.
 
     Args:
       scores: unclipped; numbers, an array or a Series of a game, or a Series by games.
       references: `random` and `human`: a row of `Reported.atari_scores`, or such a table.
     """
-    return (scores - references["random"]) / (references["human"] - references["random"])
+    return (scores - references["random"]) / abs(references["human"] - references["random"])
 
 
 def _number(text: str) -> float:

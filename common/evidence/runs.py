@@ -125,6 +125,8 @@ class KeptRun:
       progress: how far it went, over all starts together.
       evaluations: its rows of the table, by wall-clock time.
       training: its rows of the table, by wall-clock time.
+      from_start_states: origin, episode_return_mean and episode_returns of its last evaluation's
+        episodes from a file of starts; None if it had no such file.
     """
 
     where: str
@@ -138,6 +140,7 @@ class KeptRun:
     progress: Progress
     evaluations: pandas.DataFrame = dataclasses.field(repr=False, compare=False)
     training: pandas.DataFrame = dataclasses.field(repr=False, compare=False)
+    from_start_states: dict[str, Any] | None = None
 
     @property
     def curve(self) -> tuple[str, str]:
@@ -330,6 +333,7 @@ def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
             progress=Progress(**record["progress"]),
             evaluations=evaluations.get(key, _NO_ROWS),
             training=training.get(key, _NO_ROWS),
+            from_start_states=(record.get("evaluation") or {}).get("from_start_states"),
         )
 
 

@@ -109,9 +109,11 @@ def build(
             f"{paper.title} {experiment.name} ({experiment.title}): results/reported has no "
             f"numbers of it: {experiment.unavailable or 'the text of the paper has none'}"
         )
-    texts = numbers.table(paper.name, experiment.name, "value")
-    values = numbers.table(paper.name, experiment.name)
     ours = experiment.ours
+    texts = numbers.table(paper.name, experiment.name, "value")
+    names = list(dict.fromkeys([*texts, *(ours.columns if ours else ())]))
+    texts = texts.reindex(columns=names, fill_value="")
+    values = numbers.table(paper.name, experiment.name).reindex(columns=names)
     cells = ours.cells(experiment, runs, numbers) if ours else {}
     columns = {}
     for name in texts:
@@ -260,4 +262,8 @@ def _note(
     sentences = [f"{text[:1].upper()}{text[1:]}." for text in (words, experiment.note) if text]
     if experiment.runs and cells:
         sentences.append("Our scores are of evaluations of each run's final parameters.")
+    played = (run.from_start_states for run in of_table)
+    if origins := sorted({each["origin"] for each in played if each}):
+        listed = "; ".join(origins)
+        sentences.append(f"Where the paper has human starts, ours are states of {listed}.")
     return " ".join(sentences)

@@ -137,6 +137,15 @@ class LSTMNetworkTwin(_Twin):
             states.append(LSTMState(inputs, cell))
         return self._run(inputs, parameters), tuple(states)
 
+    def at_end(self, window: recurrent.Window) -> np.ndarray:
+        """Returns the outputs at the last inputs of windows; see `LSTMNetwork.__call__`."""
+        steps = np.moveaxis(window.inputs, 1, 0)
+        state = self.initial_state(len(window.begins))
+        for t, inputs in enumerate(steps):
+            keep = (t > window.begins)[:, np.newaxis]
+            outputs, state = self(inputs, [LSTMState(keep * h, keep * c) for h, c in state])
+        return outputs
+
 
 def twin(module: _OneInput | control.Critic | recurrent.LSTMNetwork) -> Any:
     """Returns the twin of a module, with copied parameters.

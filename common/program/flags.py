@@ -113,6 +113,12 @@ FINAL_EPISODES = flags.DEFINE_integer(
     "Episodes of the last evaluation; default: --evaluation_episodes. Not in the paper.",
     lower_bound=1,
 )
+STARTS = flags.DEFINE_string(
+    "starts",
+    None,
+    "File of start states, such as Atari's human starts. The last evaluation then also plays "
+    "--final_episodes episodes from these. docs/environments.md says what a file has.",
+)
 EVALUATION_SECONDS = flags.DEFINE_float(
     "evaluation_seconds",
     60.0,
@@ -276,7 +282,7 @@ def help_text(agent: AgentDeclaration) -> str:
 _GROUPS: dict[str, tuple[str, ...]] = {
     "run": (),
     "environment": ("env",),
-    "evaluation": ("evaluation", "final", "film", "max_episode", "stop_at"),
+    "evaluation": ("evaluation", "final", "starts", "film", "max_episode", "stop_at"),
     "cluster": ("role", "ray", "patience"),
 }
 """Groups of --help, and the beginnings of their flags' names; all other flags are of the run."""

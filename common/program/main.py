@@ -121,7 +121,7 @@ def _run_local(run: ProgramRun) -> None:
     memories = run.layout.num_memories(run.values)
     share = memories * hasattr(run.config, "replay_capacity")
     # One more environment is the evaluator's.
-    _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True, advises=True)
+    _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True, is_launch=True)
     stop = StopRequest().install()  # until here signals end this process, which has nothing to save
     values, counts = _with_defaults(run, processes.usable_cores())
     run.open_directory()
@@ -153,7 +153,7 @@ def _run_ray(run: ProgramRun) -> None:
     directory = run.directory
     if directory.config_json.exists() and _is_finished(run):
         return
-    run.inspect_environment()
+    run.inspect_environment(is_launch=True)
     address = flags_lib.RAY_ADDRESS.value
     assert address  # checked by flags
     ray = ray_cluster.connect(address)

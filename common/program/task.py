@@ -96,7 +96,7 @@ class ProgramRun:
         share: float = 0.0,
         num_environments: int = 0,
         has_queue: bool = False,
-        advises: bool = False,
+        is_launch: bool = False,
     ) -> tuple[Any, local.Need]:
         """Returns the environment's spec, and the bytes that are needed of a machine or process.
 
@@ -104,13 +104,15 @@ class ProgramRun:
           share: its part of the replay; above 1 for several replays of the configured size.
           num_environments: in it.
           has_queue: whether the learner's queue, if there is one, is in it.
-          advises: whether to print a line if a user's environment is probably wrong for the agent.
+          is_launch: whether this process starts the run: it reads the file of --starts, and prints
+            a line if a user's environment is probably wrong for the agent.
 
         Raises:
-          UsageError: there is no such environment, or the agent cannot act in it.
+          UsageError: there is no such environment, the agent cannot act in it, or --starts has
+            none of it.
         """
         from common import environments
-        from common.environments import watch
+        from common.environments import start_states, watch
 
         watch.limit_seconds = flags_lib.ENVIRONMENT_SECONDS.value
         seed, frames = flags_lib.SEED.value, self.agent.num_frames
@@ -118,7 +120,9 @@ class ProgramRun:
         logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
         try:
             with environments.opened(self.environment, seed, frames) as environment:
-                if advises and self.environment.startswith(("gym:", "python:")):
+                if is_launch and flags_lib.STARTS.value:
+                    start_states.read(pathlib.Path(flags_lib.STARTS.value), self.environment)
+                if is_launch and self.environment.startswith(("gym:", "python:")):
                     self._advise(environment)
                 return self._inspect(environment, share, num_environments, has_queue)
         except environments.UnusableEnvironmentError as error:
@@ -235,7 +239,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     }
     try:
         agent = imported(run.agent.agent_class)(run.config, run.setting)
-        source = flags_lib.INIT_FROM.value
+        source, starts = flags_lib.INIT_FROM.value, flags_lib.STARTS.value
         credentials = Credentials(token, role.name, identity)
         _greet(partners, credentials)
         context = RunContext(
@@ -262,6 +266,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             film_every=flags_lib.FILM_EVERY.value or 0,
             keep_every=flags_lib.KEEP_CHECKPOINTS_EVERY.value or 0,
             init_from=pathlib.Path(source) if source else None,
+            start_states=pathlib.Path(starts) if starts else None,
         )
         if stop.requested:
             sys.exit(stop.exit_code)  # before anything is made that has to be saved

@@ -4,6 +4,7 @@ An evaluation runs some episodes with one version of the policy and becomes a ro
 """
 
 from collections.abc import Callable
+import contextlib
 import json
 import math
 import pathlib
@@ -20,6 +21,7 @@ from common.acting.policy import Policy, state_at
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, report_ready
+from common.environments import start_states
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.learning import checkpoint
 from common.learning.bookkeeping import SavedCounters
@@ -149,6 +151,11 @@ class Evaluation:
             context.spec, self._environments.num_environments
         )
         self._rows = CsvRows(context.directory.evaluator_csv, csv_rows.EVALUATOR)
+        self._starts = None
+        if context.start_states:
+            self._starts = start_states.read(context.start_states, context.environment)
+            with contextlib.closing(self._make_started(1)) as started:
+                started.reset()  # refuses now what it would refuse at the end of the run
         self._number, self._camera = 0, None
         if context.film_every:
             self._camera = _Camera(context)
@@ -161,7 +168,7 @@ class Evaluation:
         """Runs the episodes of a snapshot, and writes a row unless it is interrupted.
 
         The returns of the last evaluation, of the run's final parameters, also go to
-        evaluation.json, one by one.
+        evaluation.json, one by one, and with them those of episodes from the file of starts.
         Every `film_every`-th evaluation, from the first on, films another episode.
 
         Args:
@@ -202,6 +209,15 @@ class Evaluation:
         }
         if status.finished:  # before the row, which says that the run is complete
             record = row | {"episode_returns": returns.tolist()}
+            if self._starts:
+                returns = self._play_from_starts(episodes, is_interrupted)
+                if len(returns) < episodes:
+                    return None
+                record["from_start_states"] = {
+                    "origin": self._starts.origin,
+                    "episode_return_mean": float(returns.mean()),
+                    "episode_returns": returns.tolist(),
+                }
             replace_file(context.directory.evaluation_json, json.dumps(record) + "\n")
         self._rows.append(row)
         if mean > self._best:
@@ -209,6 +225,18 @@ class Evaluation:
             found = StoredPolicy(flat, status.learner_steps, mean)
             checkpoint.write_policy(context.directory.best_policy, found)
         return mean
+
+    def _play_from_starts(self, episodes: int, is_interrupted: Callable[[], bool]) -> np.ndarray:
+        started = self._make_started(self._environments.num_environments)
+        steps = self._context.episode_steps
+        with contextlib.closing(started):
+            return run_episodes(started, self._policy, episodes, is_interrupted, steps)
+
+    def _make_started(self, count: int) -> BatchedEnvironment:
+        context = self._context
+        assert self._starts
+        frames = context.agent.declaration.num_frames
+        return start_states.make_batch(self._starts, count, context.seed, frames)
 
 
 class _Camera:

@@ -59,6 +59,7 @@ class RunContext:
       film_every: evaluations from one film to the next; 0 makes none.
       keep_every: learner steps between checkpoints that stay; 0 for none.
       init_from: run directory whose networks a new run begins with; None: random ones.
+      start_states: file of the states from which the last evaluation plays as well; None: none.
     """
 
     agent: Agent
@@ -85,6 +86,7 @@ class RunContext:
     film_every: int = 0
     keep_every: int = 0
     init_from: pathlib.Path | None = None
+    start_states: pathlib.Path | None = None
 
     @property
     def step_specs(self) -> Nest:

@@ -90,7 +90,30 @@ def test_a_game_is_played_by_the_rules_of_evaluations(tmp_path, monkeypatch, cap
     ],
 )
 def test_the_human_normalised_score(environment, score):
-    assert evaluate._human_normalised(environment, 20.9) == pytest.approx(score)
+    assert evaluate._human_normalised(environment, 20.9, False) == pytest.approx(score)
+
+
+def test_human_starts_have_references_of_their_own():
+    found = evaluate._human_normalised("atari:pong", 20.9, True)
+    assert found == pytest.approx((20.9 + 18.0) / (15.5 + 18.0))
+
+
+def test_starts_are_recorded_and_played(workdirs, tmp_path, capsys):
+    run, file = workdirs["control:cartpole:swingup"], tmp_path / "starts.json"
+    result = tmp_path / "result.json"
+    for flags in (
+        ["--episodes=1", f"--record_starts={file}"],
+        ["--episodes=2", f"--starts={file}", f"--json={result}"],
+    ):
+        arguments = evaluate._arguments([f"--workdir={run}", *flags])
+        evaluate._evaluate(arguments, evaluate._trusted_agent(arguments))
+    lines = capsys.readouterr()
+    origin = "a_setting, run, after 0 learner steps"
+    assert f"starts {file}: states of {origin}" in lines.out
+    assert f"plays 2 episodes of control:cartpole:swingup from 100 starts: {origin}" in lines.err
+    assert json.loads(result.read_text())["starts"] == origin
+    (episode,) = json.loads(file.read_text())["episodes"]
+    assert len(episode["starts"]) == 100 and len(episode["actions"][0]) == 1
 
 
 def test_the_help_says_what_the_papers_regimes_are(capsys):
@@ -199,6 +222,9 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([workdir, "--export=/absent/policy"], ["--export=/absent/policy", "directory"]),
         ([workdir, "--checkpoint=step_x"], ["--checkpoint", "step_N", "step_x"]),
         ([workdir, "--proposals=x.pdf"], ["--proposals=x.pdf", ".png"]),
+        ([workdir, "--starts=a.json", "--record_starts=b.json"], ["--starts", "not allowed"]),
+        ([workdir, "--record_starts=b.txt"], ["--record_starts=b.txt must end in .json"]),
+        ([workdir, "--starts=a.json", "--video=a.gif"], ["--starts", "leave --video"]),
         ([workdir, "--moments", "3"], ["--moments", "--proposals"]),
         ([workdir, f"--proposals={tmp_path}/x.png", "--moments", "-3"], ["not negative"]),
     ):

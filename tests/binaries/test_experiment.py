@@ -152,6 +152,20 @@ def test_it_runs_what_is_missing_and_says_what_failed(capsys, monkeypatch, end, 
     ) == bool(code)
 
 
+def test_runs_with_a_file_of_starts_get_it(capsys, tmp_path):
+    flags = ["--paper=apex", "--table=1", "--tasks", "pong", "qbert", f"--starts={tmp_path}"]
+    line = refusal(capsys, experiment.main, *flags)
+    assert f"--starts={tmp_path} has no file for these runs, such as atari-pong.json" in line
+    (tmp_path / "atari-pong.json").touch()
+    assert experiment.main([*flags, "--dry_run"]) == 0
+    commands = [line for line in capsys.readouterr().out.splitlines() if line[0] != "#"]
+    has_file = [f"--starts={tmp_path}/atari-pong.json" in line for line in commands]
+    assert has_file == ["--environment=atari:pong" in line for line in commands]
+    assert any(has_file) and not all(has_file)
+    line = refusal(capsys, experiment.main, "--paper=apex", "--starts=x")
+    assert "--starts is for the runs of a --figure" in line
+
+
 def test_keep_says_what_it_did(capsys):
     pathlib.Path("runs/experiments").mkdir(parents=True)
     assert experiment.main([*FEW, "--keep"]) == 0

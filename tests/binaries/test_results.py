@@ -265,13 +265,6 @@ def test_a_reader_may_leave(tmp_path, flags):
             "--paper=aql --figure=3 --scale=workstation",
             ["no runs of AQL figure 3", "--figure=3 --scale=workstation"],
         ),
-        (
-            "--paper=reactor --table=4",
-            [
-                "Reactor table 4 (57 Atari games, human starts: scores): results/reported has no "
-                "numbers of it: the human starts were never published"
-            ],
-        ),
         ("--all --figure=2", ["--figure: not allowed with argument --all"]),
         ("--all --table=1", ["--table: not allowed with argument --all"]),
         (

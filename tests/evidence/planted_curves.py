@@ -29,6 +29,7 @@ def plant_run(
     cores=2,
     learner=None,
     gpus=(),
+    from_starts=(),
     **config,
 ):
     """Keeps a run whose evaluations are `returns`, evenly over its time.
@@ -37,6 +38,7 @@ def plant_run(
     actor, return) of training. outcome None: it was killed. budget: of its last start, without
     limits by default. changed: its flags. size: its word for the scale. cores: of its machine.
     learner: further columns of training, the same value all the time. gpus: of its machine.
+    from_starts: returns of its last evaluation's episodes from a file of starts.
     """
     number = max(1, len(returns))
     time = np.linspace(seconds / number, seconds, number)
@@ -64,6 +66,20 @@ def plant_run(
         },
         {
             "progress": {name: values.iloc[-1].item() for name, values in progress.items()},
+            **(
+                {
+                    "evaluation": {
+                        "episode_return_mean": float(returns[-1]),
+                        "from_start_states": {
+                            "origin": "a robot",
+                            "episode_return_mean": float(np.mean(from_starts)),
+                            "episode_returns": list(from_starts),
+                        },
+                    }
+                }
+                if from_starts
+                else {}
+            ),
             "starts": [
                 {
                     "outcome": outcome,

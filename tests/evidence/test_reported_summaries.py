@@ -47,6 +47,16 @@ def test_ape_x_no_op_median_is_434_percent():
     assert round(median) == REPORTED.number("apex", "table 1", "Ape-X DQN", "Median (no-op starts)")
 
 
+def test_ape_x_human_starts_median_is_358_percent():
+    """By the scores of random play and a human from human starts, in van Hasselt et al. 2015."""
+    printed = REPORTED.table("apex", "table 2")["Human starts"]
+    references = REPORTED.atari_scores(from_human_starts=True)
+    median = 100 * human_normalised(printed, references).median()
+    assert median == pytest.approx(358.09, abs=0.005)
+    column = "Median (human starts)"
+    assert round(median) == REPORTED.number("apex", "table 1", "Ape-X DQN", column)
+
+
 def test_reactor_medians_are_those_of_table_2(table_5, table_2):
     medians = atari_scores.summary(table_5)["median"].map("{:.2f}".format)
     assert medians.to_dict() == table_2["Normalized scores"].to_dict()

@@ -26,6 +26,7 @@ def test_without_runs_there_are_no_columns_of_ours():
     assert len(table.rows) == 57 and table.rows.loc["alien", "No-op starts"] == "40804.9"
     assert list(table.rows) == ["No-op starts", "Human starts"] and "Ours" not in table.note
     assert table.summary.loc["No-op starts"].tolist()[:2] == ["57", "4.34"]
+    assert table.summary.loc["Human starts"].tolist() == ["57", "3.58", "18.03", "", ""]
     assert "no runs yet" in tables.page(table).lower()
 
 
@@ -44,10 +45,43 @@ def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
     table = build(APEX, "table 2", tmp_path)
     pong = ["20.9", "14.6", "-6.3", "4,000,000", "2", "10", "dqn", "18.7"]
     assert table.rows.loc["pong"].tolist() == pong
-    assert table.rows.loc["alien", tables.OURS] == ""
+    assert table.rows.loc["alien", f"No-op starts: {tables.OURS}"] == ""
     ours = table.summary.loc["No-op starts, ours"]
     assert (ours["games"], ours["median"]) == ("1", "1.00")
     assert "| pong" in tables.page(table) and "\npong,20.9,14.6,-6.3," in tables.csv(table)
+
+
+def test_columns_of_human_starts_take_the_episodes_from_starts(tmp_path):
+    run = {"paper": "apex", "scale": "paper", "from_starts": (10.0, 12.0)}
+    for seed in (0, 1):
+        plant_run(tmp_path, "dqn", "atari:pong", seed, [20.0] * 4, **run)
+    plant_run(tmp_path, "dqn", "atari:qbert", 0, [9.0] * 4, paper="apex", scale="paper")
+    table = build(APEX, "table 2", tmp_path)
+    pong, qbert = table.rows.loc["pong"], table.rows.loc["qbert"]
+    names = [f"Human starts: {name}" for name in (tables.OURS, "seeds", "episodes")]
+    assert pong[names].tolist() == ["11.0", "2", "2"] and pong["No-op starts: ours"] == "20.0"
+    assert qbert[names].tolist() == ["", "", ""] and qbert["No-op starts: ours"] == "9.0"
+    assert "Where the paper has human starts, ours are states of a robot." in table.note
+    ours = table.summary.loc["Human starts, ours"]
+    assert ours["median"] == f"{(11 + 18) / (15.5 + 18):.2f}" and ours["Elo"] == ""
+
+
+def test_medians_from_human_starts_are_by_the_scores_from_these(tmp_path):
+    printed = NUMBERS.table("apex", "table 2")
+    for game, row in printed.iterrows():
+        run = {"paper": "apex", "scale": "paper", "from_starts": (row["Human starts"],)}
+        plant_run(tmp_path, "dqn", f"atari:{game}", 0, [row["No-op starts"]], **run)
+    ours = build(APEX, "table 1", tmp_path).rows.loc["Ape-X DQN"]
+    assert ours["Median (no-op starts): ours"] == "434"
+    assert ours["Median (human starts): ours"] == "358"
+
+
+def test_a_table_whose_own_columns_the_text_has_lost_shows_ours(tmp_path):
+    run = {"paper": "reactor", "scale": "paper", "from_starts": (10.0, 12.0)}
+    plant_run(tmp_path, "reactor", "atari:pong", 0, [20.0] * 4, **run)
+    pong = build(REACTOR, "table 4", tmp_path).rows.loc["pong"]
+    assert pong["Human"] == "15.5" and pong["Reactor"] == "" and pong["Reactor: ours"] == "11"
+    assert "Reactor ND: ours" not in pong
 
 
 def test_only_columns_with_numbers_of_ours_are_there_and_few_rows_are_named(tmp_path):

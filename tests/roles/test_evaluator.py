@@ -14,10 +14,12 @@ from run_contexts import TOKEN, make_context
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 import tensorflow as tf
 
+from common import environments
 from common.cluster import rpc
 from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience
 from common.cluster.topology import Topology, free_ports
+from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint
@@ -318,6 +320,51 @@ def test_the_evaluator_starts_after_the_end(run, limits):
     assert (row["wall_seconds"], row["actor_steps"]) == (12.35, 320)
     final = json.loads(run.directory.evaluation_json.read_text())
     assert final == row | {"episode_returns": [1.0] * 3}
+
+
+def test_the_last_evaluation_also_plays_from_the_file_of_starts(tmp_path):
+    """Pendulum without torque: the return of an episode is what is left of the whole one's."""
+    name, directory = "gym:Pendulum-v1", RunDirectory(tmp_path / "run")
+    directory.open({})
+    environment = environments.make(name, 3, evaluation=True)
+    rewards, timestep = [], environment.reset()
+    while not timestep.last():
+        timestep = environment.step(np.zeros(1, np.float32))
+        rewards.append(timestep.reward)
+    starts = [[step, float(np.sum(rewards[:step]))] for step in (50, 150)]
+    file = {"environment": name, "origin": "a pendulum", "episodes": []}
+    file["episodes"].append({"seed": 3, "actions": [[0.0]] * 150, "starts": starts})
+    (tmp_path / "starts.json").write_text(json.dumps(file))
+
+    policy = Constant()
+    agent = types.SimpleNamespace(
+        declaration=types.SimpleNamespace(paper="a_paper", num_frames=None),
+        setting="a_setting",
+        make_evaluator=lambda spec, count: policy,
+    )
+    topology = Topology(DISTRIBUTED.roles, {"evaluator": ("127.0.0.1:1",)}, "evaluator", 0)
+    options = {"environment": name, "start_states": tmp_path / "starts.json", "final_episodes": 4}
+    context = make_context(
+        agent, EnvironmentSpec(3, 1), DISTRIBUTED, topology, directory, **options
+    )
+    evaluation = evaluator.Evaluation(context)
+    flat = np.zeros(1, np.float32)
+    assert evaluation.run(flat, LearnerStatus(1, 1, 1, 1.0, False), lambda: False)
+    assert not directory.evaluation_json.exists()
+    assert evaluation.run(flat, LearnerStatus(2, 2, 2, 1.0, True), lambda: False)
+    record = json.loads(directory.evaluation_json.read_text())
+    assert len(record["episode_returns"]) == 4
+    found = record["from_start_states"]
+    assert found["origin"] == "a pendulum"
+    left = [sum(rewards[step:]) for step in (50, 150)]
+    assert sorted(found["episode_returns"]) == pytest.approx(sorted(2 * left))
+    assert found["episode_return_mean"] == pytest.approx(np.mean(left))
+
+    file["episodes"][0]["starts"][0][1] += 1
+    file["episodes"][0]["starts"].pop()
+    (tmp_path / "starts.json").write_text(json.dumps(file))
+    with pytest.raises(UnusableEnvironmentError, match="another version"):
+        evaluator.Evaluation(context)  # at the start of the run, not at its end
 
 
 def test_an_old_checkpoint_is_not_the_last_of_a_run_that_goes_on(run):

@@ -44,6 +44,14 @@ class ReferPPOConfig(RolloutConfig):
     """Adam's epsilon. Not in the paper; that of V-RACER here."""
     hidden_size: int = field(64, minimum=1, suffix="units{}")
     """Units of each of the two hidden layers (appendix A)."""
+    recurrent: bool = field(False, suffix="recurrent")
+    """LSTM layers instead of the hidden layers, as in flow control (section 5.4: "each method
+    considered so far"; its figure 6 shows no PPO)."""
+    lstm_size: int = field(32, minimum=1, suffix="cells{}")
+    """Cells of each of the two LSTM layers of recurrent networks (section 5.4)."""
+    history: int = field(16, minimum=0, suffix="history{}")
+    """States before a step from which recurrent networks act and learn (section 5.4: the window of
+    back-propagation). They begin there with a state of zeros."""
     noise_bound: float = field(3.0, above=0, suffix="bound{:g}")
     """Standard deviations at which the policy's noise is truncated (appendix A)."""
     initial_variance: float = field(0.2, above=0, suffix="variance{:g}")

@@ -3,13 +3,24 @@
 Its objective is that of Schulman et al. (2017), equation 7.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
-from common.agents.proximal import ProximalAgent, ProximalLearner, ProximalNetworks
+from common.agents.agent import GraphPolicy
+from common.agents.proximal import (
+    GaussianPolicy,
+    ProximalAgent,
+    ProximalLearner,
+    ProximalNetworks,
+    ProximalSteps,
+)
+from common.data.data import StoredState
 from common.data.rollouts import RolloutSteps
 from common.environments.spec import EnvironmentSpec
 from common.networks.control import SoftsignMLP
+from common.networks.recurrent import LSTMNetwork, Window
 from common.networks.standardizer import RunningMoments
 from common.types import Metrics, Nest
 from common.values import policy_gradients
@@ -20,17 +31,68 @@ from reproductions.refer.ppo.config import AGENT, ReferPPOConfig
 def make_networks(
     config: ReferPPOConfig, observation_size: int, action_size: int
 ) -> ProximalNetworks:
-    """Builds policy and value, of two layers each (appendix A).
+    """Builds policy and value, of two layers each (appendix A; section 5.4 for LSTM layers).
 
     Softsign layers, and variances that all states share, are not in the paper: V-RACER's.
     """
-    sizes = [config.hidden_size] * 2
-    return ProximalNetworks(
-        SoftsignMLP(observation_size, sizes, action_size),
-        SoftsignMLP(observation_size, sizes, 1),
-        action_size,
-        config.initial_variance,
+    kind, size = (
+        (LSTMNetwork, config.lstm_size) if config.recurrent else (SoftsignMLP, config.hidden_size)
     )
+    mean, value = (kind(observation_size, [size] * 2, outputs) for outputs in (action_size, 1))
+    return ProximalNetworks(mean, value, action_size, config.initial_variance)
+
+
+class History(NamedTuple):
+    """The observations of K episodes before a step; the state of a recurrent policy.
+
+    PPO needs rho = 1 in its first update, so that the policy acts as it learns: from a window of
+    the last H + 1 observations, in front of which the LSTMs' state is zeros.
+
+    Attributes:
+      observations: [K, H, D] float32, the newest last.
+      lengths: [K] int32, how many of them the episode has, at most H.
+    """
+
+    observations: np.ndarray | tf.Tensor
+    lengths: np.ndarray | tf.Tensor
+
+    @property
+    def begins(self) -> np.ndarray | tf.Tensor:
+        """`Window.begins` of the observations and the next one, [K] int32."""
+        return self.observations.shape[1] - self.lengths
+
+
+class RecurrentPolicy(GaussianPolicy):
+    """A policy of LSTM networks; its extras have the history before each step."""
+
+    def __init__(self, networks: ProximalNetworks, history: int, *sizes_and_noise):
+        """Takes H, the size of the history, and the other arguments of `GaussianPolicy`."""
+        self._history = history
+        self._observation_size = sizes_and_noise[0]
+        super().__init__(networks, *sizes_and_noise)
+
+    def initial_state(self, num_environments: int) -> History:
+        """Returns empty histories."""
+        shape = num_environments, self._history, self._observation_size
+        return History(np.zeros(shape, np.float32), np.zeros(num_environments, np.int32))
+
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Raises ValueError; see base class."""
+        raise ValueError("it is recurrent: the observation alone does not give its action")
+
+    def __call__(self, observation: np.ndarray, state: History):
+        """Adds the history to the extras: "history" [K, H, D] and "length" [K]; see base class."""
+        action, after, extras = super().__call__(observation, state)
+        return action, after, extras | {"history": state.observations, "length": state.lengths}
+
+    def _outputs(
+        self, observation: np.ndarray, state: History
+    ) -> tuple[np.ndarray, np.ndarray, History]:
+        inputs = np.concatenate([state.observations, observation[:, np.newaxis]], axis=1)
+        window = Window(self._standardized(inputs), state.begins)
+        lengths = np.minimum(state.lengths + 1, self._history, dtype=np.int32)
+        after = History(inputs[:, 1:], lengths)
+        return self._mean_twin.at_end(window), self._value_twin.at_end(window), after
 
 
 class ReferPPOLearner(ProximalLearner):
@@ -60,6 +122,16 @@ class ReferPPOLearner(ProximalLearner):
         scale = tf.sqrt(moments.square + moments.mean**2)
         if scale > 0:
             self.reward_scale.assign(tf.cast(scale, tf.float32))
+
+    def begin(self, rollout: RolloutSteps) -> ProximalSteps:
+        """Returns the steps; recurrent networks have the `Window` of each as its observation."""
+        steps, extras = super().begin(rollout), rollout.states.extras
+        if not self._config.recurrent:
+            return steps
+        history = History(extras["history"], extras["length"])
+        before = self.standardizer(history.observations)
+        inputs = tf.concat([before, steps.observation[:, tf.newaxis]], axis=1)
+        return steps._replace(observation=Window(inputs, history.begins))
 
     def policy_losses(
         self, rho: tf.Tensor, advantage: tf.Tensor, divergence: tf.Tensor
@@ -92,10 +164,41 @@ class ReferPPO(ProximalAgent):
     def __init__(self, config: ReferPPOConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
         self.noise_bound = config.noise_bound
+        if config.recurrent:
+            self.jit_compile = False  # XLA needs minutes for unrolled LSTMs
 
     def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
         """Builds policy and value."""
         return make_networks(self.config, spec.observation_size, spec.action_size)
+
+    def make_policy(self, spec: EnvironmentSpec, seed: int | None) -> GaussianPolicy:
+        """Builds the policy, with noise of the seed, or without any."""
+        if not self.config.recurrent:
+            return super().make_policy(spec, seed)
+        sizes = spec.observation_size, spec.action_size
+        networks, history = self.make_networks(spec), self.config.history
+        return RecurrentPolicy(networks, history, *sizes, seed, self.noise_bound)
+
+    def step_specs(self, spec: EnvironmentSpec) -> StoredState:
+        """Adds the history before a step, if the networks are recurrent; see base class."""
+        states = super().step_specs(spec)
+        if self.config.recurrent:
+            history = tf.TensorSpec([self.config.history, spec.observation_size])
+            states.extras.update(history=history, length=tf.TensorSpec([], tf.int32))
+        return states
+
+    def graph_policy(self, learner: ReferPPOLearner, spec: EnvironmentSpec) -> GraphPolicy:
+        """Returns the policy's mean; see base class."""
+        if not self.config.recurrent:
+            return super().graph_policy(learner, spec)
+
+        def act(observation: tf.Tensor, state: History) -> tuple[tf.Tensor, History]:
+            inputs = tf.concat([state.observations, observation[:, tf.newaxis]], axis=1)
+            window = Window(learner.standardizer(inputs), state.begins)
+            lengths = tf.minimum(state.lengths + 1, self.config.history)
+            return learner.networks.mean(window), History(inputs[:, 1:], lengths)
+
+        return act
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> ReferPPOLearner:
         """Builds the learner."""

@@ -5,7 +5,9 @@ from one_process import OneProcessRun
 from point_task import THRESHOLD, make_environments, mean_return
 import pytest
 import tensorflow as tf
+import tree
 
+from common.acting.policy import reset_rows
 from common.data.data import StoredState
 from common.data.rollouts import Rollout, RolloutSteps
 from common.environments.spec import EnvironmentSpec
@@ -167,6 +169,86 @@ def test_values_of_actors_are_in_units_of_rewards():
     np.testing.assert_array_equal(evaluator(observation)[0], extras["mean"])
     with pytest.raises(ValueError, match="networks of other sizes"):
         evaluator.load(np.zeros(5, np.float32))
+
+
+RECURRENT = {"recurrent": True, "lstm_size": 5, "history": 4}
+
+
+def recurrent_steps(observations, first):
+    """Acts on observations [T, K, 3]; returns the agent, learner, and the steps as it learns them.
+
+    first: [T, K] bool, where episodes begin.
+    """
+    agent = make_agent(**RECURRENT)
+    learner = agent.make_learner(SPEC, 0)
+    learner.prepare(rollout())
+    policy = agent.make_actor(SPEC, range(2), 2, seed=3)
+    policy.load(packing.to_numpy(learner.actor_variables))
+    state = initial = policy.initial_state(2)
+    found = []
+    for observation, begins in zip(observations, first):
+        state = reset_rows(state, initial, begins)
+        action, state, extras = policy(observation, state)
+        value = extras.pop("value")
+        extras.pop("version")
+        steps = StoredState(observation, action, extras)
+        found.append(RolloutSteps(steps, value, value, np.zeros_like(value)))
+    stacked = tree.map_structure(lambda *rows: tf.constant(np.concatenate(rows)), *found)
+    return agent, learner, stacked
+
+
+def test_recurrent_networks_act_as_they_learn():
+    """So rho is 1 at the first update, in episodes that are longer than the history, too."""
+    random = np.random.default_rng(0)
+    observations = random.normal(size=(9, 2, 3)).astype(np.float32)
+    first = np.zeros((9, 2), bool)
+    first[0] = first[6, 1] = True
+    agent, learner, rolled = recurrent_steps(observations, first)
+    steps = learner.begin(rolled)
+    mean = learner.networks.mean(steps.observation)
+    np.testing.assert_allclose(steps.mean, mean, rtol=1e-4, atol=1e-6)
+    value = learner.networks.value(steps.observation)[:, 0]
+    np.testing.assert_allclose(steps.value, value, rtol=1e-4, atol=1e-6)
+
+    evaluator = agent.make_evaluator(SPEC, 2)
+    evaluator.load(packing.to_numpy(learner.actor_variables))
+    graph, state = agent.graph_policy(learner, SPEC), evaluator.initial_state(2)
+    own = state
+    for observation in observations:
+        action, own, _ = evaluator(observation, own)
+        exported, state = graph(tf.constant(observation), state)
+        np.testing.assert_allclose(exported, action, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(state.lengths, own.lengths)
+    with pytest.raises(ValueError, match="it is recurrent"):
+        evaluator.layers()
+
+
+def test_recurrent_networks_see_their_history_and_no_other_episode():
+    observations = np.zeros((9, 2, 3), np.float32)
+    first = np.zeros((9, 2), bool)
+    first[0] = first[6, 1] = True
+    *_, rolled = recurrent_steps(observations, first)
+    mean = rolled.states.extras["mean"].numpy().reshape(9, 2, 2)
+    for time in range(9):
+        other = observations.copy()
+        other[time] += 1
+        *_, rolled = recurrent_steps(other, first)
+        seen = (rolled.states.extras["mean"].numpy().reshape(9, 2, 2) != mean).any(-1)
+        assert seen[:, 0].tolist() == [time <= t <= time + 4 for t in range(9)]
+        same = [(t >= 6) == (time >= 6) for t in range(9)]
+        assert seen[:, 1].tolist() == [time <= t <= time + 4 and same[t] for t in range(9)]
+
+
+def test_recurrent_networks_learn_from_rollouts():
+    config = {"horizon": 64, "batch_size": 32, "policy_learning_rate": 3e-3}
+    agent = make_agent(**RECURRENT, **config)
+    run = OneProcessRun(agent, make_environments(0, 4))
+    before = packing.to_numpy(run.learner.actor_variables)
+    run.train(2)
+    after = packing.to_numpy(run.learner.actor_variables)
+    assert int(run.learner.version) == 2 and np.isfinite(after).all()
+    assert (before != after).mean() > 0.9
+    assert run.learner.networks.mean.lstms[0].w_h.shape == (5, 20)
 
 
 def test_a_rollout_that_batches_do_not_divide_is_refused():

@@ -1,0 +1,254 @@
+"""Episodes that begin in states which somebody has reached before, such as Atari's human starts.
+
+Nair et al. 2015 took 100 states of each game from the play of a human expert. An agent plays on
+from there, and only the rewards after the start count; the limit of an episode includes the steps
+before it (van Hasselt et al. 2015, "Robustness to human starts"). A file of starts has the seed and
+the actions of episodes, so that any version of a simulator can read it:
+
+    {"environment": "atari:pong",
+     "origin": "who played, for people who read the scores",
+     "episodes": [{"seed": 7, "actions": [0, 3, ...], "starts": [[120, -1.0], ...]}]}
+
+A start is a number of actions and the return up to there, by which a reader sees that the
+simulator still does the same. Actions are those that `common.environments.make` takes.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import json
+import pathlib
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+
+from common.environments import registry
+from common.environments.batch import BatchedEnvironment
+from common.environments.spec import UnusableEnvironmentError
+
+NUM_STARTS = 100
+"""Starts in a new file (Nair et al. 2015)."""
+LATEST_STEP = 4_500
+"""The last step at which a new start may be: five minutes of Atari, the length of the games that
+people played for the scores of Mnih et al. 2015."""
+
+
+class StartState(NamedTuple):
+    """A state to begin in.
+
+    Attributes:
+      seed: of the environment.
+      actions: taken from the beginning of its first episode on.
+      episode_return: sum of the rewards up to there.
+    """
+
+    seed: int
+    actions: Sequence[Any]
+    episode_return: float
+
+
+@dataclasses.dataclass(frozen=True)
+class StartStates:
+    """The content of a file of starts.
+
+    Attributes:
+      path: of the file.
+      environment: name of the environment.
+      origin: who played.
+      starts: in the order of the file.
+    """
+
+    path: pathlib.Path
+    environment: str
+    origin: str
+    starts: tuple[StartState, ...]
+
+
+def read(path: pathlib.Path, environment: str) -> StartStates:
+    """Reads a file of starts.
+
+    Raises:
+      UnusableEnvironmentError: there is no such file, it is malformed, or it is of another
+        environment than `environment`.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+        starts = tuple(
+            StartState(int(episode["seed"]), episode["actions"][:step], float(before))
+            for episode in content["episodes"]
+            for step, before in episode["starts"]
+        )
+        found = StartStates(path, content["environment"], content["origin"], starts)
+    except OSError as error:
+        raise UnusableEnvironmentError(f"--starts={path}: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnusableEnvironmentError(
+            f"--starts={path} is not a file of start states ({type(error).__name__}: {error}): see "
+            "docs/environments.md"
+        ) from None
+    if found.environment != environment or not starts:
+        raise UnusableEnvironmentError(
+            f"--starts={path} has {len(starts)} starts of {found.environment}: the run needs some "
+            f"of {environment}"
+        )
+    return found
+
+
+def make_batch(
+    starts: StartStates, num_environments: int, seed: int, frames: int | None = None
+) -> BatchedEnvironment:
+    """Returns environments whose episodes begin at the starts, in an order that `seed` draws.
+
+    Environment i of K plays the starts i, i + K, ..., so that all are played equally often where
+    each environment plays its share of the episodes.
+
+    Args:
+      starts: to begin at.
+      num_environments: K.
+      seed: of the order.
+      frames: as of `common.environments.make`.
+    """
+    count, k = len(starts.starts), num_environments
+    shuffled = [starts.starts[i] for i in np.random.default_rng(seed).permutation(count)]
+    orders = [[shuffled[(i + n * k) % count] for n in range(count)] for i in range(k)]
+    return BatchedEnvironment([StartedEnvironment(starts, order, frames) for order in orders])
+
+
+class StartedEnvironment(dm_env.Environment):
+    """An environment whose episodes begin at given starts, and follow the rules of evaluations.
+
+    A state is reached in a new environment, by the actions that lead to it.
+    """
+
+    def __init__(self, starts: StartStates, order: Sequence[StartState], frames: int | None = None):
+        """Makes the environment that `starts` names, for episodes that begin at those of `order`.
+
+        After the last one the first one follows again.
+        """
+        self._starts = starts
+        self._order = itertools.cycle(order)
+        self._frames = frames
+        self._start = next(self._order)
+        self._environment = self._make()
+        self._is_new = self._is_over = True
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode.
+
+        Raises:
+          UnusableEnvironmentError: the actions end the episode, or lead to another return than the
+            file's.
+        """
+        if not self._is_new:
+            self._environment.close()
+            self._start = next(self._order)
+            self._environment = self._make()
+        self._is_new, start = False, self._start
+        timestep, total = self._environment.reset(), 0.0
+        for action in start.actions:
+            timestep = self._environment.step(np.asarray(action, self.action_spec().dtype))
+            total += timestep.reward or 0.0
+            if timestep.last():
+                break
+        if timestep.last() or not np.isclose(total, start.episode_return, rtol=1e-3, atol=1e-3):
+            raise UnusableEnvironmentError(
+                f"--starts={self._starts.path}: seed {start.seed} and {len(start.actions)} actions "
+                f"have a return of {total:g}, not {start.episode_return:g}, or end the episode: "
+                f"the file is of another version of {self._starts.environment}"
+            )
+        self._is_over = False
+        return dm_env.restart(timestep.observation)
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step, starts an episode."""
+        if self._is_over:
+            return self.reset()
+        timestep = self._environment.step(action)
+        self._is_over = timestep.last()
+        return timestep
+
+    def observation_spec(self) -> Any:
+        """Returns the environment's observation spec."""
+        return self._environment.observation_spec()
+
+    def action_spec(self) -> Any:
+        """Returns the environment's action spec."""
+        return self._environment.action_spec()
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._environment.close()
+
+    def _make(self) -> dm_env.Environment:
+        return registry.make(self._starts.environment, self._start.seed, True, self._frames)
+
+
+class RecordedEnvironment(StartedEnvironment):
+    """An environment whose episodes are recorded, for a new file of starts.
+
+    Attributes:
+      episodes: seed, actions and rewards of each episode.
+    """
+
+    def __init__(self, name: str, seed: int, num_episodes: int, frames: int | None = None):
+        """Makes the environment, with a seed of its own for each episode drawn from `seed`."""
+        seeds = np.random.SeedSequence(seed).generate_state(num_episodes).tolist()
+        begins = tuple(StartState(each, (), 0.0) for each in seeds)
+        super().__init__(StartStates(pathlib.Path(), name, "", begins), begins, frames)
+        self.episodes: list[tuple[int, list[Any], list[float]]] = []
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode."""
+        timestep = super().reset()
+        self.episodes.append((self._start.seed, [], []))
+        return timestep
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """Takes `action`; after a LAST step, starts an episode."""
+        timestep = super().step(action)
+        if not timestep.first():
+            _, actions, rewards = self.episodes[-1]
+            actions.append(np.asarray(action).tolist())
+            rewards.append(float(timestep.reward))
+        return timestep
+
+
+def recorded(
+    environments: Sequence[RecordedEnvironment], name: str, origin: str, seed: int
+) -> dict[str, Any]:
+    """Returns the content of a file of starts, at random times of recorded episodes.
+
+    Args:
+      environments: with the episodes.
+      name: of the environment.
+      origin: who played.
+      seed: of the draw.
+
+    Raises:
+      UnusableEnvironmentError: no episode has a state after its first one.
+    """
+    episodes = [episode for each in environments for episode in each.episodes]
+    moments = [
+        (index, step)
+        for index, (_, actions, _) in enumerate(episodes)
+        for step in range(1, min(len(actions), LATEST_STEP))
+    ]
+    if not moments:
+        raise UnusableEnvironmentError(f"episodes of {name} have one step: there are no starts")
+    drawn = np.random.default_rng(seed).permutation(len(moments))[:NUM_STARTS]
+    chosen: dict[int, list[int]] = {}
+    for index, step in sorted(moments[i] for i in drawn):
+        chosen.setdefault(index, []).append(step)
+    return {
+        "environment": name,
+        "origin": origin,
+        "episodes": [
+            {
+                "seed": episodes[index][0],
+                "actions": episodes[index][1][: steps[-1]],
+                "starts": [[step, float(np.sum(episodes[index][2][:step]))] for step in steps],
+            }
+            for index, steps in chosen.items()
+        ],
+    }
