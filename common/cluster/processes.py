@@ -13,8 +13,11 @@ import signal
 import sys
 import threading
 import time
+from typing import TypeVar
 
-from common.cluster.errors import ClusterError
+from absl import logging
+
+from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.reporting.records import usable_cores as usable_cores
 
 READY_VARIABLE = "REPLAY_RL_READY"
@@ -25,6 +28,7 @@ _STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _ONE_REQUEST_SECONDS = 0.5
 """Two SIGINT within this time are one Ctrl-C: a terminal sends it to the whole group, and `timeout`
 passes it on."""
+_LOG_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -212,6 +216,9 @@ class PatienceError(ClusterError):
     is_transient = True
 
 
+_Answer = TypeVar("_Answer")
+
+
 class Patience:
     """A limit on how long a role waits for another one, so that no role outlives its run unnoticed.
 
@@ -231,6 +238,7 @@ class Patience:
         """
         self._complaint = complaint
         self._seconds = self.default_seconds if seconds is None else seconds
+        self._logged_at = -math.inf
         self.renew()
 
     def renew(self) -> None:
@@ -252,6 +260,69 @@ class Patience:
                 f"{self._complaint} for {self._seconds / 60:g} minutes{why}: this role ends; start "
                 "it again when the others are back, or wait longer with --patience_minutes"
             )
+
+    def miss(self, error: Exception) -> None:
+        """Logs, once a minute, the error of a call without an answer; raises as `check`."""
+        now = time.monotonic()
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
+            logging.warning("%s yet: %s", self._complaint, error)
+        self.check(error)
+
+    def until_answered(
+        self, call: Callable[[], _Answer], gives_up: Callable[[], bool], pause_seconds: float = 0.2
+    ) -> _Answer | None:
+        """Makes a call until its service is available; returns the answer, None if it gives up.
+
+        Args:
+          call: the call.
+          gives_up: whether to end the wait; asked before each call.
+          pause_seconds: time between calls.
+
+        Raises:
+          PatienceError: the wait exceeds the limit.
+        """
+        self.renew()
+        while not gives_up():
+            try:
+                answer = call()
+            except ServiceUnavailableError as error:
+                self.miss(error)
+                time.sleep(pause_seconds)
+            else:
+                self.renew()
+                return answer
+        return None
+
+
+class Background:
+    """A function in a thread of its own, whose error reaches the thread that asks for it."""
+
+    def __init__(self, function: Callable[[], None], name: str):
+        """Makes the thread, which does not keep the process from ending."""
+        self._function = function
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; call it once."""
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raises the error that ended the function, if one has."""
+        if self._error is not None:
+            raise self._error
+
+    def join(self, seconds: float | None = None) -> None:
+        """Waits for the end of the function, if it was started; None: as long as it takes."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        except Exception as error:  # pylint: disable=broad-except
+            self._error = error
 
 
 def seed_generators(seed: int, role: str, index: int, start: int = 0) -> None:

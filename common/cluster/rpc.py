@@ -146,6 +146,16 @@ def checked_count(name: str, count: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
         return tf.identity(count)
 
 
+def in_python(function: Callable[..., Any], dtypes: Any) -> Callable[..., Nest]:
+    """Returns a function of tensors for `Server.register` that runs a function of NumPy arrays.
+
+    Args:
+      function: returns values that convert to arrays.
+      dtypes: of these values: one, or a list.
+    """
+    return lambda *arguments: tf.numpy_function(function, arguments, dtypes)
+
+
 class Server:
     """A set of methods at an address, for callers of the same cluster and run only.
 

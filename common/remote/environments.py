@@ -15,7 +15,7 @@ import tree
 
 from common.cluster import rpc, topology
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import Patience, StopRequest
+from common.cluster.processes import Background, Patience, StopRequest
 from common.environments import watch
 from common.environments.batch import ABSENT, EnvironmentBatch
 
@@ -101,12 +101,9 @@ class RemoteBatch:
         """Takes one row of `actions`, [K, ...], in each environment that is there.
 
         Raises:
-          ValueError: there is not one row for each environment.
           ClusterError: a worker refuses this process, or no worker is there for too long.
         """
         k = self.num_environments
-        if len(actions) != k:
-            raise ValueError(f"got {len(actions)} actions for {k} environments")
         step_type = np.full(k, ABSENT, np.int32)
         reward, discount = np.zeros(k, np.float32), np.ones(k, np.float32)
         observation = tree.map_structure(
@@ -163,22 +160,21 @@ class _Worker:
         self._client, self._stop = client, stop
         self._next_session = np.int64(session)
         self._is_ready = False
-        self._error: Exception | None = None
         self._future: rpc.Future | None = None
         self._actors = f"actors {rows.start} to {rows[-1]} at {client.address}"
 
     @property
     def is_ready(self) -> bool:
         """True if the worker has begun the present session; raises what it refused this for."""
-        if self._error is not None:
-            raise self._error
+        self._beginning.check()
         return self._is_ready
 
     def begin(self) -> None:
         """Asks for a new session, in a thread."""
         self._is_ready, self._number = False, np.int64(0)
         self._session, self._next_session = self._next_session, self._next_session + 1
-        threading.Thread(target=self._begin, name="begin", daemon=True).start()
+        self._beginning = Background(self._begin, "begin")
+        self._beginning.start()
 
     def ask(self, actions: np.ndarray) -> None:
         """Starts a step with the worker's rows of actions [K, ...]."""
@@ -227,20 +223,17 @@ class _Worker:
             logging.warning("%s were not told that the run is over: %s", self._actors, error)
 
     def _begin(self) -> None:
-        try:
-            while not self._stop.requested:
-                try:
-                    if self._client.call("environments_begin", [self._session]):
-                        logging.info("environments of %s have begun", self._actors)
-                        self._is_ready = True
-                        return
-                except ServiceUnavailableError as error:
-                    logging.log_every_n_seconds(
-                        logging.INFO, "waiting for environments: %s", _REPORT_SECONDS, error
-                    )
-                self._stop.wait(_POLL_SECONDS)
-        except Exception as error:  # pylint: disable=broad-except
-            self._error = error
+        while not self._stop.requested:
+            try:
+                if self._client.call("environments_begin", [self._session]):
+                    logging.info("environments of %s have begun", self._actors)
+                    self._is_ready = True
+                    return
+            except ServiceUnavailableError as error:
+                logging.log_every_n_seconds(
+                    logging.INFO, "waiting for environments: %s", _REPORT_SECONDS, error
+                )
+            self._stop.wait(_POLL_SECONDS)
 
 
 _WAIT_SECONDS = 0.5
@@ -289,9 +282,13 @@ class EnvironmentService:
         )
         session, number = rpc.Count("session"), rpc.Count("number")
         actions = tf.TensorSpec((k, *action_spec.shape), tf.as_dtype(action_spec.dtype))
-        server.register("environments_begin", self._begin, [session])
-        server.register("environments_step", self._step, [session, number, actions])
-        server.register("environments_finish", self._finish, [])
+        dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
+        for name, function, results, signature in (
+            ("begin", self._begin, tf.bool, [session]),
+            ("step", self._step, dtypes, [session, number, actions]),
+            ("finish", self._finish, tf.bool, []),
+        ):
+            server.register(f"environments_{name}", rpc.in_python(function, results), signature)
 
     def serve(self, stop: StopRequest) -> None:
         """Makes and steps environments until the caller's run is over or a stop is requested.
@@ -335,38 +332,24 @@ class EnvironmentService:
     def _is_asked(self) -> bool:
         return self._wanted != self._session or self._actions is not None
 
-    def _begin(self, session):
-        return tf.numpy_function(self._begin_now, [session], tf.bool)
-
-    def _begin_now(self, session) -> np.bool_:
+    def _begin(self, session: np.int64) -> bool:
         """Returns whether a session has begun; if not, asks for it."""
         with self._changed:
             self._wanted = int(session)
             self._changed.notify_all()
-            return np.bool_(self._session == session)
+            return bool(self._session == session)
 
-    def _step(self, session, number, actions):
-        dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
-        return tf.numpy_function(self._step_now, [session, number, actions], dtypes)
-
-    def _step_now(self, session, number, actions) -> tuple:
+    def _step(self, session: np.int64, number: np.int64, actions: np.ndarray) -> tuple:
         """Returns whether there is such a session, whether its step is done, and the timestep."""
         with self._changed:
             if session != self._session:
-                return (np.False_, np.False_, *self._nothing)
+                return (False, False, *self._nothing)
             if number == self._number + 1:
                 self._number, self._actions, self._columns = int(number), actions, None
                 self._changed.notify_all()
             self._changed.wait_for(lambda: self._columns or self._ended, _WAIT_SECONDS)
-            return (
-                np.True_,
-                np.bool_(self._columns is not None),
-                *(self._columns or self._nothing),
-            )
+            return (True, self._columns is not None, *(self._columns or self._nothing))
 
-    def _finish(self):
-        return tf.numpy_function(self._finish_now, [], tf.bool)
-
-    def _finish_now(self) -> np.bool_:
+    def _finish(self) -> bool:
         self._finished = True
-        return np.True_
+        return True

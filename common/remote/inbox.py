@@ -80,6 +80,15 @@ class _Parts:
         return None if self._missing else bytes(self._buffer)
 
 
+@contextlib.contextmanager
+def _mistakes_as_value_errors() -> Iterator[None]:
+    """Converts errors of the replay ops: `tf.numpy_function` keeps the type of Python's only."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(error.message) from None
+
+
 class Inbox:
     """The deliveries to a store from other processes, and the actor steps accepted from each.
 
@@ -158,6 +167,7 @@ class Inbox:
         """Returns the table as Python numbers."""
         return as_dict(self.table())
 
+    @_mistakes_as_value_errors()
     def put(self, incarnation: int, number: int, columns: Sequence) -> bool:
         """Puts a delivery into the store, unless it was taken before.
 
@@ -165,7 +175,7 @@ class Inbox:
           False if the store has no room for it now.
 
         Raises:
-          ValueError: the number skips one.
+          ValueError: the number skips one, or the store refuses the rows.
         """
         with self._lock:
             if not self._is_new(incarnation, number):
@@ -176,6 +186,7 @@ class Inbox:
             self._heard.add(incarnation)
         return True
 
+    @_mistakes_as_value_errors()
     def put_part(self, incarnation: int, number: int, size: int, offset: int, part: bytes) -> bool:
         """Takes a part of a delivery, and the delivery once it is whole; see `put`.
 
@@ -343,14 +354,14 @@ class StoreService:
                 self.store.put(wire.rows(columns))
             else:
                 is_taken = tf.numpy_function(
-                    self._put_now, [incarnation, number, *columns], tf.bool
+                    self._put_columns, [incarnation, number, *columns], tf.bool
                 )
         return self._answer(is_taken, incarnation, accepted)
 
     def _put_part(self, incarnation, number, accepted, *part):
         accepted = self.inbox.checked(incarnation, accepted, MOST_STEPS)
         with tf.control_dependencies([accepted]):
-            is_taken = tf.numpy_function(self._put_part_now, [incarnation, number, *part], tf.bool)
+            is_taken = tf.numpy_function(self.inbox.put_part, [incarnation, number, *part], tf.bool)
         return self._answer(is_taken, incarnation, accepted)
 
     def _answer(self, is_taken, incarnation, accepted):
@@ -369,22 +380,14 @@ class StoreService:
         with tf.control_dependencies([noted]):
             return tf.concat([[tf.cast(is_taken, tf.int64)], counters], 0)
 
-    def _put_now(self, incarnation, number, *columns) -> np.bool_:
-        with _mistakes_as_value_errors():
-            return np.bool_(self.inbox.put(int(incarnation), int(number), columns))
-
-    def _put_part_now(self, incarnation, number, size, offset, part) -> np.bool_:
-        numbers = map(int, (incarnation, number, size, offset))
-        with _mistakes_as_value_errors():
-            return np.bool_(self.inbox.put_part(*numbers, part))
+    def _put_columns(self, incarnation, number, *columns) -> bool:
+        return self.inbox.put(incarnation, number, columns)
 
     def _report(self, sender, incarnation, accepted, counters):
         accepted = self.inbox.checked(incarnation, accepted, self.store.wire.reported_steps)
         with tf.control_dependencies([self.inbox.raise_to(incarnation, accepted)]):
-            return tf.numpy_function(self._report_now, [sender, incarnation, counters], tf.int64)
-
-    def _report_now(self, sender, incarnation, counters) -> np.ndarray:
-        return np.array(self.inbox.report(int(sender), int(incarnation), counters), np.int64)
+            numbers = [sender, incarnation, counters]
+            return tf.stack(tf.numpy_function(self.inbox.report, numbers, [tf.int64, tf.int64]))
 
     def _draw(self, num_items, seed):
         text = f"num_items must be from 1 to {self._most_drawn} to fit a message, is"
@@ -415,12 +418,3 @@ class StoreService:
         self._learner_present.assign(False)
         self._finished.assign(finished)
         return tf.constant(True)
-
-
-@contextlib.contextmanager
-def _mistakes_as_value_errors() -> Iterator[None]:
-    """Converts errors of the replay ops: `tf.numpy_function` keeps the type of Python's only."""
-    try:
-        yield
-    except tf.errors.InvalidArgumentError as error:
-        raise ValueError(error.message) from None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 import contextlib
 import math
-import threading
 import time
 from typing import Protocol
 
@@ -18,7 +17,7 @@ from absl import logging
 
 from common.acting import loop
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import UNLEARNT_SECONDS, StopRequest, report_ready
+from common.cluster.processes import UNLEARNT_SECONDS, Background, StopRequest, report_ready
 from common.data.data import Delivery
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.learning.bookkeeping import Bookkeeping
@@ -442,7 +441,7 @@ def run_worker(context: RunContext) -> None:
     actors = LocalActing(context, store, step, seed, sender.incarnation)
     acting = _ActingThread(actors, store, limiter, stop)
     while not (stop.requested or step.finished):
-        acting.raise_error()
+        acting.check()
         if actors.num_steps:
             report_ready()
         try:
@@ -470,7 +469,7 @@ def run_worker(context: RunContext) -> None:
     logging.info("acted for %d steps, %d accepted, until learner step %d", acted, acted, step.steps)
 
 
-class _ActingThread:
+class _ActingThread(Background):
     """The acting thread of a worker, held back by a rate limiter."""
 
     def __init__(self, actors: LocalActing, store: Store, limiter: RateLimiter, stop: StopRequest):
@@ -479,30 +478,21 @@ class _ActingThread:
         self._limiter = limiter
         self._stop = stop
         self._closed = False
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._act, name="act", daemon=True)
-        self._thread.start()
-
-    def raise_error(self) -> None:
-        """Raises the error that ended the thread, if one has."""
-        if self._error is not None:
-            raise self._error
+        super().__init__(self._act, "act")
+        self.start()
 
     def close(self) -> None:
         """Ends the thread after the present step."""
         self._closed = True
-        self._thread.join()
-        self.raise_error()
+        self.join()
+        self.check()
 
     def _act(self) -> None:
-        try:
-            while not (self._closed or self._stop.requested):
-                if self._limiter.may_insert(self._store.counters()):
-                    self._actors.act()
-                else:
-                    self._stop.wait(_POLL_SECONDS)
-        except Exception as error:  # pylint: disable=broad-except
-            self._error = error
+        while not (self._closed or self._stop.requested):
+            if self._limiter.may_insert(self._store.counters()):
+                self._actors.act()
+            else:
+                self._stop.wait(_POLL_SECONDS)
 
 
 def run_environments(context: RunContext) -> None:
