@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 import contextlib
 import ctypes
-import errno
 import gc
 import importlib
 import math
@@ -32,13 +31,13 @@ _LOG_SECONDS = 60.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def set_parent_death_signal(
     parent_pid: int | None = None, signal_number: int = signal.SIGKILL
 ) -> None:
-    """Asks Linux to signal this process when its parent dies; does nothing on other systems.
+    """Asks Linux to signal this process when its parent dies.
 
     The parent is the *thread* that started this process: the signal comes when that thread ends.
     The setting survives `exec`, but not `fork`.
@@ -51,8 +50,6 @@ def set_parent_death_signal(
     Raises:
       OSError: Linux refused the setting.
     """
-    if _LIBC is None:
-        return
     parent_before = os.getppid() if parent_pid is None else parent_pid
     _control(_PR_SET_PDEATHSIG, int(signal_number))
     if os.getppid() != parent_before:
@@ -63,17 +60,15 @@ def set_child_subreaper(is_one: bool) -> None:
     """Says whether this process becomes the parent of its descendants that lose theirs.
 
     Raises:
-      OSError: the system is not Linux, or refused the setting.
+      OSError: Linux refused the setting.
     """
-    if _LIBC is None:
-        raise OSError(errno.ENOSYS, "only Linux has subreapers")
     _control(_PR_SET_CHILD_SUBREAPER, int(is_one))
 
 
 def show_command(arguments: Sequence[str]) -> None:
     """Shows a command line in `ps` and `top`, in the place of that with which the process began.
 
-    Both are in the same memory: what is too long for it is cut. Linux only.
+    Both are in the same memory: what is too long for it is cut.
     """
     with open("/proc/self/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -83,7 +78,6 @@ def show_command(arguments: Sequence[str]) -> None:
 
 
 def _control(option: int, value: int) -> None:
-    assert _LIBC is not None
     if _LIBC.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
@@ -102,12 +96,11 @@ def report_ready() -> None:
 
 
 def return_free_memory() -> None:
-    """Returns memory that `malloc` keeps, though nothing is in it, to the system; Linux only.
+    """Returns memory that `malloc` keeps, though nothing is in it, to the system.
 
     Between the objects that stay, compilation leaves about as much of it as they take.
     """
-    if _LIBC is not None:
-        _LIBC.malloc_trim(0)
+    _LIBC.malloc_trim(0)
 
 
 class StopRequest:

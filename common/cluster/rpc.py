@@ -8,10 +8,9 @@ The cluster's token is never sent. A server first proves to each client that it 
 an HMAC of the client's nonce. The client then presents a proof of its own with each call, which
 only this start of this server accepts.
 
-A message holds 4 MiB, so this module also says how many bytes an argument takes in one. float32 and
-strings travel as they are in memory, integers as varints: a uint8 from 128 takes two bytes, a
-negative int32 ten. Bulk uint8 is twelve times slower than the same bytes as a string or bitcast to
-float32.
+A message holds 4 MiB. float32 and strings travel as they are in memory, integers as varints: a
+uint8 from 128 takes two bytes, a negative int32 ten. Bulk uint8 is twelve times slower than the
+same bytes as a string or bitcast to float32.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,54 +45,20 @@ from common.types import Nest
 
 # TensorFlow keeps gRPC's default limit of 4 MiB a message; 64 KiB are for headers and credentials.
 MAX_ARGUMENT_BYTES = 4 * 2**20 - 2**16
-_WIDTHS = (8, 16, 32, 64)
-_INTEGERS = [f"{sign}int{width}" for sign in ("u", "") for width in _WIDTHS]
-_VARINT_DTYPES = frozenset(map(tf.as_dtype, (*_INTEGERS, tf.bfloat16, tf.half)))
-_MAX_VARINT_BYTES = 10
+_VARINT_BYTES = 10
 
 
-def message_size(tensors: Sequence[tf.Tensor]) -> int:
-    """Returns the bytes that arguments take in a message; if they fit, an upper bound of them."""
-    size = sum(_bound_on_size(tensor) for tensor in tensors)
-    if size > MAX_ARGUMENT_BYTES:
-        size = sum(exact_size(tensor) for tensor in tensors)
+def most_bytes(tensors: Sequence[tf.Tensor]) -> int:
+    """Returns an upper bound on the bytes that eager arguments take in a message."""
+    size = 0
+    for tensor in tensors:
+        if tensor.dtype == tf.string:
+            size += sum(len(value) + 6 for value in np.ravel(tensor.numpy()))  # 6: tag and length
+        else:
+            is_float = tensor.dtype in (tf.float32, tf.float64)
+            each = tensor.dtype.size if is_float else _VARINT_BYTES
+            size += each * tensor.shape.num_elements()
     return size
-
-
-def require_message_size(method: str, address: str, tensors: Sequence[tf.Tensor]) -> None:
-    """Raises MessageTooLargeError if the arguments of a call to an address fit no message."""
-    size = message_size(tensors)
-    if size > MAX_ARGUMENT_BYTES:
-        raise MessageTooLargeError(
-            f"the arguments of {method!r} for {address} take {size} bytes, but a message holds "
-            f"{MAX_ARGUMENT_BYTES}: send them in several calls"
-        )
-
-
-def _bound_on_size(tensor: tf.Tensor) -> int:
-    """Returns an upper bound on a tensor's bytes; 0 if its shape is known only at run time."""
-    if tensor.dtype == tf.string:
-        return exact_size(tensor)
-    elements = tensor.shape.num_elements() or 0
-    return elements * (_MAX_VARINT_BYTES if tensor.dtype in _VARINT_DTYPES else tensor.dtype.size)
-
-
-def exact_size(tensor: tf.Tensor) -> int:
-    """Returns the bytes of a tensor; of a symbolic one those of its known shape in memory."""
-    if not hasattr(tensor, "numpy"):  # symbolic
-        return (tensor.shape.num_elements() or 0) * max(1, tensor.dtype.size)
-    values = tensor.numpy()
-    if tensor.dtype == tf.string:
-        return sum(len(value) + 6 for value in np.ravel(values))  # 6: tag and length
-    if tensor.dtype not in _VARINT_DTYPES:
-        return values.nbytes
-    if tensor.dtype in (tf.bfloat16, tf.half):
-        values = values.view(np.uint16)
-    unsigned = values.astype(np.int64).view(np.uint64)
-    return (
-        sum(int(np.count_nonzero(unsigned >= np.uint64(1 << shift))) for shift in range(7, 64, 7))
-        + values.size
-    )
 
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -185,8 +150,7 @@ class Server:
         self.address = address
         self.advertised_address = advertised_address or address
         self._identity = secrets.token_hex(_NONCE_BYTES)
-        self._started = False
-        self._functions: dict[str, Any] = {}  # the server needs them to stay alive
+        self._functions: list[Any] = []  # the server needs them to stay alive
         self._servers = [tf.distribute.experimental.rpc.Server.create("grpc", address)]
         # Also at exit: an interpreter that ends while Python answers a call hangs for ever.
         self._stop = weakref.finalize(self, _stop, self._servers)
@@ -217,7 +181,7 @@ class Server:
           input_signature: a spec for each argument, without the credentials.
 
         Raises:
-          ClusterError: the server has started, the name is taken, or the function returns nothing.
+          tf.errors.OpError: the server has started, or the name is taken.
         """
         self._register(name, function, input_signature, any_run=self._credentials.run is None)
 
@@ -256,23 +220,11 @@ class Server:
         self, name: str, function: Callable[..., Nest], signature: Sequence[tf.TensorSpec]
     ) -> None:
         """Registers a function of TensorFlow, whoever calls it; raises as `register`."""
-        if self._started:
-            raise ClusterError(
-                f"{name!r} was registered after the server at {self.address} had started: "
-                "register every method before start()"
-            )
-        if name in self._functions:
-            raise ClusterError(f"the method {name!r} is registered twice")
         concrete = tf.function(
             function, input_signature=signature, autograph=False
         ).get_concrete_function()
-        if not concrete.outputs:
-            raise ClusterError(
-                f"the method {name!r} returns nothing: return a tensor, so that its caller learns "
-                "when the call is done"
-            )
         self._servers[0].register(name, concrete)
-        self._functions[name] = concrete
+        self._functions.append(concrete)
 
     def _answer(self, nonce: tf.Tensor) -> tf.Tensor:
         """Returns this start's identity, and the proof that this server knows the token."""
@@ -294,7 +246,6 @@ class Server:
           ServiceUnavailableError: nothing answers there within the timeout.
         """
         self._servers[0].start()
-        self._started = True
         client = Client(self.advertised_address, self._credentials)
         try:
             client.wait_until_available(timeout_seconds)
@@ -454,7 +405,6 @@ class Client:
                 "the right job and that all roles run the same version"
             )
         tensors = [tf.convert_to_tensor(argument) for argument in arguments]
-        require_message_size(method, self.address, tensors)
         return self._send(method, tensors, timeout, lambda: self._send(method, tensors, timeout))
 
     def _send(
@@ -649,23 +599,21 @@ def _check_can_bind(address: str) -> None:
             ) from None
 
 
+_UNAVAILABLE = (
+    *(tf.errors.InternalError, tf.errors.UnavailableError),
+    *(tf.errors.DeadlineExceededError, tf.errors.CancelledError),
+)
+
+
 def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
     """Returns the cluster error for a TensorFlow error, or None if TensorFlow's is to be raised."""
     text = error.message
     if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
         return MessageTooLargeError(
-            f"a message to or from {address} exceeds 4 MiB: ask for less at a time, in several "
-            f"calls ({_first_line(text)})"
+            f"a message to or from {address} exceeds 4 MiB: send or ask for less at a time, in "
+            f"several calls ({_first_line(text)})"
         )
-    if isinstance(
-        error,
-        (
-            tf.errors.InternalError,
-            tf.errors.UnavailableError,
-            tf.errors.DeadlineExceededError,
-            tf.errors.CancelledError,
-        ),
-    ):
+    if isinstance(error, _UNAVAILABLE):
         return ServiceUnavailableError(
             f"the service at {address} did not answer in time or is gone "
             f"({type(error).__name__}: {_first_line(text)})"

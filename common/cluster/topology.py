@@ -13,6 +13,7 @@ import ipaddress
 import json
 import os
 import pathlib
+import re
 import socket
 import tempfile
 import time
@@ -28,6 +29,8 @@ from common.reporting import records
 from common.reporting.user_error import UserError
 
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
+_LABEL = r"[\w-]{1,63}"
+_ADDRESS = re.compile(rf"(?:\[([\w.:%-]+)\]|({_LABEL}(?:\.{_LABEL})*\.?)):(\d{{1,5}})", re.ASCII)
 _UNIX = "unix:"
 _SOCKET_BYTES = 107
 """The longest path of a Unix socket: what Linux has for it (sun_path), without the final NUL."""
@@ -41,27 +44,13 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
       ClusterError: the address has another form.
     """
-    host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    bare = host[1:-1] if bracketed else host
-    well_formed = (
-        colon
-        and bare.isascii()
-        and bare.isprintable()
-        and not any(c in " /[]" for c in bare)
-        and all(0 < len(label) < 64 for label in bare.removesuffix(".").split("."))
-        and (bracketed or ":" not in bare)
-        and port.isascii()
-        and port.isdigit()
-        and len(port) <= 5
-        and 1 <= int(port) <= 65535
-    )
-    if not well_formed:
+    found = _ADDRESS.fullmatch(address)
+    if not found or not 1 <= int(found[3]) <= 65535:
         raise ClusterError(
             f"{address!r:.200} is not an address: write host:port with a port from 1 to 65535, and "
             "an IPv6 host in [brackets]"
         )
-    return bare, int(port)
+    return found[1] or found[2], int(found[3])
 
 
 def unix_path(address: str) -> str | None:

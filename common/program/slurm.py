@@ -9,14 +9,24 @@ cluster's token comes from the environment; see `common.cluster.credentials`.
 from collections.abc import Sequence
 import os
 import shlex
+import sys
 
 from common.cluster.errors import ClusterError
 from common.cluster.layout import FlagValues, Layout
 from common.cluster.topology import Topology
+from common.program.task import ProgramRun
 
 _PORTS, _FIRST_PORT, _LAST_PORT = 64, 20_000, 32_000
 """Ports per Slurm job and their range. The job's number selects its ports, so that jobs on the same
 node rarely collide. Linux assigns higher ports to clients."""
+
+
+def run_task(run: ProgramRun) -> None:
+    """Replaces this process by the role that it has in a Slurm step."""
+    task = topology(run.layout, run.values)
+    os.environ["TF_CONFIG"] = task.to_tf_config(task.job, task.index)
+    command = [sys.executable, "-m", run.agent.module, *sys.argv[1:], f"--role={task.job}"]
+    os.execv(sys.executable, command)
 
 
 def topology(layout: Layout, values: FlagValues) -> Topology:

@@ -86,7 +86,7 @@ class RemoteStore(Store):
             accepted = self.num_accepted + steps * num_done // num_rows
             head = [tf.constant(n, tf.int64) for n in (self.incarnation, self.number + 1, accepted)]
             tensors = [_checked(*pair) for pair in zip(part, self.wire.put_specs, strict=True)]
-            if rpc.message_size(tensors) <= _MOST_BYTES:
+            if rpc.most_bytes(tensors) <= _MOST_BYTES:
                 answer = self._client.call("store_put", [*head, *tensors])
             else:
                 answer = self._put_in_parts(head, inbox.pack(tensors))

@@ -209,8 +209,7 @@ def usable_cores(root: Path = Path("/")) -> int:
     Args:
       root: the directory that has `proc` and `sys`.
     """
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
     for folder, version in control_groups("cpu", root):
         files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         words = " ".join(text_of(folder / file) for file in files).split()

@@ -258,28 +258,27 @@ def test_errors_in_graphs_can_be_made_readable(service):
 def test_messages_up_to_the_limit_pass_and_larger_ones_name_it(client):
     rows = rpc.MAX_ARGUMENT_BYTES // 8
     assert client.call("echo", [tf.zeros([rows - 8, 2])]).shape == [rows - 8, 2]
-    with pytest.raises(MessageTooLargeError, match=f"{8 * (rows + 1)} bytes"):
-        client.call("echo", [tf.zeros([rows + 1, 2])])
+    with pytest.raises(MessageTooLargeError, match="exceeds 4 MiB"):
+        client.call("echo", [tf.zeros([rows + 2**14, 2])])
     assert client.call("bytes", [tf.fill([4_000_000], tf.constant(127, tf.uint8))]) == 4_000_000
-    with pytest.raises(MessageTooLargeError, match="8000000 bytes"):
+    with pytest.raises(MessageTooLargeError, match="send or ask for less"):
         client.call("bytes", [tf.fill([4_000_000], tf.constant(128, tf.uint8))])
-    with pytest.raises(MessageTooLargeError, match="ask for less"):
+    with pytest.raises(MessageTooLargeError, match="send or ask for less"):
         client.call("zeros", [2**20 + 1])
 
 
 @pytest.mark.parametrize(
     "values, size",
     [
-        (np.array([0, 127, 128, 2**62, -1]), 1 + 1 + 2 + 9 + 10),
-        (np.array([-1, 1], np.int32), 11),
-        (np.array([255, 1], np.uint8), 3),
-        (np.array([1.0, -1.5], np.float16), 5),
+        (np.array([0, 127, 128, 2**62, -1]), 50),
+        (np.array([255, 1], np.uint8), 20),
+        (np.array([1.0, -1.5], np.float16), 20),
         (np.zeros([3], np.float64), 24),
-        (np.array([True, False]), 2),
+        (np.array([b"", b"abcd"]), 16),
     ],
 )
-def test_sizes_on_the_wire(values, size):
-    assert rpc.exact_size(tf.constant(values)) == size
+def test_bounds_of_sizes_on_the_wire(values, size):
+    assert rpc.most_bytes([tf.constant(values), tf.zeros([2])]) == size + 8
 
 
 def test_dropped_futures_do_no_harm(service, client):
@@ -423,16 +422,14 @@ def test_a_host_of_nobody_is_one_line():
 
 
 def test_misuse_of_a_server_is_named(service):
-    with pytest.raises(ClusterError, match="before start"):
+    with pytest.raises(tf.errors.OpError, match="before starting the server"):
         service.server.register("late", lambda: tf.constant(1), [])
     with pytest.raises(ClusterError, match="not empty"):
         rpc.Server(free_address(), "")
     server = rpc.Server(free_address(), TOKEN)
     server.register("one", lambda: tf.constant(1), [])
-    with pytest.raises(ClusterError, match="registered twice"):
+    with pytest.raises(tf.errors.OpError, match="one"):
         server.register("one", lambda: tf.constant(1), [])
-    with pytest.raises(ClusterError, match="returns nothing"):
-        server.register("none", lambda: None, [])
 
 
 def test_a_server_that_dies_under_its_client_is_unavailable():

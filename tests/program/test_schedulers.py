@@ -18,7 +18,7 @@ from common.cluster.errors import ClusterError
 from common.cluster.layout import LayoutError
 from common.cluster.local_process import Process
 from common.cluster.topology import Topology
-from common.program import main, ray_cluster, slurm
+from common.program import ray_cluster, slurm
 from common.program.layouts import ACTORS_WITH_REPLAY, DISTRIBUTED, ONE_PROCESS, WORKERS
 from reproductions.d4pg.config import AGENT
 
@@ -120,7 +120,7 @@ def test_the_process_becomes_its_role(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["program", "--role=slurm", "--seed=3"])
     started = []
     monkeypatch.setattr(os, "execv", lambda *arguments: started.append(arguments))
-    main._run_slurm(types.SimpleNamespace(agent=AGENT, layout=DISTRIBUTED, values=VALUES))
+    slurm.run_task(types.SimpleNamespace(agent=AGENT, layout=DISTRIBUTED, values=VALUES))
     place = Topology.from_environment(DISTRIBUTED.roles)
     assert place.own_address.startswith("n10:") and len(place.service("replay")) == 1
     python, module = sys.executable, ["-m", "binaries.d4pg"]
