@@ -35,8 +35,6 @@ class Role(Job):
         does chooses the actions of all actors, whose environments the other role's tasks step.
       uses_gpu: whether its tasks may use a GPU; tasks of other roles get none.
       outlives_keeper: whether a local run waits for its tasks after the run is over.
-      replay_share: replay memories that a task holds, given its topology and the number of the
-        paper's actors in it; less than 1 for a shard of a memory.
     """
 
     run: str = ""
@@ -45,7 +43,6 @@ class Role(Job):
     acts: bool = False
     uses_gpu: bool = False
     outlives_keeper: bool = False
-    replay_share: Callable[[Topology, int], float] = lambda topology, actors: 0.0
 
     def function(self) -> Callable[[Any], None]:
         """Imports the function that a task runs, and TensorFlow with it."""
@@ -66,7 +63,9 @@ class Layout:
         number of actors and the usable cores.
       check: raises LayoutError if a run cannot have these numbers of tasks by job. Jobs with an
         unknown number are missing from the mapping.
-      num_memories: replay memories of the configured size in a run, given the flags' values.
+      memory: the job whose tasks hold the replay.
+      has_memory_per_actor: whether each actor has a replay of the configured size; otherwise all
+        tasks of `memory` share a single one.
       chosen_by: name of a flag; runs that give it have this layout, others one without `chosen_by`.
       store: the job that serves the store to which actors add, "" if they keep it themselves.
       applies_gradients: whether the keeper gets gradients instead, which workers compute.
@@ -78,7 +77,8 @@ class Layout:
     acting_flag: str = ""
     local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
     check: Callable[[Mapping[str, int]], None] = lambda tasks: None
-    num_memories: Callable[[FlagValues], int] = lambda values: 1
+    memory: str = "learner"
+    has_memory_per_actor: bool = False
     chosen_by: str = ""
     store: str = ""
     applies_gradients: bool = False
@@ -97,6 +97,23 @@ class Layout:
     def acting_role(self) -> Role:
         """The role whose tasks share the paper's actors."""
         return next(role for role in reversed(self.roles) if role.acts)
+
+    def num_memories(self, num_actors: int) -> int:
+        """Returns the number of replay memories of the configured size in a run."""
+        return num_actors if self.has_memory_per_actor else 1
+
+    def memory_share(self, topology: Topology, num_actors: int) -> float:
+        """Returns the replay memories that a task holds, less than 1 for a shard of a memory.
+
+        Args:
+          topology: of the task.
+          num_actors: the paper's actors in it.
+        """
+        if topology.job != self.memory and not topology.hosts(self.memory):
+            return 0.0
+        if self.has_memory_per_actor:
+            return float(num_actors)
+        return 1 / len(topology.service(self.memory))
 
     def role(self, job: str, others: Sequence[str] = ()) -> Role:
         """Returns the role of a job.

@@ -114,7 +114,6 @@ DISTRIBUTED = Layout(
             run="common.roles.keeper:run",
             threads=_learner_threads,
             uses_gpu=True,
-            replay_share=lambda topology, actors: float(topology.hosts("replay")),
         ),
         Role(
             "replay",
@@ -124,7 +123,6 @@ DISTRIBUTED = Layout(
             run="common.roles.replay:run",
             local_tasks=_replay_tasks,
             threads=lambda values, cores: min(2, cores),
-            replay_share=lambda topology, actors: 1 / len(topology.service("replay")),
         ),
         Role(
             "actor",
@@ -140,6 +138,7 @@ DISTRIBUTED = Layout(
     local_values=_local_values,
     check=_check_shards,
     store="replay",
+    memory="replay",
 )
 """Layout with a learner, a replay and many actors (Ape-X figure 1, D4PG algorithm 1)."""
 
@@ -153,7 +152,6 @@ LEARNER_AND_ACTORS = Layout(
             run="common.roles.keeper:run",
             threads=_learner_threads,
             uses_gpu=True,
-            replay_share=lambda topology, actors: 1.0,
         ),
         Role(
             "actor",
@@ -174,16 +172,8 @@ LEARNER_AND_ACTORS = Layout(
 ACTORS_WITH_REPLAY = dataclasses.replace(
     LEARNER_AND_ACTORS,
     name="actors with replays of their own, and a learner",
-    roles=(
-        dataclasses.replace(
-            LEARNER_AND_ACTORS.role("learner"), replay_share=lambda topology, actors: 0.0
-        ),
-        dataclasses.replace(
-            LEARNER_AND_ACTORS.role("actor"), replay_share=lambda topology, actors: float(actors)
-        ),
-        _EVALUATOR,
-    ),
-    num_memories=lambda values: values["num_actors"],
+    memory="actor",
+    has_memory_per_actor=True,
 )
 """Layout with actors that keep replays and a learner with a queue (AQL section 4, appendix A.1)."""
 
@@ -204,7 +194,6 @@ WORKERS = Layout(
             local_tasks=lambda values: values["num_workers"],
             threads=lambda values, cores: values["worker_threads"] or cores,
             acts=True,
-            replay_share=lambda topology, actors: 1.0,
         ),
         dataclasses.replace(_EVALUATOR, calls=("parameter_server",)),
     ),
@@ -213,7 +202,8 @@ WORKERS = Layout(
     local_values=lambda values, actors, cores: {
         "worker_threads": values["worker_threads"] or max(1, cores // actors)
     },
-    num_memories=lambda values: values["num_workers"],
+    memory="worker",
+    has_memory_per_actor=True,
     applies_gradients=True,
 )
 """Layout with workers that act, store and learn, and a parameter server (Reactor, section 3.4).
@@ -232,7 +222,6 @@ ONE_PROCESS = Layout(
             threads=_learner_threads,
             acts=True,
             uses_gpu=True,
-            replay_share=lambda topology, actors: 1.0,
         ),
         dataclasses.replace(
             _EVALUATOR, local_tasks=lambda values: int(values["evaluation_steps"] is None)
@@ -270,14 +259,5 @@ CENTRAL = dataclasses.replace(
 The learner's process chooses each action, so that the actions have the newest parameters.
 """
 
-ONE_PROCESS_WITH_REPLAYS = dataclasses.replace(
-    ONE_PROCESS,
-    roles=(
-        dataclasses.replace(
-            ONE_PROCESS.keeper, replay_share=lambda topology, actors: float(actors)
-        ),
-        *ONE_PROCESS.roles[1:],
-    ),
-    num_memories=lambda values: values["num_actors"],
-)
+ONE_PROCESS_WITH_REPLAYS = dataclasses.replace(ONE_PROCESS, has_memory_per_actor=True)
 """`ONE_PROCESS` with a replay for each actor."""

@@ -35,7 +35,7 @@ def run_local(run: ProgramRun) -> None:
     """Starts every role of the layout as processes of this machine, and stays with them."""
     if is_over(run):
         return
-    memories = run.layout.num_memories(run.values)
+    memories = run.layout.num_memories(run.num_actors)
     share = memories * hasattr(run.config, "replay_capacity")
     # One more environment is the evaluator's.
     _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True, advises=True)

@@ -100,7 +100,7 @@ class ProgramRun:
     def min_replay_size(self) -> int:
         """Items in all replays before the first update."""
         least = getattr(self.config, "min_replay_size", 0)
-        return self.layout.num_memories(self.values) * least
+        return self.layout.num_memories(self.num_actors) * least
 
     @property
     def title(self) -> str:
@@ -226,7 +226,7 @@ def run_task(run: ProgramRun) -> NoReturn:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
     elif role.acts:
         actors = range(run.num_actors)
-    share = role.replay_share(topology, len(actors))
+    share = layout.memory_share(topology, len(actors))
     spec, need = run.inspect_environment(share, len(actors), has_queue=role is layout.keeper)
     saves_replay = False
     if any(need):

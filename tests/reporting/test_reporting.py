@@ -2,7 +2,6 @@
 
 import errno
 import functools
-import json
 import os
 import subprocess
 import sys
@@ -57,11 +56,8 @@ def test_reached():
 def test_json():
     budget = Budget(minutes=1.5, learner_steps=100)
     assert budget.to_json() == {"minutes": 1.5, "actor_steps": None, "learner_steps": 100}
-    for one in (budget, Budget(episode_return=-3.0)):
-        assert Budget.from_json(json.loads(json.dumps(one.to_json()))) == one
-    for wrong in ({}, [], None, {**budget.to_json(), "minutes": "5"}, {**budget.to_json(), "x": 1}):
-        with pytest.raises(ValueError, match="a budget has actor_steps, learner_steps, minutes"):
-            Budget.from_json(wrong)
+    solved = Budget(episode_return=-3.0)
+    assert solved.to_json()["episode_return"] == -3 and Budget(**solved.to_json()) == solved
 
 
 PROGRAM = textwrap.dedent("""
