@@ -14,12 +14,11 @@ import shutil
 from typing import Any, NamedTuple
 import zipfile
 
-from absl import logging
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.reporting.records import disk_full, replace_file, whole_file
+from common.reporting.records import replace_file, skipped_if_full, whole_file
 
 _PREFIX = "ckpt"
 _SAVE = re.compile(rf"{_PREFIX}-[1-9][0-9]{{0,17}}")
@@ -369,15 +368,10 @@ def _array(file: zipfile.ZipFile, name: str, dtype: type, shape: tuple[int, ...]
 
 def write_policy(path: pathlib.Path, policy: StoredPolicy) -> None:
     """Writes a policy file, or keeps the previous file and logs a warning if the disk is full."""
-    try:
+    with skipped_if_full("the best policy is not kept"):
         path.parent.mkdir(exist_ok=True)
         with whole_file(path) as file:
             np.savez_compressed(file, **policy._asdict())
-    except OSError as error:
-        reason = disk_full(error)
-        if not reason:
-            raise
-        logging.warning("the best policy is not kept: %s", reason)
 
 
 def export_policy(

@@ -17,9 +17,7 @@ from pathlib import Path
 import reprlib
 from typing import TYPE_CHECKING, Any
 
-from absl import logging
-
-from common.reporting.records import LARGEST, LARGEST_COUNT, disk_full, whole_file
+from common.reporting.records import LARGEST, LARGEST_COUNT, skipped_if_full, whole_file
 from common.reporting.user_error import UserError
 
 EVALUATOR = (
@@ -134,11 +132,8 @@ class CsvRows:
             unknown = [name for name in row if name not in self._columns]
             raise ValueError(f"row for {self._path}: missing columns {missing}, unknown {unknown}")
         line = _line([_cell(self._path, name, row[name]) for name in self._columns])
-        try:
-            with self._locked() as file:
-                _write_whole(file, self._path, line)
-        except OSError as error:
-            _skip_if_full(error)
+        with skipped_if_full("a row is skipped"), self._locked() as file:
+            _write_whole(file, self._path, line)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -202,13 +197,10 @@ class GrowingRows(CsvRows):
     def append(self, row: Mapping[str, Any]) -> None:
         """Appends one row; the cells of columns that it lacks are empty. See base class."""
         new = [name for name in row if name not in self._columns]
-        try:
+        with skipped_if_full("a row is skipped"):
             if new:
                 self._add_columns(new)
-        except OSError as error:
-            _skip_if_full(error)
-            return
-        super().append({name: row.get(name) for name in self._columns})
+            super().append({name: row.get(name) for name in self._columns})
 
     def _add_columns(self, names: Sequence[str]) -> None:
         """Adds columns, empty in the rows so far, by a new file in the place of the old one."""
@@ -219,14 +211,6 @@ class GrowingRows(CsvRows):
         with whole_file(self._path) as file:
             file.write(b"".join(map(_line, lines)))
         self._columns, self._header = columns, _line(columns)
-
-
-def _skip_if_full(error: OSError) -> None:
-    """Logs that a row is skipped because the disk is full; raises any other error."""
-    reason = disk_full(error)
-    if not reason:
-        raise error
-    logging.log_every_n_seconds(logging.WARNING, "a row is skipped: %s", 60, reason)
 
 
 def read_lines(path: str | os.PathLike, may_be_torn: bool = True) -> list[tuple[int, list[str]]]:

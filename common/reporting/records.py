@@ -20,6 +20,8 @@ import shutil
 import subprocess
 from typing import Any, BinaryIO
 
+from absl import logging
+
 from common.reporting.user_error import UserError
 
 LARGEST = 3.4e38
@@ -307,3 +309,19 @@ def disk_full(error: Exception) -> str:
     if getattr(error, "errno", None) in _FULL or any(one in text for one in _TEXTS):
         return f"disk full: {text}"
     return ""
+
+
+@contextlib.contextmanager
+def skipped_if_full(what: str) -> Iterator[None]:
+    """Logs, once a minute, "WHAT: disk full: ..." if that keeps the block from writing.
+
+    Raises:
+      Exception: any other error of the block.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = disk_full(error)
+        if not reason:
+            raise
+        logging.log_every_n_seconds(logging.WARNING, "%s: %s", 60, what, reason)

@@ -27,7 +27,7 @@ from common.remote.shards import ShardedStore
 from common.replay.store import Counters
 from common.reporting import csv_rows
 from common.reporting.user_error import UserError
-from common.roles.actors import ActingBeside, LocalActing, next_call_is_due
+from common.roles.actors import LocalActing, Turns, acting_beside
 from common.roles.evaluator import Evaluation
 from common.roles.run_context import RunContext
 
@@ -289,9 +289,9 @@ class ActingKeeper(Keeper):
         """Makes and loads the store, and starts episodes."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
-        self._limiter = agent.rate_limiter(in_turns=True)
-        trainer = agent.make_trainer(learner, self.store, spec, seed, self._limiter)
-        self._num_samples = trainer.num_samples
+        limiter = agent.rate_limiter(in_turns=True)
+        trainer = agent.make_trainer(learner, self.store, spec, seed, limiter)
+        self._turns = Turns(limiter, trainer.num_samples, agent.data.num_copies)
         options = {"poll_seconds": 0.0, "is_pulled": True}
         if period := context.values["evaluation_steps"]:
             # There is no evaluator then, to which snapshots and the end of the run matter.
@@ -301,9 +301,7 @@ class ActingKeeper(Keeper):
         self.actors = LocalActing(context, self.store, self.bookkeeping, seed)
         self._load(self.actors.adder.replay or self.store)
         if agent.data.acts_beside:
-            trainer.beside = ActingBeside(
-                self._limiter, self._num_samples, agent.data.num_copies, self.actors, context.stop
-            )
+            trainer.beside = acting_beside(self._turns, self.actors, context.stop)
 
     def accepted(self) -> Mapping[int, int]:
         """Returns the steps of these actors."""
@@ -315,12 +313,11 @@ class ActingKeeper(Keeper):
 
     def await_data(self) -> None:
         """Acts."""
-        data, actors = self.context.agent.data, self.actors
-        if data.inserts_late:
-            call = self._limiter, self._num_samples, data.num_copies
-            actors.act(next_call_is_due(*call, actors, self.store.counters()))
+        if self.context.agent.data.inserts_late:
+            counters = self.store.counters()
+            self.actors.act(self._turns.next_call_is_due(self.actors, counters))
         else:
-            actors.act()
+            self.actors.act()
 
     def close(self, finished: bool) -> None:
         """Closes server and store; the environments of a run that is over are freed last."""

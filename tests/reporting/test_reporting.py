@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import metadata
 import tensorflow as tf
 
-from common.reporting import csv_rows, tensorboard
+from common.reporting import csv_rows, records, tensorboard
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.curves import learning_curve
@@ -297,7 +297,7 @@ def test_an_evaluation_is_shown_with_its_film(tmp_path):
 def test_a_full_disk_costs_events_and_no_more(tmp_path, monkeypatch):
     writer, told = Events(tmp_path), []
     monkeypatch.setattr(
-        tensorboard.logging,
+        records.logging,
         "log_every_n_seconds",  # which says nothing for a minute after another test's warning
         lambda level, text, seconds, *values: told.append(text % values),
     )
