@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.cluster import rpc, topology
+from common.cluster import rpc, rpc_server, topology
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Background, Patience, StopRequest
 from common.environments import watch
@@ -250,7 +250,7 @@ class EnvironmentService:
 
     def __init__(
         self,
-        server: rpc.Server,
+        server: rpc_server.Server,
         num_environments: int,
         observation_spec: Any,
         action_spec: specs.Array,
@@ -280,7 +280,7 @@ class EnvironmentService:
             *(np.float32(0), np.zeros(k, np.int32), *np.zeros((2, k), np.float32)),
             *observation,
         )
-        session, number = rpc.Count("session"), rpc.Count("number")
+        session, number = rpc_server.Count("session"), rpc_server.Count("number")
         actions = tf.TensorSpec((k, *action_spec.shape), tf.as_dtype(action_spec.dtype))
         dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
         for name, function, results, signature in (
@@ -288,7 +288,9 @@ class EnvironmentService:
             ("step", self._step, dtypes, [session, number, actions]),
             ("finish", self._finish, tf.bool, []),
         ):
-            server.register(f"environments_{name}", rpc.in_python(function, results), signature)
+            server.register(
+                f"environments_{name}", rpc_server.in_python(function, results), signature
+            )
 
     def serve(self, stop: StopRequest) -> None:
         """Makes and steps environments until the caller's run is over or a stop is requested.

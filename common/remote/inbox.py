@@ -12,7 +12,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.replay import footprint
 from common.replay.store import MOST_STEPS, Counters, Store
 
@@ -114,7 +114,7 @@ class Inbox:
             to `MOST_STEPS` were accepted since.
         """
         self._store = store
-        self._most_former = min(former_steps + MOST_STEPS, rpc.MAX_COUNT)
+        self._most_former = min(former_steps + MOST_STEPS, rpc_server.MAX_COUNT)
         # Not the module random, which a user's environment may seed.
         self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
         # A random start, so that a new service does not repeat the numbers of a former one.
@@ -147,7 +147,7 @@ class Inbox:
         is_own = tf.equal(incarnation // footprint.MAX_INCARNATIONS, self._identity)
         if_unknown = tf.where(is_own, tf.constant(0, tf.int64), self._most_former)
         last = self._accepted.lookup(incarnation, if_unknown)
-        return rpc.checked_count("accepted", accepted, last + added)
+        return rpc_server.checked_count("accepted", accepted, last + added)
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
         """Raises the number accepted from an incarnation to at least `accepted`; returns it."""
@@ -294,7 +294,7 @@ class StoreService:
       inbox: of the deliveries to it.
     """
 
-    def __init__(self, server: rpc.Server, store: Store, former_steps: int = 0):
+    def __init__(self, server: rpc_server.Server, store: Store, former_steps: int = 0):
         """Registers the methods on a server that has not started yet.
 
         Args:
@@ -307,12 +307,12 @@ class StoreService:
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
         int64, flag = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool)
-        counters = rpc.Count("counters", shape=[len(Counters._fields)])
-        incarnation = rpc.Count("incarnation", tf.int64.max)
-        head = [incarnation, rpc.Count("number"), int64]
+        counters = rpc_server.Count("counters", shape=[len(Counters._fields)])
+        incarnation = rpc_server.Count("incarnation", tf.int64.max)
+        head = [incarnation, rpc_server.Count("number"), int64]
         part = [
-            rpc.Count("size", _MOST_BYTES),
-            rpc.Count("offset", _MOST_BYTES),
+            rpc_server.Count("size", _MOST_BYTES),
+            rpc_server.Count("offset", _MOST_BYTES),
             tf.TensorSpec([], tf.string),
         ]
         keys = tf.TensorSpec([None], tf.int64)
@@ -320,7 +320,7 @@ class StoreService:
             ("join", self.inbox.next_incarnation, []),
             ("put", self._put, [*head, *store.wire.put_specs]),
             ("put_part", self._put_part, [*head, *part]),
-            ("report", self._report, [rpc.Count("sender"), incarnation, int64, counters]),
+            ("report", self._report, [rpc_server.Count("sender"), incarnation, int64, counters]),
             ("draw", self._draw, [tf.TensorSpec([], tf.int32), int64]),
             ("write_back", self._write_back, [keys, *store.wire.output_specs]),
             ("counters", store.counters_tensor, []),

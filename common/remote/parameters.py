@@ -13,7 +13,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Background, Patience, StopRequest
 
@@ -67,7 +67,7 @@ class ParameterService:
 
     def __init__(
         self,
-        server: rpc.Server,
+        server: rpc_server.Server,
         num_parameters: int,
         keep_versions: int = 4,
         name: str = ONLINE,
@@ -98,9 +98,9 @@ class ParameterService:
             f"{name}_read",
             self._serve_slice,
             [
-                rpc.Count("version", tf.int64.max),
-                rpc.Count("offset", num_parameters),
-                rpc.Count("size", SLICE_SIZE),
+                rpc_server.Count("version", tf.int64.max),
+                rpc_server.Count("offset", num_parameters),
+                rpc_server.Count("size", SLICE_SIZE),
             ],
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import logging
 
-from common.cluster import rpc
+from common.cluster import rpc_server
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import report_ready
 from common.learning import checkpoint
@@ -107,7 +107,7 @@ class Keeper(abc.ABC):
         self,
         context: RunContext,
         learner: Learner,
-        server: rpc.Server,
+        server: rpc_server.Server,
         trainer: Trainer | AppliedGradients,
         **options: Any,
     ):
@@ -173,7 +173,7 @@ class Keeper(abc.ABC):
 class RemoteStoreKeeper(Keeper):
     """A keeper with a store in other processes (Ape-X, D4PG)."""
 
-    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+    def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Connects to the store, of which several shards act as one."""
         agent, spec = context.agent, context.spec
         shards = [
@@ -215,7 +215,7 @@ class ServingKeeper(Keeper):
       store: the store.
     """
 
-    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+    def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Makes, serves and loads the store."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
@@ -243,7 +243,7 @@ class ServingKeeper(Keeper):
 class ParameterServer(Keeper):
     """A keeper that applies gradients, which workers compute from their own data (Reactor, 3.4)."""
 
-    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+    def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Serves a queue for gradients, and publishes the target networks, too."""
         num_parameters = learner.num_parameters
         queue = GradientQueue(num_parameters)
@@ -285,7 +285,7 @@ class ActingKeeper(Keeper):
       actors: the actors.
     """
 
-    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+    def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Makes and loads the store, and starts episodes."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
@@ -326,7 +326,7 @@ class ActingKeeper(Keeper):
             self.context.closing.callback(self.actors.close)
 
 
-def make_keeper(context: RunContext, learner: Learner, server: rpc.Server) -> Keeper:
+def make_keeper(context: RunContext, learner: Learner, server: rpc_server.Server) -> Keeper:
     """Returns the keeper for the place of the run's data; `server` is not started yet.
 
     Raises:

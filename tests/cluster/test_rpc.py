@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.errors import (
     AddressInUseError,
     ClusterError,
@@ -77,7 +77,7 @@ class Service:
 
     def __init__(self, address, advertised_address=None):
         self.count = tf.Variable(0, dtype=tf.int64)
-        self.server = rpc.Server(address, TOKEN, advertised_address)
+        self.server = rpc_server.Server(address, TOKEN, advertised_address)
         self.server.register("count", self._count, [tf.TensorSpec([], tf.int64)])
         self.server.register(
             "pair",
@@ -392,41 +392,43 @@ def test_waiting_for_a_service_that_is_away_takes_no_threads(service, tmp_path):
 
 def test_a_port_in_use_is_one_line(service):
     with pytest.raises(AddressInUseError, match="another port") as caught:
-        rpc.Server(service.server.address, TOKEN)
+        rpc_server.Server(service.server.address, TOKEN)
     assert "\n" not in str(caught.value)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(AddressInUseError):
-            rpc.Server(f"127.0.0.1:{taken.getsockname()[1]}", TOKEN)
+            rpc_server.Server(f"127.0.0.1:{taken.getsockname()[1]}", TOKEN)
 
 
 def test_a_server_notices_that_another_one_answers_for_it(service):
-    elsewhere = rpc.Server(free_address(), TOKEN, advertised_address=service.server.address)
+    elsewhere = rpc_server.Server(free_address(), TOKEN, advertised_address=service.server.address)
     with pytest.raises(AddressInUseError, match=service.server.address):
         elsewhere.start()
 
 
 def test_a_server_that_cannot_be_reached_says_so():
-    hidden = rpc.Server(free_address(), TOKEN, advertised_address=free_address())
+    hidden = rpc_server.Server(free_address(), TOKEN, advertised_address=free_address())
     with pytest.raises(ServiceUnavailableError, match="cannot reach itself"):
         hidden.start(timeout_seconds=0.5)
 
 
 def test_a_host_of_nobody_is_one_line():
     with pytest.raises(ClusterError, match="cannot resolve") as caught:
-        rpc.Server("no-such-host.invalid:4000", TOKEN)
+        rpc_server.Server("no-such-host.invalid:4000", TOKEN)
     assert "\n" not in str(caught.value)
     with pytest.raises(ClusterError, match="REPLAY_RL_BIND_HOST"):
-        rpc.Server("192.0.2.1:4000", TOKEN)  # an address for documentation, never a machine's
+        rpc_server.Server(
+            "192.0.2.1:4000", TOKEN
+        )  # an address for documentation, never a machine's
 
 
 def test_misuse_of_a_server_is_named(service):
     with pytest.raises(tf.errors.OpError, match="before starting the server"):
         service.server.register("late", lambda: tf.constant(1), [])
     with pytest.raises(ClusterError, match="not empty"):
-        rpc.Server(free_address(), "")
-    server = rpc.Server(free_address(), TOKEN)
+        rpc_server.Server(free_address(), "")
+    server = rpc_server.Server(free_address(), TOKEN)
     server.register("one", lambda: tf.constant(1), [])
     with pytest.raises(tf.errors.OpError, match="one"):
         server.register("one", lambda: tf.constant(1), [])
@@ -504,9 +506,9 @@ def test_a_process_that_ends_by_an_error_while_it_is_called_does_end():
 _ENDS_WHILE_CALLED = """
 import sys, time
 import tensorflow as tf
-from common.cluster import rpc
+from common.cluster import rpc_server
 def run():
-    server = rpc.Server(*sys.argv[1:])
+    server = rpc_server.Server(*sys.argv[1:])
     called = []
     def slow():
         called.append(time.sleep(0.05))

@@ -10,7 +10,7 @@ import sonnet as snt
 from stores import TOKEN
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, PatienceError, StopRequest
 from common.cluster.topology import free_ports
@@ -26,7 +26,7 @@ from common.types import Batch
 
 
 def serve(num_parameters, **options):
-    server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
+    server = rpc_server.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
     service = parameters.ParameterService(server, num_parameters, **options)
     server.start()
     return server, service, parameters.ParameterClient(rpc.Client(server.address, TOKEN))
@@ -174,7 +174,7 @@ class Server:
     def __init__(self, address=None, state=None, former_steps=0):
         self.learner = Descent()
         self.address = address or f"localhost:{free_ports(1)[0]}"
-        self.rpc = rpc.Server(self.address, TOKEN)
+        self.rpc = rpc_server.Server(self.address, TOKEN)
         self.queue = GradientQueue(SIZE)
         self.service = StoreService(self.rpc, self.queue, former_steps)
         self.online = ParameterService(self.rpc, SIZE)

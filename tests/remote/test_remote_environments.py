@@ -12,7 +12,7 @@ from stores import TOKEN
 
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.credentials import Credentials
 from common.cluster.errors import OtherRunError
 from common.cluster.processes import Patience, PatienceError, StopRequest
@@ -61,7 +61,7 @@ class Worker:
     def __init__(self, rows, address=None, run=None):
         self.rows, self.sessions, self.stop = rows, [], StopRequest()
         address = address or f"127.0.0.1:{free_ports(1)[0]}"
-        self.server = rpc.Server(address, Credentials(TOKEN, "actor", run))
+        self.server = rpc_server.Server(address, Credentials(TOKEN, "actor", run))
         service = EnvironmentService(self.server, len(rows), OBSERVATION, ACTION, self.make)
         self.server.start()
         self.thread = threading.Thread(target=service.serve, args=(self.stop,))
