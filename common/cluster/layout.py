@@ -61,8 +61,7 @@ class Layout:
         does not list these tasks.
       local_values: returns defaults of these flags in a local run, given the flags' values, the
         number of actors and the usable cores.
-      check: raises LayoutError if a run cannot have these numbers of tasks by job. Jobs with an
-        unknown number are missing from the mapping.
+      check: raises LayoutError as `require_tasks` does, for a reason of this layout.
       memory: the job whose tasks hold the replay.
       has_memory_per_actor: whether each actor has a replay of the configured size; otherwise all
         tasks of `memory` share a single one.
@@ -133,6 +132,21 @@ class Layout:
             f"--role={job} does not exist in this setting's layout, {self.name}: use one of {names}"
         )
 
+    def require_tasks(self, tasks: Mapping[str, int], num_actors: int) -> None:
+        """Raises LayoutError if a run cannot have so many tasks.
+
+        Args:
+          tasks: number of tasks by job; jobs with an unknown number are missing.
+          num_actors: number of actors in the whole run.
+        """
+        acting = tasks.get(self.acting_role.name, 0)
+        if acting > num_actors:
+            raise LayoutError(
+                f"there are {acting} processes of {self.acting_role.name} for {num_actors} actors: "
+                f"lower --{self.acting_flag}, or raise the number of actors"
+            )
+        self.check(tasks)
+
     def actors_of(self, index: int, tasks: int, num_actors: int) -> range:
         """Returns the actors of an acting task; tasks share the actors as evenly as possible.
 
@@ -142,19 +156,13 @@ class Layout:
           num_actors: number of actors in the whole run.
 
         Raises:
-          LayoutError: the number of tasks is unknown, larger than the number of actors, or not
-            larger than the index.
+          LayoutError: the number of tasks is unknown, or not larger than the index.
         """
         job = self.acting_role.name
         if not tasks:
             raise LayoutError(
                 f"--{self.acting_flag} is missing: TF_CONFIG does not list the tasks of {job}, so "
                 "give the number of processes that share the actors"
-            )
-        if tasks > num_actors:
-            raise LayoutError(
-                f"there are {tasks} tasks of {job} for --num_actors={num_actors}: start fewer, or "
-                "raise --num_actors"
             )
         if index >= tasks:
             raise LayoutError(

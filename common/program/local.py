@@ -76,7 +76,7 @@ def with_defaults(run: ProgramRun, cores: int) -> tuple[dict[str, Any], dict[str
     """
     values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
     counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
-    run.layout.check(counts)
+    run.layout.require_tasks(counts, run.num_actors)
     return values, counts
 
 

@@ -87,12 +87,6 @@ def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -
             )
     values = {name: flags.FLAGS[name].value for name in layout.flags}
     values[agent.num_actors_flag] = num_actors
-    acting_tasks = values.get(layout.acting_flag) or 1
-    if acting_tasks > num_actors:
-        raise UsageError(
-            f"--{layout.acting_flag} must be at most --{agent.num_actors_flag} "
-            f"({num_actors}), is {acting_tasks}"
-        )
     name = agent.settings.name_of(setting, config)
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
     assert environment and workdir  # checked above

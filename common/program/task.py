@@ -212,7 +212,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             f"{acting.name}: make them equal"
         )
     if acting_tasks:  # tasks that come and go need not be known here
-        layout.check({**tasks, acting.name: acting_tasks})
+        layout.require_tasks({**tasks, acting.name: acting_tasks}, run.num_actors)
     partners = topology.partners
     token = credentials_lib.load_token()
     threads = role.threads(run.values, processes.usable_cores())

@@ -103,7 +103,6 @@ def test_a_flag_chooses_a_layout():
 
 
 def test_replays_are_counted_where_their_actors_are():
-
     def share(layout, job, actors=0, **tasks):
         tasks = tasks or {"learner": 1}
         topology = Topology.local(layout.roles, tasks)
@@ -149,11 +148,12 @@ def test_actors_are_shared_evenly():
     assert shares == [range(0, 2), range(2, 5), range(5, 8)]
     for arguments, words in (
         ((0, 0, 8), "--actor_processes is missing"),
-        ((0, 9, 8), "9 tasks of actor for --num_actors=8"),
         ((3, 3, 8), "actor 3, counted from 0, but there are 3"),
     ):
         with pytest.raises(LayoutError, match=words):
             DISTRIBUTED.actors_of(*arguments)
+    with pytest.raises(LayoutError, match="9 processes of actor for 8 actors: lower --actor_proc"):
+        DISTRIBUTED.require_tasks({"learner": 1, "actor": 9}, 8)
 
 
 def test_a_role_of_another_layout_is_refused():
