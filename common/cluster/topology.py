@@ -34,6 +34,7 @@ _ADDRESS = re.compile(rf"(?:\[([\w.:%-]+)\]|({_LABEL}(?:\.{_LABEL})*\.?)):(\d{{1
 _UNIX = "unix:"
 _SOCKET_BYTES = 107
 """The longest path of a Unix socket: what Linux has for it (sun_path), without the final NUL."""
+_FORM = 'such as {"cluster": {job: ["host:port"]}, "task": {"type": job, "index": 0}}'
 _NOT_IN_SOCKET = "%,?#"
 """Characters with a meaning in gRPC's addresses: it would listen at another path."""
 
@@ -202,16 +203,14 @@ class Topology:
         text = environment.get("TF_CONFIG")
         if not text:
             raise ClusterError(
-                'TF_CONFIG is not set: a single role needs {"cluster": {job: ["host:port"]}, '
-                '"task": {"type": job, "index": 0}}; --role=local needs none'
+                f"TF_CONFIG is not set: a single role needs it, {_FORM}; --role=local needs none"
             )
         try:
             config = records.parse_json(text, "TF_CONFIG")
-        except UserError as error:
-            raise ClusterError(str(error)) from None
-        try:
             bind_host = environment.get(BIND_HOST_VARIABLE) or None
             return cls(jobs, *_parse(config), bind_host=bind_host)
+        except UserError as error:
+            raise ClusterError(str(error)) from None
         except ClusterError as error:
             raise ClusterError(f"TF_CONFIG: {error}") from None
 
@@ -335,19 +334,14 @@ class Topology:
 
 def _parse(config: Any) -> tuple[dict[str, tuple[str, ...]], str, int]:
     """Returns (cluster, job, index) of the JSON of TF_CONFIG; raises ClusterError if malformed."""
-    cluster = config.get("cluster") if isinstance(config, dict) else None
-    if not isinstance(cluster, dict) or not cluster:
-        raise ClusterError('it has no "cluster": write {"cluster": {job: ["host:port"]}, ...}')
+    records.require_keys("TF_CONFIG", config, {"cluster": {}, "task": {"type": str}})
+    cluster, task = config.get("cluster"), config.get("task", {})
+    if not cluster or not task.get("type"):
+        raise ClusterError(f"it has no cluster, or no task: {_FORM}")
     for job, addresses in cluster.items():
-        if (
-            not isinstance(addresses, list)
-            or not addresses
-            or not all(isinstance(address, str) for address in addresses)
-        ):
+        is_list = isinstance(addresses, list) and addresses
+        if not is_list or not all(type(each) is str for each in addresses):
             raise ClusterError(f'job {job!r:.200} needs a list of addresses, such as ["host:port"]')
-    task = config.get("task")
-    if not isinstance(task, dict) or not isinstance(task.get("type"), str):
-        raise ClusterError('it has no "task": write "task": {"type": job, "index": 0}')
     index = task.get("index", 0)
     if isinstance(index, str) and index.isascii() and index.isdigit() and len(index) <= 9:
         index = int(index)  # shell templates tend to quote it, and TensorFlow accepts that too

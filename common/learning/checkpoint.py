@@ -19,6 +19,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.reporting.records import replace_file, skipped_if_full, whole_file
+from common.reporting.user_error import UserError
 
 _PREFIX = "ckpt"
 _SAVE = re.compile(rf"{_PREFIX}-[1-9][0-9]{{0,17}}")
@@ -32,11 +33,8 @@ _OF_DAMAGE = (tf.errors.OpError, tf.errors.DataLossError, tf.errors.OutOfRangeEr
 """TensorFlow's errors for wrong content. A malformed index raises the first, without a code."""
 
 
-class CheckpointError(ValueError):
-    """Error of a checkpoint that cannot be read or belongs to another run.
-
-    The message is a line that names the file and what to do.
-    """
+class CheckpointError(UserError):
+    """Error of a checkpoint that cannot be read or belongs to another run; it names the file."""
 
 
 class Checkpoints:

@@ -243,7 +243,6 @@ def run_task(run: ProgramRun) -> NoReturn:
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
     from common.environments import BrokenSpecError, UnusableEnvironmentError, watch
-    from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
     from common.roles.run_context import RunContext
 
@@ -293,7 +292,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             role.function()(context)
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
-    except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
+    except (ReplayLibraryError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
         from common.reporting import progress

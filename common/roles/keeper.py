@@ -31,9 +31,6 @@ from common.roles.actors import LocalActing, Turns, acting_beside
 from common.roles.evaluator import Evaluation
 from common.roles.run_context import RunContext
 
-_IDLE_SECONDS = 0.002
-_IDLE_SECONDS_ELSEWHERE = 0.01
-"""Time between calls to a store in another process that has no batch."""
 _KEEP_VERSIONS = 4
 _KEEP_VERSIONS_OF_EACH = 32
 """Versions kept where each update is published: a call may take as long as several updates."""
@@ -101,7 +98,12 @@ class Keeper(abc.ABC):
       learner: the networks and optimisers.
       trainer: makes the updates.
       bookkeeping: of the run.
+      store: from which the trainer draws, here or elsewhere; set by the subclass.
+      idle_seconds: a moment in which data may come.
     """
+
+    store: Any
+    idle_seconds = 0.002
 
     def __init__(
         self,
@@ -148,13 +150,13 @@ class Keeper(abc.ABC):
           ServiceUnavailableError: the store does not answer.
         """
 
-    @abc.abstractmethod
     def counters(self) -> Counters:
         """Returns the counters of the store; raises as `accepted`."""
+        return self.store.counters()
 
-    @abc.abstractmethod
     def await_data(self) -> None:
         """Waits a moment for data, or acts to make some: after each step without an update."""
+        self.context.stop.wait(self.idle_seconds)
 
     def close(self, finished: bool) -> None:
         """Closes the server and the store at the end of this process, or of the run if finished."""
@@ -173,6 +175,8 @@ class Keeper(abc.ABC):
 class RemoteStoreKeeper(Keeper):
     """A keeper with a store in other processes (Ape-X, D4PG)."""
 
+    idle_seconds = 0.01  # between calls to the store
+
     def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Connects to the store, of which several shards act as one."""
         agent, spec = context.agent, context.spec
@@ -180,28 +184,20 @@ class RemoteStoreKeeper(Keeper):
             RemoteStore(context.client(address), agent.data.wire(context.step_specs))
             for address in context.topology.service(context.layout.store)
         ]
-        self._store = shards[0] if len(shards) == 1 else ShardedStore(shards)
+        self.store = shards[0] if len(shards) == 1 else ShardedStore(shards)
         trainer = agent.make_trainer(
-            learner, self._store, spec, context.seed, agent.rate_limiter(), agent.prefetch
+            learner, self.store, spec, context.seed, agent.rate_limiter(), agent.prefetch
         )
         super().__init__(context, learner, server, trainer)
 
     def accepted(self) -> Mapping[int, int]:
         """Asks the store."""
-        return self._store.accepted()
-
-    def counters(self) -> Counters:
-        """Returns those of the store."""
-        return self._store.counters()
-
-    def await_data(self) -> None:
-        """Waits a moment."""
-        self.context.stop.wait(_IDLE_SECONDS_ELSEWHERE)
+        return self.store.accepted()
 
     def close(self, finished: bool) -> None:
         """Tells the store that the learner leaves, then closes the server."""
         try:
-            self._store.disconnect(finished)
+            self.store.disconnect(finished)
         except ServiceUnavailableError as error:
             if finished:  # one that was stopped, too, has ended
                 logging.warning("the replay was not told that the run is over: %s", error)
@@ -209,11 +205,7 @@ class RemoteStoreKeeper(Keeper):
 
 
 class ServingKeeper(Keeper):
-    """A keeper with a store in its process, to which actors elsewhere add (AQL, PPO).
-
-    Attributes:
-      store: the store.
-    """
+    """A keeper with a store in its process, to which actors elsewhere add (AQL, PPO)."""
 
     def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Makes, serves and loads the store."""
@@ -230,14 +222,6 @@ class ServingKeeper(Keeper):
     def accepted(self) -> Mapping[int, int]:
         """Returns the steps that the service has accepted."""
         return self._service.accepted()
-
-    def counters(self) -> Counters:
-        """Returns those of the store."""
-        return self.store.counters()
-
-    def await_data(self) -> None:
-        """Waits a moment."""
-        self.context.stop.wait(_IDLE_SECONDS)
 
 
 class ParameterServer(Keeper):
@@ -281,8 +265,7 @@ class ActingKeeper(Keeper):
     Its actors act in turns with the updates, or beside them if the data allows it.
 
     Attributes:
-      store: the store, which only these actors fill.
-      actors: the actors.
+      actors: the actors, which alone fill the store.
     """
 
     def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
@@ -306,10 +289,6 @@ class ActingKeeper(Keeper):
     def accepted(self) -> Mapping[int, int]:
         """Returns the steps of these actors."""
         return {self.actors.adder.incarnation: self.actors.num_steps}
-
-    def counters(self) -> Counters:
-        """Returns those of the store."""
-        return self.store.counters()
 
     def await_data(self) -> None:
         """Acts."""
