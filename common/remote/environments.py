@@ -21,7 +21,6 @@ from common.environments.batch import ABSENT, EnvironmentBatch
 
 _POLL_SECONDS = 0.1
 """Time between requests to a worker that is not ready."""
-_REPORT_SECONDS = 60
 _MOST_SESSIONS = 2**20
 """More than the sessions of a worker in one start of the caller."""
 
@@ -59,17 +58,11 @@ class RemoteBatch:
             for client, own in zip(clients, rows, strict=True)
         ]
         self._patience = Patience("no worker has stepped an environment")
-        self._busy_seconds = self._all_seconds = 0.0
 
     @property
     def num_environments(self) -> int:
         """The number of environments, K."""
         return self._workers[-1].rows.stop
-
-    @property
-    def waited_share(self) -> float:
-        """The part of the workers' time in steps in which they waited for the slowest."""
-        return 1 - self._busy_seconds / self._all_seconds if self._all_seconds else 0.0
 
     def observation_spec(self) -> Any:
         """Returns the observation spec of one environment, without the batch dimension."""
@@ -113,39 +106,26 @@ class RemoteBatch:
         asked = [worker for worker in self._workers if worker.is_ready]
         for worker in asked:
             worker.ask(actions)
-        seconds = []
+        has_answer = False
         for worker in asked:
             columns = worker.reply()
             if columns is None:
                 worker.begin()
                 continue
-            seconds.append(float(columns[0]))
-            for leaf, column in zip(leaves, columns[1:], strict=True):
+            has_answer = True
+            for leaf, column in zip(leaves, columns, strict=True):
                 leaf[worker.rows.start : worker.rows.stop] = column
-        self._account(seconds)
+        if has_answer:
+            self._patience.renew()
+        else:
+            self._patience.check()
+            self._stop.wait(_POLL_SECONDS)
         return dm_env.TimeStep(step_type, reward, discount, observation)
 
     def close(self) -> None:
         """Tells the workers that the run is over."""
         for worker in watch.each(self._workers):
             worker.finish()
-        logging.info("%s", self._report())
-
-    def _account(self, seconds: list[float]) -> None:
-        if not seconds:
-            self._patience.check()
-            self._stop.wait(_POLL_SECONDS)
-            return
-        self._patience.renew()
-        self._busy_seconds += sum(seconds)
-        self._all_seconds += len(seconds) * max(seconds)
-        logging.log_every_n_seconds(logging.INFO, "%s", _REPORT_SECONDS, self._report())
-
-    def _report(self) -> str:
-        return (
-            f"{len(self._workers)} workers have waited for the slowest in "
-            f"{100 * self.waited_share:.1f} % of their time in steps"
-        )
 
 
 class _Worker:
@@ -184,7 +164,7 @@ class _Worker:
             self._future = self._call()
 
     def reply(self) -> list[np.ndarray] | None:
-        """Returns the seconds of the step and its timestep's arrays; None: they are lost."""
+        """Returns the arrays of the step's timestep; None: they are lost."""
         why: object = "this process was asked to stop"
         while True:
             try:
@@ -230,9 +210,7 @@ class _Worker:
                     self._is_ready = True
                     return
             except ServiceUnavailableError as error:
-                logging.log_every_n_seconds(
-                    logging.INFO, "waiting for environments: %s", _REPORT_SECONDS, error
-                )
+                logging.log_every_n_seconds(logging.INFO, "waiting for environments: %s", 60, error)
             self._stop.wait(_POLL_SECONDS)
 
 
@@ -276,10 +254,7 @@ class EnvironmentService:
         observation = [
             np.zeros((k, *leaf.shape), leaf.dtype) for leaf in tree.flatten(observation_spec)
         ]
-        self._nothing = (
-            *(np.float32(0), np.zeros(k, np.int32), *np.zeros((2, k), np.float32)),
-            *observation,
-        )
+        self._nothing = (np.zeros(k, np.int32), *np.zeros((2, k), np.float32), *observation)
         session, number = rpc_server.Count("session"), rpc_server.Count("number")
         actions = tf.TensorSpec((k, *action_spec.shape), tf.as_dtype(action_spec.dtype))
         dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
@@ -319,11 +294,9 @@ class EnvironmentService:
                         self._actions = self._columns = None
                     continue
                 assert environments is not None
-                begin = time.monotonic()
                 timestep = environments.step(actions) if number else environments.reset()
-                seconds = np.float32(time.monotonic() - begin)
                 with self._changed:
-                    self._columns = (seconds, *timestep[:3], *tree.flatten(timestep.observation))
+                    self._columns = (*timestep[:3], *tree.flatten(timestep.observation))
                     self._actions = None
                     self._changed.notify_all()
         finally:
