@@ -28,6 +28,8 @@ _ONE_REQUEST_SECONDS = 0.5
 """Two SIGINT within this time are one Ctrl-C: a terminal sends it to the whole group, and `timeout`
 passes it on."""
 _LOG_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+"""Time between calls to a service that does not answer."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -263,14 +265,13 @@ class Patience:
         self.check(error)
 
     def until_answered(
-        self, call: Callable[[], _Answer], gives_up: Callable[[], bool], pause_seconds: float = 0.2
+        self, call: Callable[[], _Answer], gives_up: Callable[[], bool]
     ) -> _Answer | None:
         """Makes a call until its service is available; returns the answer, None if it gives up.
 
         Args:
           call: the call.
           gives_up: whether to end the wait; asked before each call.
-          pause_seconds: time between calls.
 
         Raises:
           PatienceError: the wait exceeds the limit.
@@ -281,7 +282,7 @@ class Patience:
                 answer = call()
             except ServiceUnavailableError as error:
                 self.miss(error)
-                time.sleep(pause_seconds)
+                time.sleep(_PAUSE_SECONDS)
             else:
                 self.renew()
                 return answer
