@@ -61,7 +61,6 @@ class Layout:
         does not list these tasks.
       local_values: returns defaults of these flags in a local run, given the flags' values, the
         number of actors and the usable cores.
-      check: raises LayoutError as `require_tasks` does, for a reason of this layout.
       memory: the job whose tasks hold the replay.
       has_memory_per_actor: whether each actor has a replay of the configured size; otherwise all
         tasks of `memory` share a single one.
@@ -75,7 +74,6 @@ class Layout:
     flags: tuple[str, ...] = ()
     acting_flag: str = ""
     local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
-    check: Callable[[Mapping[str, int]], None] = lambda tasks: None
     memory: str = "learner"
     has_memory_per_actor: bool = False
     chosen_by: str = ""
@@ -139,13 +137,19 @@ class Layout:
           tasks: number of tasks by job; jobs with an unknown number are missing.
           num_actors: number of actors in the whole run.
         """
-        acting = tasks.get(self.acting_role.name, 0)
+        job = self.acting_role.name
+        acting, shards = tasks.get(job, 0), tasks.get(self.store, 0)
         if acting > num_actors:
             raise LayoutError(
-                f"there are {acting} processes of {self.acting_role.name} for {num_actors} actors: "
-                f"lower --{self.acting_flag}, or raise the number of actors"
+                f"there are {acting} {job} processes for {num_actors} actors: lower "
+                f"--{self.acting_flag}, or raise the number of actors"
             )
-        self.check(tasks)
+        if acting and shards > acting:
+            raise LayoutError(
+                f"there are {shards} {self.store} processes for {acting} {job} processes, each of "
+                f"which adds to one of them: lower --replay_shards (or the {self.store} tasks in "
+                f"TF_CONFIG), or raise --{self.acting_flag}"
+            )
 
     def actors_of(self, index: int, tasks: int, num_actors: int) -> range:
         """Returns the actors of an acting task; tasks share the actors as evenly as possible.

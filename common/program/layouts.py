@@ -1,6 +1,5 @@
 """Layouts that several papers share, with their flags. This module does not import TensorFlow."""
 
-from collections.abc import Mapping
 import dataclasses
 
 from absl import flags
@@ -93,16 +92,6 @@ def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues
     return _share_cores(values, num_actors, cores, values["replay_shards"])
 
 
-def _check_shards(tasks: Mapping[str, int]) -> None:
-    replays, processes = tasks.get("replay", 0), tasks.get("actor", 0)
-    if processes and replays > processes:
-        raise LayoutError(
-            f"there are {replays} replay processes for {processes} actor processes, each of which "
-            "adds to one of them: lower --replay_shards (or the replay tasks in TF_CONFIG), or "
-            "raise --actor_processes"
-        )
-
-
 DISTRIBUTED = Layout(
     "learner, replay and actors",
     (
@@ -136,7 +125,6 @@ DISTRIBUTED = Layout(
     flags=("actor_processes", "learner_threads", "replay", "replay_shards"),
     acting_flag="actor_processes",
     local_values=_local_values,
-    check=_check_shards,
     store="replay",
     memory="replay",
 )

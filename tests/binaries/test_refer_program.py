@@ -27,7 +27,7 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
         ([CHEETAH, "--replay_shards=2"], ["--replay_shards", "one process"]),
         (
             [CHEETAH, "--actor_processes=3", "--num_actors=2"],
-            ["3 processes of actor for 2 actors: lower --actor_processes"],
+            ["3 actor processes for 2 actors: lower --actor_processes"],
         ),
         (
             [CHEETAH, "--actor_processes=1", "--role=replay"],

@@ -40,7 +40,7 @@ def local(layout, num_actors, cores, **given):
     values = {name: (FLAGS | given)[name] for name in layout.flags}
     values |= layout.local_values(values, num_actors, cores)
     tasks = {role.name: role.local_tasks(values) for role in layout.roles}
-    layout.check(tasks)
+    layout.require_tasks(tasks, num_actors)
     return tasks, layout.keeper.threads(values, cores)
 
 
@@ -152,7 +152,9 @@ def test_actors_are_shared_evenly():
     ):
         with pytest.raises(LayoutError, match=words):
             DISTRIBUTED.actors_of(*arguments)
-    with pytest.raises(LayoutError, match="9 processes of actor for 8 actors: lower --actor_proc"):
+    with pytest.raises(
+        LayoutError, match="9 actor processes for 8 actors: lower --actor_processes"
+    ):
         DISTRIBUTED.require_tasks({"learner": 1, "actor": 9}, 8)
 
 
