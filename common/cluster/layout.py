@@ -61,7 +61,7 @@ class Layout:
         does not list these tasks.
       local_values: returns defaults of these flags in a local run, given the flags' values, the
         number of actors and the usable cores.
-      memory: the job whose tasks hold the replay.
+      memory: the job whose tasks hold the replay, "" if there is none.
       has_memory_per_actor: whether each actor has a replay of the configured size; otherwise all
         tasks of `memory` share a single one.
       chosen_by: name of a flag; runs that give it have this layout, others one without `chosen_by`.
@@ -74,7 +74,7 @@ class Layout:
     flags: tuple[str, ...] = ()
     acting_flag: str = ""
     local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
-    memory: str = "learner"
+    memory: str = ""
     has_memory_per_actor: bool = False
     chosen_by: str = ""
     store: str = ""
@@ -106,7 +106,8 @@ class Layout:
           topology: of the task.
           num_actors: the paper's actors in it.
         """
-        if topology.job != self.memory and not topology.hosts(self.memory):
+        is_here = topology.job == self.memory or (self.memory and topology.hosts(self.memory))
+        if not is_here:
             return 0.0
         if self.has_memory_per_actor:
             return float(num_actors)

@@ -154,6 +154,7 @@ LEARNER_AND_ACTORS = Layout(
     acting_flag="actor_processes",
     local_values=_share_cores,
     store="learner",
+    memory="learner",
 )
 """Layout with actors that send to a store of the learner, which it empties (PPO, Heess et al.)."""
 
@@ -216,6 +217,7 @@ ONE_PROCESS = Layout(
         ),
     ),
     flags=("learner_threads", "evaluation_steps"),
+    memory="learner",
     local_values=lambda values, actors, cores: {
         "learner_threads": values["learner_threads"] or cores
     },
