@@ -153,9 +153,9 @@ def test_a_last_row_without_the_numbers_asked_for_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("whole", ["", "0,1,a\n"], ids=["no row", "a row before"])
-def test_a_last_line_torn_over_many_blocks_is_left_out_and_repaired(tmp_path, whole):
+def test_a_long_last_line_that_is_torn_is_left_out_and_repaired(tmp_path, whole):
     path = tmp_path / "rows.csv"
-    path.write_text(f"writer,number,text\n{whole}1,2,{'x' * 200_000}")
+    path.write_text(f"writer,number,text\n{whole}1,2,{'x' * 50_000}")
     assert last_row(path) == ({"writer": 0, "number": 1, "text": "a"} if whole else None)
     CsvRows(path, COLUMNS).append({"writer": 0, "number": 2, "text": "b"})
     assert path.read_text() == f"writer,number,text\n{whole}0,2,b\n"
