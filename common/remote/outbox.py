@@ -273,8 +273,9 @@ class Outbox:
         """
         self._thread.check()
         if self._in_lockstep:
-            with self._queue.all_tasks_done as done:
-                return done.wait_for(lambda: not self._queue.unfinished_tasks, _CREDIT_SECONDS)
+            all_done = self._queue.all_tasks_done
+            with all_done:
+                return all_done.wait_for(lambda: not self._queue.unfinished_tasks, _CREDIT_SECONDS)
         if self._counters is None or self._limiter.may_insert(self._counters):
             return True
         self._stop.wait(_CREDIT_SECONDS)
