@@ -21,7 +21,7 @@ _NAMES = {
 memory.stat with the part of the usage that the system can drop."""
 
 
-def available_memory(root: pathlib.Path = pathlib.Path("/")) -> int:
+def available_memory(root: pathlib.Path = pathlib.Path("/")) -> float:
     """Returns the bytes of memory that new processes may take.
 
     This is the least of the machine's available memory and of what the limits of this process's
@@ -30,7 +30,7 @@ def available_memory(root: pathlib.Path = pathlib.Path("/")) -> int:
     Args:
       root: the directory that has `proc` and `sys`.
     """
-    left = [1024 * _fields(root / "proc/meminfo")["MemAvailable"]]
+    left: list[float] = [1024 * _fields(root / "proc/meminfo")["MemAvailable"]]
     left += [_left(*group) for group in records.control_groups("memory", root)]
     return min(left)
 
@@ -149,7 +149,7 @@ def replay_steps(
     return min(steps, min(share, 1) * num_copies * max_actor_steps)
 
 
-def size_in_words(number: int) -> str:
+def size_in_words(number: float) -> str:
     """Returns bytes in words, such as "40 MB", "3.1 GB" or "120 GB"."""
     if number < 10**9:
         return f"{max(1, round(number / 10**6))} MB"

@@ -258,14 +258,11 @@ class EnvironmentService:
         session, number = rpc_server.Count("session"), rpc_server.Count("number")
         actions = tf.TensorSpec((k, *action_spec.shape), tf.as_dtype(action_spec.dtype))
         dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
-        for name, function, results, signature in (
-            ("begin", self._begin, tf.bool, [session]),
-            ("step", self._step, dtypes, [session, number, actions]),
-            ("finish", self._finish, tf.bool, []),
-        ):
-            server.register(
-                f"environments_{name}", rpc_server.in_python(function, results), signature
-            )
+        in_python = rpc_server.in_python
+        server.register("environments_begin", in_python(self._begin, tf.bool), [session])
+        step = in_python(self._step, dtypes)
+        server.register("environments_step", step, [session, number, actions])
+        server.register("environments_finish", in_python(self._finish, tf.bool), [])
 
     def serve(self, stop: StopRequest) -> None:
         """Makes and steps environments until the caller's run is over or a stop is requested.
