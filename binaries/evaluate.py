@@ -349,12 +349,11 @@ def main(argv: list[str] | None = None) -> None:
     with native_output_only_on_failure():
         processes.limit_threads(1)
         from common.environments import UnusableEnvironmentError
-        from common.learning.checkpoint import CheckpointError
         from common.replay.library import ReplayLibraryError
 
     try:
         _evaluate(arguments, agent)
-    except (CheckpointError, UnusableEnvironmentError, ReplayLibraryError) as error:
+    except (UnusableEnvironmentError, ReplayLibraryError) as error:
         fail(str(error))
 
 

@@ -18,7 +18,7 @@ from common import environments
 from common.agents.agent import Agent
 from common.agents.declaration import AgentDeclaration
 from common.benchmarks.report import say
-from common.cluster import credentials, rpc
+from common.cluster import credentials, rpc, rpc_server
 from common.cluster.credentials import Credentials
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.layout import Layout
@@ -266,7 +266,7 @@ def idle_server(token: str) -> Iterator[str]:
 
 def serve_idly(address: str) -> None:
     """Serves until the process is ended."""
-    server = rpc.Server(address, credentials.load_token())
+    server = rpc_server.Server(address, credentials.load_token())
     server.register(READ, lambda size: tf.zeros(size[tf.newaxis]), [tf.TensorSpec([], tf.int64)])
     server.register(SEND, lambda values: tf.size(values), [tf.TensorSpec([None])])
     server.start()

@@ -49,7 +49,15 @@ class Credentials:
         text = json.dumps(self.run, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def proof(self, *facts: str) -> str:
+    def server_proof(self, address: str, identity: str, nonce: str) -> str:
+        """Returns a server's answer to a nonce: a recorded one is of no use."""
+        return self._proof("server", address, identity, nonce)
+
+    def client_proof(self, address: str, identity: str) -> str:
+        """Returns what each call to this start of a server presents: no other one accepts it."""
+        return self._proof("client", address, identity)
+
+    def _proof(self, *facts: str) -> str:
         """Returns the HMAC-SHA256 of facts under the token, in hexadecimal."""
         return hmac.new(self.token.encode(), json.dumps(facts).encode(), "sha256").hexdigest()
 

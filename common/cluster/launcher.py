@@ -114,11 +114,6 @@ class ProcessState:
         """Its process id on this machine, the last one if it does not run; None if it has none."""
         return None if self.started is None else self.started.pid
 
-    @property
-    def pause_seconds(self) -> float | None:
-        """Time until the next restart; None if none is due."""
-        return None if self.restart_at is None else max(0.0, self.restart_at - time.monotonic())
-
     def poll(self) -> int | None:
         """Returns the exit code, None if the process runs; records that it is ready."""
         code, is_ready = self.started.poll()

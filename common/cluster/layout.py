@@ -35,8 +35,6 @@ class Role(Job):
         does chooses the actions of all actors, whose environments the other role's tasks step.
       uses_gpu: whether its tasks may use a GPU; tasks of other roles get none.
       outlives_keeper: whether a local run waits for its tasks after the run is over.
-      replay_share: replay memories that a task holds, given its topology and the number of the
-        paper's actors in it; less than 1 for a shard of a memory.
     """
 
     run: str = ""
@@ -45,7 +43,6 @@ class Role(Job):
     acts: bool = False
     uses_gpu: bool = False
     outlives_keeper: bool = False
-    replay_share: Callable[[Topology, int], float] = lambda topology, actors: 0.0
 
     def function(self) -> Callable[[Any], None]:
         """Imports the function that a task runs, and TensorFlow with it."""
@@ -64,9 +61,9 @@ class Layout:
         does not list these tasks.
       local_values: returns defaults of these flags in a local run, given the flags' values, the
         number of actors and the usable cores.
-      check: raises LayoutError if a run cannot have these numbers of tasks by job. Jobs with an
-        unknown number are missing from the mapping.
-      num_memories: replay memories of the configured size in a run, given the flags' values.
+      memory: the job whose tasks hold the replay, "" if there is none.
+      has_memory_per_actor: whether each actor has a replay of the configured size; otherwise all
+        tasks of `memory` share a single one.
       chosen_by: name of a flag; runs that give it have this layout, others one without `chosen_by`.
       store: the job that serves the store to which actors add, "" if they keep it themselves.
       applies_gradients: whether the keeper gets gradients instead, which workers compute.
@@ -77,8 +74,8 @@ class Layout:
     flags: tuple[str, ...] = ()
     acting_flag: str = ""
     local_values: Callable[[FlagValues, int, int], FlagValues] = lambda values, actors, cores: {}
-    check: Callable[[Mapping[str, int]], None] = lambda tasks: None
-    num_memories: Callable[[FlagValues], int] = lambda values: 1
+    memory: str = ""
+    has_memory_per_actor: bool = False
     chosen_by: str = ""
     store: str = ""
     applies_gradients: bool = False
@@ -98,6 +95,24 @@ class Layout:
         """The role whose tasks share the paper's actors."""
         return next(role for role in reversed(self.roles) if role.acts)
 
+    def num_memories(self, num_actors: int) -> int:
+        """Returns the number of replay memories of the configured size in a run."""
+        return num_actors if self.has_memory_per_actor else 1
+
+    def memory_share(self, topology: Topology, num_actors: int) -> float:
+        """Returns the replay memories that a task holds, less than 1 for a shard of a memory.
+
+        Args:
+          topology: of the task.
+          num_actors: the paper's actors in it.
+        """
+        is_here = topology.job == self.memory or (self.memory and topology.hosts(self.memory))
+        if not is_here:
+            return 0.0
+        if self.has_memory_per_actor:
+            return float(num_actors)
+        return 1 / len(topology.service(self.memory))
+
     def role(self, job: str, others: Sequence[str] = ()) -> Role:
         """Returns the role of a job.
 
@@ -116,6 +131,27 @@ class Layout:
             f"--role={job} does not exist in this setting's layout, {self.name}: use one of {names}"
         )
 
+    def require_tasks(self, tasks: Mapping[str, int], num_actors: int) -> None:
+        """Raises LayoutError if a run cannot have so many tasks.
+
+        Args:
+          tasks: number of tasks by job; jobs with an unknown number are missing.
+          num_actors: number of actors in the whole run.
+        """
+        job = self.acting_role.name
+        acting, shards = tasks.get(job, 0), tasks.get(self.store, 0)
+        if acting > num_actors:
+            raise LayoutError(
+                f"there are {acting} {job} processes for {num_actors} actors: lower "
+                f"--{self.acting_flag}, or raise the number of actors"
+            )
+        if acting and shards > acting:
+            raise LayoutError(
+                f"there are {shards} {self.store} processes for {acting} {job} processes, each of "
+                f"which adds to one of them: lower --replay_shards (or the {self.store} tasks in "
+                f"TF_CONFIG), or raise --{self.acting_flag}"
+            )
+
     def actors_of(self, index: int, tasks: int, num_actors: int) -> range:
         """Returns the actors of an acting task; tasks share the actors as evenly as possible.
 
@@ -125,19 +161,13 @@ class Layout:
           num_actors: number of actors in the whole run.
 
         Raises:
-          LayoutError: the number of tasks is unknown, larger than the number of actors, or not
-            larger than the index.
+          LayoutError: the number of tasks is unknown, or not larger than the index.
         """
         job = self.acting_role.name
         if not tasks:
             raise LayoutError(
                 f"--{self.acting_flag} is missing: TF_CONFIG does not list the tasks of {job}, so "
                 "give the number of processes that share the actors"
-            )
-        if tasks > num_actors:
-            raise LayoutError(
-                f"there are {tasks} tasks of {job} for --num_actors={num_actors}: start fewer, or "
-                "raise --num_actors"
             )
         if index >= tasks:
             raise LayoutError(

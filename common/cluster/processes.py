@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 import contextlib
 import ctypes
-import errno
 import gc
 import importlib
 import math
@@ -13,8 +12,11 @@ import signal
 import sys
 import threading
 import time
+from typing import TypeVar
 
-from common.cluster.errors import ClusterError
+from absl import logging
+
+from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.reporting.records import usable_cores as usable_cores
 
 READY_VARIABLE = "REPLAY_RL_READY"
@@ -25,16 +27,19 @@ _STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _ONE_REQUEST_SECONDS = 0.5
 """Two SIGINT within this time are one Ctrl-C: a terminal sends it to the whole group, and `timeout`
 passes it on."""
+_LOG_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+"""Time between calls to a service that does not answer."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def set_parent_death_signal(
     parent_pid: int | None = None, signal_number: int = signal.SIGKILL
 ) -> None:
-    """Asks Linux to signal this process when its parent dies; does nothing on other systems.
+    """Asks Linux to signal this process when its parent dies.
 
     The parent is the *thread* that started this process: the signal comes when that thread ends.
     The setting survives `exec`, but not `fork`.
@@ -47,8 +52,6 @@ def set_parent_death_signal(
     Raises:
       OSError: Linux refused the setting.
     """
-    if _LIBC is None:
-        return
     parent_before = os.getppid() if parent_pid is None else parent_pid
     _control(_PR_SET_PDEATHSIG, int(signal_number))
     if os.getppid() != parent_before:
@@ -59,17 +62,15 @@ def set_child_subreaper(is_one: bool) -> None:
     """Says whether this process becomes the parent of its descendants that lose theirs.
 
     Raises:
-      OSError: the system is not Linux, or refused the setting.
+      OSError: Linux refused the setting.
     """
-    if _LIBC is None:
-        raise OSError(errno.ENOSYS, "only Linux has subreapers")
     _control(_PR_SET_CHILD_SUBREAPER, int(is_one))
 
 
 def show_command(arguments: Sequence[str]) -> None:
     """Shows a command line in `ps` and `top`, in the place of that with which the process began.
 
-    Both are in the same memory: what is too long for it is cut. Linux only.
+    Both are in the same memory: what is too long for it is cut.
     """
     with open("/proc/self/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -79,7 +80,6 @@ def show_command(arguments: Sequence[str]) -> None:
 
 
 def _control(option: int, value: int) -> None:
-    assert _LIBC is not None
     if _LIBC.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
@@ -98,12 +98,11 @@ def report_ready() -> None:
 
 
 def return_free_memory() -> None:
-    """Returns memory that `malloc` keeps, though nothing is in it, to the system; Linux only.
+    """Returns memory that `malloc` keeps, though nothing is in it, to the system.
 
     Between the objects that stay, compilation leaves about as much of it as they take.
     """
-    if _LIBC is not None:
-        _LIBC.malloc_trim(0)
+    _LIBC.malloc_trim(0)
 
 
 class StopRequest:
@@ -212,6 +211,9 @@ class PatienceError(ClusterError):
     is_transient = True
 
 
+_Answer = TypeVar("_Answer")
+
+
 class Patience:
     """A limit on how long a role waits for another one, so that no role outlives its run unnoticed.
 
@@ -231,6 +233,7 @@ class Patience:
         """
         self._complaint = complaint
         self._seconds = self.default_seconds if seconds is None else seconds
+        self._logged_at = -math.inf
         self.renew()
 
     def renew(self) -> None:
@@ -252,6 +255,68 @@ class Patience:
                 f"{self._complaint} for {self._seconds / 60:g} minutes{why}: this role ends; start "
                 "it again when the others are back, or wait longer with --patience_minutes"
             )
+
+    def miss(self, error: Exception) -> None:
+        """Logs, once a minute, the error of a call without an answer; raises as `check`."""
+        now = time.monotonic()
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
+            logging.warning("%s yet: %s", self._complaint, error)
+        self.check(error)
+
+    def until_answered(
+        self, call: Callable[[], _Answer], gives_up: Callable[[], bool]
+    ) -> _Answer | None:
+        """Makes a call until its service is available; returns the answer, None if it gives up.
+
+        Args:
+          call: the call.
+          gives_up: whether to end the wait; asked before each call.
+
+        Raises:
+          PatienceError: the wait exceeds the limit.
+        """
+        self.renew()
+        while not gives_up():
+            try:
+                answer = call()
+            except ServiceUnavailableError as error:
+                self.miss(error)
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                self.renew()
+                return answer
+        return None
+
+
+class Background:
+    """A function in a thread of its own, whose error reaches the thread that asks for it."""
+
+    def __init__(self, function: Callable[[], None], name: str):
+        """Makes the thread, which does not keep the process from ending."""
+        self._function = function
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; call it once."""
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raises the error that ended the function, if one has."""
+        if self._error is not None:
+            raise self._error
+
+    def join(self, seconds: float | None = None) -> None:
+        """Waits for the end of the function, if it was started; None: as long as it takes."""
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._function()
+        except Exception as error:  # pylint: disable=broad-except
+            self._error = error
 
 
 def seed_generators(seed: int, role: str, index: int, start: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Servers and clients over `tf.distribute.experimental.rpc` that close the gaps of that runtime.
+"""Clients over `tf.distribute.experimental.rpc` that, with `rpc_server`, close that runtime's gaps.
 
 The runtime checks dtypes but not shapes, "starts" on a port that it could not bind, waits for ever
 for a server that is not there, and admits every caller. Its `StatusOrResult` adds an op to whatever
@@ -8,24 +8,19 @@ The cluster's token is never sent. A server first proves to each client that it 
 an HMAC of the client's nonce. The client then presents a proof of its own with each call, which
 only this start of this server accepts.
 
-A message holds 4 MiB, so this module also says how many bytes an argument takes in one. float32 and
-strings travel as they are in memory, integers as varints: a uint8 from 128 takes two bytes, a
-negative int32 ten. Bulk uint8 is twelve times slower than the same bytes as a string or bitcast to
-float32.
+A message holds 4 MiB. float32 and strings travel as they are in memory, integers as varints: a
+uint8 from 128 takes two bytes, a negative int32 ten. Bulk uint8 is twelve times slower than the
+same bytes as a string or bitcast to float32.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
-import dataclasses
-import errno
 import hmac
 import secrets
-import socket
 import threading
 import time
 from typing import Any
 import uuid
-import weakref
 
 import numpy as np
 import tensorflow as tf
@@ -33,289 +28,41 @@ from tensorflow.distribute.experimental.rpc.kernels import gen_rpc_ops
 
 from common.cluster.credentials import Credentials
 from common.cluster.errors import (
-    AddressInUseError,
     ClusterError,
     MessageTooLargeError,
     NoServiceError,
-    OtherRunError,
     ServiceUnavailableError,
     WrongTokenError,
 )
-from common.cluster.topology import check_address, probe, split_address, unix_path
+from common.cluster.topology import check_address, probe
 from common.types import Nest
 
 # TensorFlow keeps gRPC's default limit of 4 MiB a message; 64 KiB are for headers and credentials.
 MAX_ARGUMENT_BYTES = 4 * 2**20 - 2**16
-_WIDTHS = (8, 16, 32, 64)
-_INTEGERS = [f"{sign}int{width}" for sign in ("u", "") for width in _WIDTHS]
-_VARINT_DTYPES = frozenset(map(tf.as_dtype, (*_INTEGERS, tf.bfloat16, tf.half)))
-_MAX_VARINT_BYTES = 10
+_VARINT_BYTES = 10
 
 
-def message_size(tensors: Sequence[tf.Tensor]) -> int:
-    """Returns the bytes that arguments take in a message; if they fit, an upper bound of them."""
-    size = sum(_bound_on_size(tensor) for tensor in tensors)
-    if size > MAX_ARGUMENT_BYTES:
-        size = sum(exact_size(tensor) for tensor in tensors)
+def most_bytes(tensors: Sequence[tf.Tensor]) -> int:
+    """Returns an upper bound on the bytes that eager arguments take in a message."""
+    size = 0
+    for tensor in tensors:
+        if tensor.dtype == tf.string:
+            size += sum(len(value) + 6 for value in np.ravel(tensor.numpy()))  # 6: tag and length
+        else:
+            is_float = tensor.dtype in (tf.float32, tf.float64)
+            each = tensor.dtype.size if is_float else _VARINT_BYTES
+            size += each * tensor.shape.num_elements()
     return size
 
 
-def require_message_size(method: str, address: str, tensors: Sequence[tf.Tensor]) -> None:
-    """Raises MessageTooLargeError if the arguments of a call to an address fit no message."""
-    size = message_size(tensors)
-    if size > MAX_ARGUMENT_BYTES:
-        raise MessageTooLargeError(
-            f"the arguments of {method!r} for {address} take {size} bytes, but a message holds "
-            f"{MAX_ARGUMENT_BYTES}: send them in several calls"
-        )
-
-
-def _bound_on_size(tensor: tf.Tensor) -> int:
-    """Returns an upper bound on a tensor's bytes; 0 if its shape is known only at run time."""
-    if tensor.dtype == tf.string:
-        return exact_size(tensor)
-    elements = tensor.shape.num_elements() or 0
-    return elements * (_MAX_VARINT_BYTES if tensor.dtype in _VARINT_DTYPES else tensor.dtype.size)
-
-
-def exact_size(tensor: tf.Tensor) -> int:
-    """Returns the bytes of a tensor; of a symbolic one those of its known shape in memory."""
-    if not hasattr(tensor, "numpy"):  # symbolic
-        return (tensor.shape.num_elements() or 0) * max(1, tensor.dtype.size)
-    values = tensor.numpy()
-    if tensor.dtype == tf.string:
-        return sum(len(value) + 6 for value in np.ravel(values))  # 6: tag and length
-    if tensor.dtype not in _VARINT_DTYPES:
-        return values.nbytes
-    if tensor.dtype in (tf.bfloat16, tf.half):
-        values = values.view(np.uint16)
-    unsigned = values.astype(np.int64).view(np.uint64)
-    return (
-        sum(int(np.count_nonzero(unsigned >= np.uint64(1 << shift))) for shift in range(7, 64, 7))
-        + values.size
-    )
-
-
 DEFAULT_TIMEOUT_SECONDS = 30.0
-MAX_COUNT = 2**44
-"""Largest count that a caller may name, unless its spec says otherwise.
-
-Keys of the replay number no more steps of an actor process, and sums over thousands of callers stay
-below 2^63.
-"""
-_PING = "ping"
-_DESCRIBE = "describe"
-_CHALLENGE = "challenge"
-_NONCE_BYTES = 16
-_WRONG_PROOF_TEXT = "replay_rl: no proof of the cluster token"
-_OTHER_RUN_TEXT = "replay_rl: other run"
 _PROBE_SECONDS = 2.0
-_CLOSE_SECONDS = 5.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Count:
-    """The spec of an int64 argument that is never negative, such as a count, a number or an index.
-
-    Attributes:
-      name: of the argument, for the error.
-      most: the largest value allowed.
-      shape: of the argument.
-    """
-
-    name: str
-    most: int = MAX_COUNT
-    shape: Sequence[int] = ()
-    dtype = tf.int64
-
-
-def checked_count(name: str, count: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
-    """Returns `count`, in a graph that fails with `InvalidArgumentError` unless 0 <= count <= most.
-
-    Args:
-      name: of the argument, for the error.
-      count: an integer tensor.
-      most: the largest value allowed.
-    """
-    in_range = (count >= 0) & (count <= most)
-    if count.shape.rank:
-        in_range = tf.reduce_all(in_range)
-    # Of numbers, Assert would make a conditional, which takes longer than this text.
-    text = tf.strings.format(name + " must be from 0 to {}, is {}", (most, count), summarize=-1)
-    with tf.control_dependencies([tf.debugging.Assert(in_range, [text])]):
-        return tf.identity(count)
-
-
-class Server:
-    """A set of methods at an address, for callers of the same cluster and run only.
-
-    Register every method, then call `start`. Calls run in parallel on TensorFlow's threads.
-    """
-
-    def __init__(
-        self, address: str, credentials: str | Credentials, advertised_address: str | None = None
-    ):
-        """Checks that the address can be bound.
-
-        Args:
-          address: `host:port` or `unix:/path` to listen at.
-          credentials: those of callers must match; a token alone admits every run.
-          advertised_address: the address that others call, spelled as they do, if it differs from
-            `address`.
-
-        Raises:
-          AddressInUseError: the port is taken.
-          ClusterError: the token is empty, or the host does not resolve to an address of this
-            machine.
-        """
-        self._credentials = Credentials.of(credentials)
-        if not self._credentials.token:
-            raise ClusterError("a server needs a token that is not empty: set REPLAY_RL_TOKEN")
-        _check_can_bind(address)
-        self.address = address
-        self.advertised_address = advertised_address or address
-        self._identity = secrets.token_hex(_NONCE_BYTES)
-        self._started = False
-        self._functions: dict[str, Any] = {}  # the server needs them to stay alive
-        self._servers = [tf.distribute.experimental.rpc.Server.create("grpc", address)]
-        # Also at exit: an interpreter that ends while Python answers a call hangs for ever.
-        self._stop = weakref.finalize(self, _stop, self._servers)
-        self._expected = _proof_of_client(
-            self._credentials, self.advertised_address, self._identity
-        )
-        self._offer(_CHALLENGE, self._answer, [tf.TensorSpec([], tf.string, "nonce")])
-        self.register(_PING, lambda: tf.constant(self._identity), [])
-        description = self._credentials.describe()
-        self._register(_DESCRIBE, lambda: tf.constant(description), [], any_run=True)
-
-    def register(
-        self,
-        name: str,
-        function: Callable[..., Nest],
-        input_signature: Sequence[tf.TensorSpec | Count],
-    ) -> None:
-        """Offers `function(*arguments) -> nest of tensors` under `name`.
-
-        The function runs only after the credentials, the shapes of the arguments and the ranges of
-        those with a `Count` were checked. If they are wrong, the caller gets `WrongTokenError`,
-        `OtherRunError` or `tf.errors.InvalidArgumentError`.
-
-        Args:
-          name: unique in this server.
-          function: Python function to trace without AutoGraph, or a `tf.function`; returns at
-            least one tensor.
-          input_signature: a spec for each argument, without the credentials.
-
-        Raises:
-          ClusterError: the server has started, the name is taken, or the function returns nothing.
-        """
-        self._register(name, function, input_signature, any_run=self._credentials.run is None)
-
-    def _register(
-        self,
-        name: str,
-        function: Callable[..., Nest],
-        input_signature: Sequence[tf.TensorSpec | Count],
-        any_run: bool,
-    ) -> None:
-        # The runtime does not enforce a signature's shapes, so the signature has none and the graph
-        # checks them. Joining turns a missing string into an empty one.
-        def guarded(credentials, *arguments):
-            presented = tf.reshape(credentials, [-1])
-            proof, run = (tf.strings.reduce_join(part) for part in (presented[:1], presented[1:]))
-            admitted = tf.debugging.Assert(tf.equal(proof, self._expected), [_WRONG_PROOF_TEXT])
-            same_run = any_run | tf.equal(run, "") | tf.equal(run, self._credentials.fingerprint)
-            with tf.control_dependencies([admitted]):
-                admitted = tf.debugging.Assert(same_run, [_OTHER_RUN_TEXT])
-            with tf.control_dependencies([admitted]):
-                checked = [
-                    _checked(argument, spec)
-                    for argument, spec in zip(arguments, input_signature, strict=True)
-                ]
-            with tf.control_dependencies([admitted, *checked]):
-                return function(*checked)
-
-        signature = [tf.TensorSpec(None, tf.string, "credentials")]
-        signature += [
-            tf.TensorSpec(None, spec.dtype, f"argument_{i}")
-            for i, spec in enumerate(input_signature)
-        ]
-        self._offer(name, guarded, signature)
-
-    def _offer(
-        self, name: str, function: Callable[..., Nest], signature: Sequence[tf.TensorSpec]
-    ) -> None:
-        """Registers a function of TensorFlow, whoever calls it; raises as `register`."""
-        if self._started:
-            raise ClusterError(
-                f"{name!r} was registered after the server at {self.address} had started: "
-                "register every method before start()"
-            )
-        if name in self._functions:
-            raise ClusterError(f"the method {name!r} is registered twice")
-        concrete = tf.function(
-            function, input_signature=signature, autograph=False
-        ).get_concrete_function()
-        if not concrete.outputs:
-            raise ClusterError(
-                f"the method {name!r} returns nothing: return a tensor, so that its caller learns "
-                "when the call is done"
-            )
-        self._servers[0].register(name, concrete)
-        self._functions[name] = concrete
-
-    def _answer(self, nonce: tf.Tensor) -> tf.Tensor:
-        """Returns this start's identity, and the proof that this server knows the token."""
-
-        def answer(nonce: bytes) -> np.ndarray:
-            text = nonce.decode("ascii")
-            if len(text) != 2 * _NONCE_BYTES:
-                raise ValueError(f"a nonce has {2 * _NONCE_BYTES} characters, not {len(text)}")
-            facts = (self._credentials, self.advertised_address, self._identity)
-            return np.array([self._identity, _proof_of_server(*facts, text)], object)
-
-        return tf.numpy_function(answer, [nonce], tf.string)
-
-    def start(self, timeout_seconds: float = 30.0) -> None:
-        """Starts to serve, and calls the advertised address to check that it leads here.
-
-        Raises:
-          AddressInUseError: another server answers there.
-          ServiceUnavailableError: nothing answers there within the timeout.
-        """
-        self._servers[0].start()
-        self._started = True
-        client = Client(self.advertised_address, self._credentials)
-        try:
-            client.wait_until_available(timeout_seconds)
-            identity = client.call(_PING).numpy().decode()
-        except ClusterError as error:
-            self.close()
-            if isinstance(error, (WrongTokenError, OtherRunError, NoServiceError)):
-                raise _address_in_use(self.advertised_address) from None
-            raise ServiceUnavailableError(
-                f"the server at {self.address} cannot reach itself as {self.advertised_address}: "
-                "check the host name, the firewall and proxies, and REPLAY_RL_BIND_HOST "
-                f"({error})"
-            ) from None
-        if identity != self._identity:
-            self.close()
-            raise _address_in_use(self.advertised_address)
-
-    def close(self) -> None:
-        """Stops serving and frees the port; clients that wait get `ServiceUnavailableError`.
-
-        TensorFlow waits for calls under way, also of a client that has vanished. This returns after
-        a few seconds nevertheless.
-        """
-        self._stop()
-
-
-def _stop(servers: list[Any]) -> None:
-    # A server stops when its object is deleted, by the thread that has the last reference.
-    thread = threading.Thread(target=servers.clear, name="close", daemon=True)
-    thread.start()
-    thread.join(_CLOSE_SECONDS)
+PING = "ping"
+DESCRIBE = "describe"
+CHALLENGE = "challenge"
+NONCE_BYTES = 16
+WRONG_PROOF_TEXT = "replay_rl: no proof of the cluster token"
+OTHER_RUN_TEXT = "replay_rl: other run"
 
 
 class _RestartedError(ServiceUnavailableError):
@@ -436,15 +183,14 @@ class Client:
         self._connect(timeout)
         if method not in self._output_specs:
             self._connection = None  # the next call reconnects: the server may have changed
-            if method not in (_PING, _DESCRIBE):
-                self.call(_PING)  # raises OtherRunError if that is the reason
+            if method not in (PING, DESCRIBE):
+                self.call(PING)  # raises OtherRunError if that is the reason
             raise ClusterError(
                 f"the service at {self.address} has no method {method!r}, only "
                 f"{', '.join(sorted(self._output_specs))}: check that TF_CONFIG has the address of "
                 "the right job and that all roles run the same version"
             )
         tensors = [tf.convert_to_tensor(argument) for argument in arguments]
-        require_message_size(method, self.address, tensors)
         return self._send(method, tensors, timeout, lambda: self._send(method, tensors, timeout))
 
     def _send(
@@ -484,7 +230,7 @@ class Client:
         while True:
             remaining = deadline - time.monotonic()
             try:
-                self.call(_PING, timeout_seconds=min(1.0, max(0.05, remaining)))
+                self.call(PING, timeout_seconds=min(1.0, max(0.05, remaining)))
                 return
             except ServiceUnavailableError:
                 if time.monotonic() + poll_seconds >= deadline:
@@ -503,9 +249,9 @@ class Client:
         try:
             yield
         except tf.errors.OpError as error:
-            if _OTHER_RUN_TEXT in error.message:
+            if OTHER_RUN_TEXT in error.message:
                 raise self._other_run() from None
-            if _WRONG_PROOF_TEXT in error.message and self._connection is not None:
+            if WRONG_PROOF_TEXT in error.message and self._connection is not None:
                 with self._lock:
                     self._greet(self._connection, self.timeout_seconds)
                 raise _RestartedError(
@@ -546,12 +292,12 @@ class Client:
           NoServiceError: it gives no proof.
           ServiceUnavailableError: no reply in time.
         """
-        nonce = secrets.token_hex(_NONCE_BYTES)
+        nonce = secrets.token_hex(NONCE_BYTES)
         try:
             with tf.init_scope():
                 handle, _deleter = gen_rpc_ops.rpc_call(
                     connection._client_handle,
-                    method_name=_CHALLENGE,
+                    method_name=CHALLENGE,
                     args=[tf.constant(nonce)],
                     timeout_in_ms=_milliseconds(timeout_seconds),
                 )
@@ -562,8 +308,9 @@ class Client:
                 f"the process at {self.address} gives no proof of the cluster's token: check that "
                 "all roles run the same version, and who listens there"
             ) from None
-        facts = (self._credentials, self.address, identity.decode("ascii", "replace"))
-        if not hmac.compare_digest(proof, _proof_of_server(*facts, nonce).encode()):
+        facts = self.address, identity.decode("ascii", "replace")
+        expected = self._credentials.server_proof(*facts, nonce)
+        if not hmac.compare_digest(proof, expected.encode()):
             raise WrongTokenError(
                 f"the service at {self.address} does not know this role's token, or calls itself "
                 "by another address: start every role with the same REPLAY_RL_TOKEN or "
@@ -571,72 +318,26 @@ class Client:
                 "there"
             )
         with tf.init_scope():
-            self._presented = tf.constant([_proof_of_client(*facts), self._credentials.fingerprint])
+            self._presented = tf.constant(
+                [self._credentials.client_proof(*facts), self._credentials.fingerprint]
+            )
             self._presented_by_graphs.assign(self._presented)
 
     def _other_run(self) -> ClusterError:
         """Asks the service for its run and returns the error that lists the differences."""
         with tf.init_scope():
-            description = self.call(_DESCRIBE).numpy().decode()
+            description = self.call(DESCRIBE).numpy().decode()
         return self._credentials.other_run(self.address, description)
-
-
-def _checked(argument: tf.Tensor, spec: tf.TensorSpec | Count) -> tf.Tensor:
-    argument = tf.ensure_shape(argument, spec.shape)
-    if isinstance(spec, Count):
-        return checked_count(spec.name, argument, tf.constant(spec.most, spec.dtype))
-    return argument
-
-
-def _proof_of_server(credentials: Credentials, address: str, identity: str, nonce: str) -> str:
-    """Returns a server's answer to a nonce: a recorded one is of no use."""
-    return credentials.proof("server", address, identity, nonce)
-
-
-def _proof_of_client(credentials: Credentials, address: str, identity: str) -> str:
-    """Returns what each call to this start of a server presents: no other server accepts it."""
-    return credentials.proof("client", address, identity)
 
 
 def _milliseconds(seconds: float) -> int:
     return max(1, int(seconds * 1000))  # 0 would mean to wait for ever
 
 
-def _address_in_use(address: str) -> AddressInUseError:
-    return AddressInUseError(
-        f"another process serves at {address}: stop it, or give this role another port"
-    )
-
-
-def _check_can_bind(address: str) -> None:
-    """Binds a plain socket for a moment, because TensorFlow's server only logs a failure to bind.
-
-    Raises:
-      AddressInUseError: the port is taken.
-      ClusterError: the host does not resolve, or is not this machine's.
-    """
-    if unix_path(address) is not None:
-        return  # gRPC replaces a socket without listener; `start` detects another server
-    host, port = split_address(address)
-    try:
-        family, kind, _, _, name = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError:
-        raise ClusterError(
-            f"cannot resolve the host of {address} on this machine: correct the name, or set "
-            "REPLAY_RL_BIND_HOST to the host to listen at, for example 0.0.0.0"
-        ) from None
-    with socket.socket(family, kind) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignores TIME_WAIT, like gRPC
-        try:
-            probe.bind(name)
-            probe.listen()
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise _address_in_use(address) from None
-            raise ClusterError(
-                f"cannot listen at {address} ({error.strerror}): set REPLAY_RL_BIND_HOST to an "
-                "address of this machine, for example 0.0.0.0, or choose another port"
-            ) from None
+_UNAVAILABLE = (
+    *(tf.errors.InternalError, tf.errors.UnavailableError),
+    *(tf.errors.DeadlineExceededError, tf.errors.CancelledError),
+)
 
 
 def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
@@ -644,18 +345,10 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
     text = error.message
     if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
         return MessageTooLargeError(
-            f"a message to or from {address} exceeds 4 MiB: ask for less at a time, in several "
-            f"calls ({_first_line(text)})"
+            f"a message to or from {address} exceeds 4 MiB: send or ask for less at a time, in "
+            f"several calls ({_first_line(text)})"
         )
-    if isinstance(
-        error,
-        (
-            tf.errors.InternalError,
-            tf.errors.UnavailableError,
-            tf.errors.DeadlineExceededError,
-            tf.errors.CancelledError,
-        ),
-    ):
+    if isinstance(error, _UNAVAILABLE):
         return ServiceUnavailableError(
             f"the service at {address} did not answer in time or is gone "
             f"({type(error).__name__}: {_first_line(text)})"

@@ -13,6 +13,7 @@ import ipaddress
 import json
 import os
 import pathlib
+import re
 import socket
 import tempfile
 import time
@@ -28,9 +29,12 @@ from common.reporting import records
 from common.reporting.user_error import UserError
 
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
+_LABEL = r"[\w-]{1,63}"
+_ADDRESS = re.compile(rf"(?:\[([\w.:%-]+)\]|({_LABEL}(?:\.{_LABEL})*\.?)):(\d{{1,5}})", re.ASCII)
 _UNIX = "unix:"
 _SOCKET_BYTES = 107
 """The longest path of a Unix socket: what Linux has for it (sun_path), without the final NUL."""
+_FORM = 'such as {"cluster": {job: ["host:port"]}, "task": {"type": job, "index": 0}}'
 _NOT_IN_SOCKET = "%,?#"
 """Characters with a meaning in gRPC's addresses: it would listen at another path."""
 
@@ -41,27 +45,13 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
       ClusterError: the address has another form.
     """
-    host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    bare = host[1:-1] if bracketed else host
-    well_formed = (
-        colon
-        and bare.isascii()
-        and bare.isprintable()
-        and not any(c in " /[]" for c in bare)
-        and all(0 < len(label) < 64 for label in bare.removesuffix(".").split("."))
-        and (bracketed or ":" not in bare)
-        and port.isascii()
-        and port.isdigit()
-        and len(port) <= 5
-        and 1 <= int(port) <= 65535
-    )
-    if not well_formed:
+    found = _ADDRESS.fullmatch(address)
+    if not found or not 1 <= int(found[3]) <= 65535:
         raise ClusterError(
             f"{address!r:.200} is not an address: write host:port with a port from 1 to 65535, and "
             "an IPv6 host in [brackets]"
         )
-    return bare, int(port)
+    return found[1] or found[2], int(found[3])
 
 
 def unix_path(address: str) -> str | None:
@@ -213,16 +203,14 @@ class Topology:
         text = environment.get("TF_CONFIG")
         if not text:
             raise ClusterError(
-                'TF_CONFIG is not set: a single role needs {"cluster": {job: ["host:port"]}, '
-                '"task": {"type": job, "index": 0}}; --role=local needs none'
+                f"TF_CONFIG is not set: a single role needs it, {_FORM}; --role=local needs none"
             )
         try:
             config = records.parse_json(text, "TF_CONFIG")
-        except UserError as error:
-            raise ClusterError(str(error)) from None
-        try:
             bind_host = environment.get(BIND_HOST_VARIABLE) or None
             return cls(jobs, *_parse(config), bind_host=bind_host)
+        except UserError as error:
+            raise ClusterError(str(error)) from None
         except ClusterError as error:
             raise ClusterError(f"TF_CONFIG: {error}") from None
 
@@ -346,19 +334,14 @@ class Topology:
 
 def _parse(config: Any) -> tuple[dict[str, tuple[str, ...]], str, int]:
     """Returns (cluster, job, index) of the JSON of TF_CONFIG; raises ClusterError if malformed."""
-    cluster = config.get("cluster") if isinstance(config, dict) else None
-    if not isinstance(cluster, dict) or not cluster:
-        raise ClusterError('it has no "cluster": write {"cluster": {job: ["host:port"]}, ...}')
+    records.require_keys("TF_CONFIG", config, {"cluster": {}, "task": {"type": str}})
+    cluster, task = config.get("cluster"), config.get("task", {})
+    if not cluster or not task.get("type"):
+        raise ClusterError(f"it has no cluster, or no task: {_FORM}")
     for job, addresses in cluster.items():
-        if (
-            not isinstance(addresses, list)
-            or not addresses
-            or not all(isinstance(address, str) for address in addresses)
-        ):
+        is_list = isinstance(addresses, list) and addresses
+        if not is_list or not all(type(each) is str for each in addresses):
             raise ClusterError(f'job {job!r:.200} needs a list of addresses, such as ["host:port"]')
-    task = config.get("task")
-    if not isinstance(task, dict) or not isinstance(task.get("type"), str):
-        raise ClusterError('it has no "task": write "task": {"type": job, "index": 0}')
     index = task.get("index", 0)
     if isinstance(index, str) and index.isascii() and index.isdigit() and len(index) <= 9:
         index = int(index)  # shell templates tend to quote it, and TensorFlow accepts that too

@@ -14,29 +14,27 @@ import shutil
 from typing import Any, NamedTuple
 import zipfile
 
-from absl import logging
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.reporting.records import disk_full, replace_file, whole_file
+from common.reporting.records import replace_file, skipped_if_full, whole_file
+from common.reporting.user_error import UserError
 
 _PREFIX = "ckpt"
 _SAVE = re.compile(rf"{_PREFIX}-[1-9][0-9]{{0,17}}")
 _PARTIAL = re.compile(rf"{_SAVE.pattern}_temp(_[0-9a-f]+)?")
 _FILE = re.compile(rf"({_SAVE.pattern})\.(data-\d+-of-\d+|index\.tempstate\d+)")
 _NAMES_FILE = "checkpoint"
+_NEWEST = re.compile(rb'^model_checkpoint_path: "(%s)"$' % _SAVE.pattern.encode(), re.MULTILINE)
 _VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _UNREADABLE = "cannot be read ({}): remove nothing, mend that and start again"
 _OF_DAMAGE = (tf.errors.OpError, tf.errors.DataLossError, tf.errors.OutOfRangeError, IndexError)
 """TensorFlow's errors for wrong content. A malformed index raises the first, without a code."""
 
 
-class CheckpointError(ValueError):
-    """Error of a checkpoint that cannot be read or belongs to another run.
-
-    The message is a line that names the file and what to do.
-    """
+class CheckpointError(UserError):
+    """Error of a checkpoint that cannot be read or belongs to another run; it names the file."""
 
 
 class Checkpoints:
@@ -168,27 +166,19 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
     """
     names = pathlib.Path(directory, _NAMES_FILE)
     try:
-        names.read_bytes()  # TensorFlow's reader does not distinguish unreadable from damaged
+        found = _NEWEST.search(names.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         saves = _saves(names.parent)
         return saves[-1] if saves else None
     except OSError as error:
         raise CheckpointError(f"{names} {_UNREADABLE.format(error.strerror)}") from None
-    path: pathlib.Path | None = None
-    try:
-        if state := tf.train.get_checkpoint_state(str(directory)):
-            path = pathlib.Path(state.model_checkpoint_path)
-            if path.parent != names.parent or not path.name.isprintable():
-                raise ValueError("it names no checkpoint of this directory")
-            is_there = path.with_name(f"{path.name}.index").exists()
-    except (ValueError, OSError, tf.errors.OpError):
-        path = None
-    if path is None:
+    if found is None:
         raise CheckpointError(
             f"{names} cannot be read: "
             + _way_out(names.parent, _saves(names.parent), "remove this file")
         )
-    if not is_there:
+    path = names.with_name(found[1].decode())
+    if not path.with_suffix(".index").exists():
         raise CheckpointError(
             f"{names} names {path.name}, whose files are missing: put them back, or "
             + _way_out(names.parent, _saves(names.parent), f"remove the file {_NAMES_FILE}")
@@ -369,15 +359,10 @@ def _array(file: zipfile.ZipFile, name: str, dtype: type, shape: tuple[int, ...]
 
 def write_policy(path: pathlib.Path, policy: StoredPolicy) -> None:
     """Writes a policy file, or keeps the previous file and logs a warning if the disk is full."""
-    try:
+    with skipped_if_full("the best policy is not kept"):
         path.parent.mkdir(exist_ok=True)
         with whole_file(path) as file:
             np.savez_compressed(file, **policy._asdict())
-    except OSError as error:
-        reason = disk_full(error)
-        if not reason:
-            raise
-        logging.warning("the best policy is not kept: %s", reason)
 
 
 def export_policy(

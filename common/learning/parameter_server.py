@@ -10,7 +10,6 @@ from absl import logging
 import numpy as np
 import tensorflow as tf
 
-from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import StopRequest
 from common.learning.learner import DivergedError, Learner, check_steps
 from common.learning.updates import Updates
@@ -247,24 +246,25 @@ class RemoteStep(Updates):
         Raises:
           ClusterError: the server refuses this worker, or does not answer for too long.
         """
-        while not self._stop.requested:
-            try:
-                target = self._target.read(if_newer_than=self._target_version)
-                online = self._online.read(if_newer_than=self.version)
-            except ServiceUnavailableError as error:
-                self._updates.wait_for_server(error)
-                continue
-            if target is not None:
-                self._assign_target(target.flat)
-                self._target_version = target.status.version
-            if online is not None:
-                self._assign_online(online.flat)
-                self._learner.steps.assign(online.status.learner_steps)
-                self._snapshot = online
+        patience = self._updates.patience
+        while patience.until_answered(self._read, lambda: self._stop.requested) is not None:
             if self._snapshot is not None:
                 return True
             self._stop.wait(_RETRY_SECONDS)
         return False
+
+    def _read(self) -> bool:
+        """Takes the newest parameters, if there are newer ones."""
+        target = self._target.read(if_newer_than=self._target_version)
+        online = self._online.read(if_newer_than=self.version)
+        if target is not None:
+            self._assign_target(target.flat)
+            self._target_version = target.status.version
+        if online is not None:
+            self._assign_online(online.flat)
+            self._learner.steps.assign(online.status.learner_steps)
+            self._snapshot = online
+        return True
 
     def __call__(self, drawn: Drawn) -> tuple[Nest, Metrics]:
         """Downloads, computes gradients and sends them; see base class."""

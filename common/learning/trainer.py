@@ -245,8 +245,7 @@ class Trainer:
             result = function(*args)
         except _UNAVAILABLE as error:
             self.counters = None
-            logging.log_every_n_seconds(logging.WARNING, "waiting for the replay: %s", 60, error)
-            self._patience.check(error)
+            self._patience.miss(error)
             return None
         self._patience.renew()
         return result

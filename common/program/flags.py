@@ -415,7 +415,8 @@ def _chosen_configuration(settings: Settings) -> Config:
     """Returns the hyperparameters of --setting; ends the program if there is no such setting."""
     setting, _ = _read_setting(settings.default)
     if setting not in settings.names:
-        hint = _hint(_near_setting(setting, settings))
+        near = _near_setting(setting, settings)
+        hint = f"did you mean {near}? " if near else ""
         fail(f"unknown --setting={setting}: {hint}all are {', '.join(settings.names)}")
     return settings.configuration(setting)
 
@@ -439,15 +440,18 @@ def _read_setting(default: str) -> tuple[str, list[str]]:
     return setting.value, others
 
 
-def _near_setting(name: str, settings: Settings) -> list[str]:
-    """Returns the setting that is, or begins, most like `name`; the default one among equals."""
+def _near_setting(name: str, settings: Settings) -> str:
+    """Returns the setting that is, or begins, most like `name`; the default one among equals.
+
+    It is "" if none is like it.
+    """
 
     def likeness(other: str) -> float:
         beginning = other[: len(name)]
         return max(difflib.SequenceMatcher(None, name, one).ratio() for one in (other, beginning))
 
     nearest = max((settings.default, *settings.names), key=likeness)
-    return [nearest] if likeness(nearest) >= 0.6 else []
+    return nearest if likeness(nearest) >= 0.6 else ""
 
 
 def _refuse_unknown_fields(arguments: Iterable[str], names: Collection[str]) -> None:
@@ -455,10 +459,5 @@ def _refuse_unknown_fields(arguments: Iterable[str], names: Collection[str]) -> 
     for argument in arguments:
         match = re.match(r"--?(?:no)?config\.([^=]*)", argument)
         if match and match[1] not in names:
-            near = near_names(match[1], [*names], 3)
-            hint = _hint([f"--config.{name}" for name in near])
-            fail(f"unknown flag --config.{match[1]}: {hint}--help lists them all")
-
-
-def _hint(near: Collection[str]) -> str:
-    return f"did you mean {' or '.join(near)}? " if near else ""
+            unknown = flags.UnrecognizedFlagError(f"{_CONFIG}{match[1]}")
+            fail(error_in_words(unknown, [f"{_CONFIG}{name}" for name in names]))

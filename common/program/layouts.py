@@ -1,6 +1,5 @@
 """Layouts that several papers share, with their flags. This module does not import TensorFlow."""
 
-from collections.abc import Mapping
 import dataclasses
 
 from absl import flags
@@ -93,16 +92,6 @@ def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues
     return _share_cores(values, num_actors, cores, values["replay_shards"])
 
 
-def _check_shards(tasks: Mapping[str, int]) -> None:
-    replays, processes = tasks.get("replay", 0), tasks.get("actor", 0)
-    if processes and replays > processes:
-        raise LayoutError(
-            f"there are {replays} replay processes for {processes} actor processes, each of which "
-            "adds to one of them: lower --replay_shards (or the replay tasks in TF_CONFIG), or "
-            "raise --actor_processes"
-        )
-
-
 DISTRIBUTED = Layout(
     "learner, replay and actors",
     (
@@ -114,7 +103,6 @@ DISTRIBUTED = Layout(
             run="common.roles.keeper:run",
             threads=_learner_threads,
             uses_gpu=True,
-            replay_share=lambda topology, actors: float(topology.hosts("replay")),
         ),
         Role(
             "replay",
@@ -124,7 +112,6 @@ DISTRIBUTED = Layout(
             run="common.roles.replay:run",
             local_tasks=_replay_tasks,
             threads=lambda values, cores: min(2, cores),
-            replay_share=lambda topology, actors: 1 / len(topology.service("replay")),
         ),
         Role(
             "actor",
@@ -138,8 +125,8 @@ DISTRIBUTED = Layout(
     flags=("actor_processes", "learner_threads", "replay", "replay_shards"),
     acting_flag="actor_processes",
     local_values=_local_values,
-    check=_check_shards,
     store="replay",
+    memory="replay",
 )
 """Layout with a learner, a replay and many actors (Ape-X figure 1, D4PG algorithm 1)."""
 
@@ -153,7 +140,6 @@ LEARNER_AND_ACTORS = Layout(
             run="common.roles.keeper:run",
             threads=_learner_threads,
             uses_gpu=True,
-            replay_share=lambda topology, actors: 1.0,
         ),
         Role(
             "actor",
@@ -168,22 +154,15 @@ LEARNER_AND_ACTORS = Layout(
     acting_flag="actor_processes",
     local_values=_share_cores,
     store="learner",
+    memory="learner",
 )
 """Layout with actors that send to a store of the learner, which it empties (PPO, Heess et al.)."""
 
 ACTORS_WITH_REPLAY = dataclasses.replace(
     LEARNER_AND_ACTORS,
     name="actors with replays of their own, and a learner",
-    roles=(
-        dataclasses.replace(
-            LEARNER_AND_ACTORS.role("learner"), replay_share=lambda topology, actors: 0.0
-        ),
-        dataclasses.replace(
-            LEARNER_AND_ACTORS.role("actor"), replay_share=lambda topology, actors: float(actors)
-        ),
-        _EVALUATOR,
-    ),
-    num_memories=lambda values: values["num_actors"],
+    memory="actor",
+    has_memory_per_actor=True,
 )
 """Layout with actors that keep replays and a learner with a queue (AQL section 4, appendix A.1)."""
 
@@ -204,7 +183,6 @@ WORKERS = Layout(
             local_tasks=lambda values: values["num_workers"],
             threads=lambda values, cores: values["worker_threads"] or cores,
             acts=True,
-            replay_share=lambda topology, actors: 1.0,
         ),
         dataclasses.replace(_EVALUATOR, calls=("parameter_server",)),
     ),
@@ -213,7 +191,8 @@ WORKERS = Layout(
     local_values=lambda values, actors, cores: {
         "worker_threads": values["worker_threads"] or max(1, cores // actors)
     },
-    num_memories=lambda values: values["num_workers"],
+    memory="worker",
+    has_memory_per_actor=True,
     applies_gradients=True,
 )
 """Layout with workers that act, store and learn, and a parameter server (Reactor, section 3.4).
@@ -232,13 +211,13 @@ ONE_PROCESS = Layout(
             threads=_learner_threads,
             acts=True,
             uses_gpu=True,
-            replay_share=lambda topology, actors: 1.0,
         ),
         dataclasses.replace(
             _EVALUATOR, local_tasks=lambda values: int(values["evaluation_steps"] is None)
         ),
     ),
     flags=("learner_threads", "evaluation_steps"),
+    memory="learner",
     local_values=lambda values, actors, cores: {
         "learner_threads": values["learner_threads"] or cores
     },
@@ -270,14 +249,5 @@ CENTRAL = dataclasses.replace(
 The learner's process chooses each action, so that the actions have the newest parameters.
 """
 
-ONE_PROCESS_WITH_REPLAYS = dataclasses.replace(
-    ONE_PROCESS,
-    roles=(
-        dataclasses.replace(
-            ONE_PROCESS.keeper, replay_share=lambda topology, actors: float(actors)
-        ),
-        *ONE_PROCESS.roles[1:],
-    ),
-    num_memories=lambda values: values["num_actors"],
-)
+ONE_PROCESS_WITH_REPLAYS = dataclasses.replace(ONE_PROCESS, has_memory_per_actor=True)
 """`ONE_PROCESS` with a replay for each actor."""

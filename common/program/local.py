@@ -1,13 +1,11 @@
 """A run that this process starts: its processes, its progress line and its result.
 
-Before the run starts, it is checked that this machine can hold its replay and games. A replay
-reserves address space and fills over hours: without the check, a run on a machine that is too small
-would end late and without a message. The sockets and temporary files of the roles are in a
-directory that goes with the run.
+The sockets and temporary files of the roles are in a directory that goes with the run.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -15,18 +13,108 @@ import stat
 import sys
 import tempfile
 import time
-from typing import NamedTuple
+from typing import Any
 
+from common.cluster import credentials, processes
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import Cluster, ProcessState
-from common.cluster.layout import Layout
+from common.cluster.launcher import Cluster, LocalCluster, ProcessState
+from common.cluster.layout import FlagValues
+from common.cluster.local_process import Process
 from common.cluster.processes import StopRequest
+from common.cluster.topology import Topology
+from common.program.resources import available_disk
+from common.program.task import START_VARIABLE, ProgramRun
 from common.reporting import csv_rows, records
 from common.reporting import progress as progress_lib
-from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
+
+
+def run_local(run: ProgramRun) -> None:
+    """Starts every role of the layout as processes of this machine, and stays with them."""
+    if is_over(run):
+        return
+    memories = run.layout.num_memories(run.num_actors)
+    share = memories * hasattr(run.config, "replay_capacity")
+    # One more environment is the evaluator's.
+    _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True, is_launch=True)
+    stop = StopRequest().install()  # until here signals end this process, which has nothing to save
+    values, counts = with_defaults(run, processes.usable_cores())
+    run.open_directory()
+    with run.directory.hold():
+        line, saves_replay = run.check_resources(need)
+        print(line, file=sys.stderr, flush=True)
+        values["checkpoint_replay"] = saves_replay
+        with temporary_directory(run.directory) as temporary:
+            topology = Topology.local(run.layout.roles, counts, temporary)
+            variables = {"TMPDIR": str(temporary)}
+            found = processes_of(run, values, topology, variables, "--ignore_resources")
+            used = [run.agent.agent_class, *(role.run for role in run.layout.roles)]
+            preload = ["tensorflow", *(name.partition(":")[0] for name in used)]
+            LaunchedRun(run, stop).run(
+                LocalCluster(found, run.directory.logs, preload=preload if found[1:] else ())
+            )
+    sys.exit(stop.exit_code)
+
+
+def is_over(run: ProgramRun) -> bool:
+    """Prints the result of a run that has reached its limits; returns whether it has."""
+    if not run.directory.config_json.exists():
+        return False
+    run.open_directory()
+    with run.directory.hold():
+        return _is_finished(run)
+
+
+def with_defaults(run: ProgramRun, cores: int) -> tuple[dict[str, Any], dict[str, int]]:
+    """Returns values of the layout's flags where all roles are started, and tasks by role.
+
+    Args:
+      run: of the program.
+      cores: of the machine.
+    """
+    values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
+    counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
+    run.layout.require_tasks(counts, run.num_actors)
+    return values, counts
+
+
+def processes_of(
+    run: ProgramRun,
+    values: FlagValues,
+    topology: Topology,
+    variables: Mapping[str, str],
+    *more: str,
+) -> list[Process]:
+    """Returns the processes of a run, each with its command line and environment variables.
+
+    Args:
+      run: of the program.
+      values: of the layout's flags.
+      topology: of the run.
+      variables: that all processes get, besides the cluster's token.
+      *more: flags that all processes get.
+    """
+    found = []
+    resolved = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    token = credentials.load_or_create_token()
+    for job, addresses in topology.cluster.items():
+        for index in range(len(addresses)):
+            command = [
+                *(sys.executable, "-m", run.agent.module, *sys.argv[1:], *resolved),
+                *(f"--role={job}", f"--workdir={run.directory.path}", *more),
+            ]
+            environment = {
+                **variables,
+                credentials.TOKEN_VARIABLE: token,
+                "TF_CONFIG": topology.to_tf_config(job, index),
+                START_VARIABLE: json.dumps([sys.orig_argv, run.changed]),
+            }
+            keeps_run = job == run.layout.keeper.name
+            found.append(Process(job, index, command, environment, keeps_run))
+    return found
+
 
 _PREFIX = "replay_rl_"
 _OWNER = "run"
@@ -92,57 +180,6 @@ def _identity(run: RunDirectory) -> str:
     return f"{status.st_dev} {status.st_ino} "
 
 
-_NAMES = {
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    2: ("memory.max", "memory.current", "inactive_file"),
-}
-"""By version of control groups: the files with the limit and the usage of memory, and the field of
-memory.stat with the part of the usage that the system can drop."""
-
-
-def available_memory(root: pathlib.Path = pathlib.Path("/")) -> int | None:
-    """Returns the bytes of memory that new processes may take; None if Linux does not say.
-
-    This is the least of the machine's available memory and of what the limits of this process's
-    control groups, of version 1 or 2, leave. Caches of files count as available.
-
-    Args:
-      root: the directory that has `proc` and `sys`.
-    """
-    fields = _fields(root / "proc/meminfo")
-    left = [_left(*group) for group in records.control_groups("memory", root)]
-    if "MemAvailable" in fields:
-        left.append(1024 * fields["MemAvailable"])
-    return min((one for one in left if one is not None), default=None)
-
-
-def available_disk(path: pathlib.Path) -> int | None:
-    """Returns the bytes free for this user at `path`, which need not exist; None if unknown."""
-    path = path.absolute()
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    try:
-        return shutil.disk_usage(path).free
-    except OSError:
-        return None
-
-
-def _left(folder: pathlib.Path, version: int) -> int | None:
-    """Returns what a control group leaves of its limit; None if it has no limit."""
-    limit, usage, cache = _NAMES[version]
-    try:
-        bound, used = (int(records.text_of(folder / name)) for name in (limit, usage))
-    except ValueError:  # "max", or no such file
-        return None
-    return max(0, bound - used + _fields(folder / "memory.stat").get(cache, 0))
-
-
-def _fields(path: pathlib.Path) -> dict[str, int]:
-    """Returns the numbers in a file of lines "name: number unit" or "name number"."""
-    words = (line.replace(":", " ").split() for line in records.text_of(path).splitlines())
-    return {one[0]: int(one[1]) for one in words if len(one) > 1 and one[1].isdigit()}
-
-
 _STOP_SECONDS = 60.0
 _NEWS_SECONDS = 15.0
 """Age at which the last row is out of date. Rows come every five seconds unless the learner is down
@@ -157,43 +194,19 @@ _FULL_DISK_BYTES = 10**6
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
 
 
-class LocalRun:
+class LaunchedRun:
     """A run whose processes this one starts: it shows progress, stops them, prints the result."""
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        layout: Layout,
-        limits: Budget,
-        min_replay_size: int,
-        checkpoint_seconds: float,
-        title: str,
-        stop: StopRequest,
-    ):
-        """Prepares the run.
-
-        Args:
-          directory: the run's directory.
-          layout: the run's layout.
-          limits: the run is over when it reaches one of them.
-          min_replay_size: items in the replay before the first update.
-          checkpoint_seconds: time between checkpoints.
-          title: names of agent and environment, to print.
-          stop: the request to stop the run.
-        """
-        self._directory = directory
-        self._layout = layout
-        self._limits = limits
-        self._min_replay_size = min_replay_size
-        self._checkpoint_seconds = checkpoint_seconds
-        self._title = title
+    def __init__(self, run: ProgramRun, stop: StopRequest):
+        """Prepares to run; `stop` is the request to stop the run."""
+        self._run, self._directory, self._layout = run, run.directory, run.layout
         self._stop = stop
-        row = csv_rows.last_row(directory.learner_csv, csv_rows.PROGRESS)
+        row = csv_rows.last_row(run.directory.learner_csv, csv_rows.PROGRESS)
         self._last_wall = -1.0 if row is None else row["wall_seconds"]  # of an earlier start
         self._seen_at = time.monotonic()
         self._has_news = False
         self._actor_steps, self._acted_at = 0, self._seen_at
-        self._written_at, self._saved_at = _written_at(directory.checkpoints), self._seen_at
+        self._written_at, self._saved_at = _written_at(run.directory.checkpoints), self._seen_at
 
     def run(self, cluster: Cluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
@@ -207,14 +220,14 @@ class LocalRun:
           KeyboardInterrupt: a second Ctrl-C; the processes are ended at once.
         """
         try:
-            self._run(cluster)
+            self._run_processes(cluster)
         except KeyboardInterrupt as interrupt:
             cluster.stop(0.0)  # it may have come while they ended in order
             raise KeyboardInterrupt(f"{interrupt}; {_how_to_go_on()}") from None
 
-    def _run(self, cluster: Cluster) -> None:
-        progress = ProgressLine(self._limits, self._min_replay_size)
-        progress.print(f"{self._title}; run directory {self._directory.path}")
+    def _run_processes(self, cluster: Cluster) -> None:
+        progress = ProgressLine(self._run.limits, self._run.min_replay_size)
+        progress.print(f"{self._run.title}; run directory {self._directory.path}")
         if self._last_wall >= 0 and not self._written_at:
             progress.print("the run has rows but no checkpoint: learning begins again at step 0")
         failure = None
@@ -235,10 +248,9 @@ class LocalRun:
             os.close(opened)
         if failure is not None:
             raise ClusterError(failure)
-        finished = progress_lib.is_over(self._directory, self._limits)
-        if finished:
-            progress_lib.require_updates(self._directory)
-        print(progress_lib.result_of(self._directory, self._title, finished), flush=True)
+        finished = _is_finished(self._run)
+        if not finished:
+            print(progress_lib.result_of(self._directory, self._run.title, False), flush=True)
         if self._stop.requested and not finished:
             print(f"stopped; {_how_to_go_on()}", flush=True)
 
@@ -290,20 +302,19 @@ class LocalRun:
         is_fresh = self._has_news and silence < _NEWS_SECONDS and states[keeper, 0].running
         if row is not None and not is_fresh:
             row |= dict.fromkeys(_SPEEDS)  # the last row's speeds are out of date
-            if self._limits.reached_by(row | {"wall_seconds": elapsed}):
+            if self._run.limits.reached_by(row | {"wall_seconds": elapsed}):
                 notes.append("waiting for the last evaluation")
             elif silence >= _NEWS_SECONDS:
                 notes.append(f"no news from the {keeper} for {silence:.0f}s")
         if row is None and not states[keeper, 0].has_been_ready:
             notes.append("starting")
-        disk = available_disk(self._directory.path)
-        if disk is not None and disk < _FULL_DISK_BYTES:
+        if available_disk(self._directory.path) < _FULL_DISK_BYTES:
             notes.append("disk full")
         written_at = _written_at(self._directory.checkpoints)
         if written_at != self._written_at:  # not by the clock, which may be set
             self._written_at, self._saved_at = written_at, time.monotonic()
         unsaved = time.monotonic() - self._saved_at
-        if is_fresh and unsaved >= 2 * self._checkpoint_seconds + _NEWS_SECONDS:
+        if is_fresh and unsaved >= 2 * self._run.checkpoint_seconds + _NEWS_SECONDS:
             notes.append(f"no checkpoint for {unsaved:.0f}s")
         idle = time.monotonic() - self._acted_at
         if is_fresh and idle >= _IDLE_SECONDS:
@@ -359,105 +370,10 @@ def _note(name: str, index: int, state: ProcessState) -> str:
     return f"{name} {index} {words}" if words else ""
 
 
-_MIN_DISK = 500 * 10**6
-"""Bytes for checkpoints, CSV files and logs; three checkpoints of Ape-X DQN take 160 MB."""
-
-_LOWER = ("--config.replay_capacity", "the number of actors", "--config.queue_capacity")
-"""By what each part of a `Need` becomes smaller."""
-
-
-class NotEnoughError(ClusterError):
-    """A machine that cannot hold the run; the message is one line that says what to do."""
-
-
-class Need(NamedTuple):
-    """Bytes that a run, or a process of one, needs on this machine.
-
-    Attributes:
-      replay: the full replay, or the part of it that is kept here.
-      engines: of environments, which are processes of their own.
-      queue: the learner's, when it is full.
-    """
-
-    replay: int
-    engines: int = 0
-    queue: int = 0
-
-
-def check_resources(
-    need: Need, directory: pathlib.Path, ignore: bool, saves: bool | None
-) -> tuple[str, bool]:
-    """Returns a line that says what the replay needs and what is left, and whether it is saved.
-
-    Args:
-      need: of the run, of which the replay alone is saved.
-      directory: the run's directory, which need not exist yet.
-      ignore: whether to start anyway if that is not enough.
-      saves: whether the replay's contents are saved; None: if the disk has room for them.
-
-    Raises:
-      NotEnoughError: memory or disk do not suffice.
-    """
-    memory, disk = available_memory(), available_disk(directory)
-    saved = sum(file.stat().st_size for file in RunDirectory(directory).replay.glob("*"))
-    in_memory, needed = sum(need), 2 * need.replay  # a file is written before the last one goes
-    fits = disk is None or needed + _MIN_DISK <= disk + saved
-    line, is_saved = "no replay here", need.replay > 0 and (fits if saves is None else saves)
-    parts = [name for name, number in need._asdict().items() if number]
-    verb = "needs" if parts in (["replay"], ["queue"]) else "need"
-    needs = f"{', '.join(parts)} {verb} about {size_in_words(in_memory)}"
-    if in_memory:
-        there = "" if memory is None else f" of {size_in_words(memory)} of memory available"
-        line = f"{needs}{there} when full"
-    if need.replay:
-        kept = f"{size_in_words(needed)} of disk" + (
-            "" if disk is None else f", of {size_in_words(disk)}"
-        )
-        if is_saved:
-            line += f", and {kept}, to survive a stop"
-        elif saves is None:
-            line += f"; it is lost with a stop: to survive it needs {kept} (--checkpoint_replay)"
-    problem = ""
-    if memory is not None and in_memory > memory:
-        largest = _LOWER[need.index(max(need))]
-        problem = (
-            f"not enough memory: {needs} when full, but {size_in_words(memory)} are available: "
-            f"lower {largest}"
-        )
-    elif disk is not None and disk < _MIN_DISK:
-        problem = (
-            f"not enough disk: {size_in_words(disk)} free at {directory}: give another --workdir"
-        )
-    elif saves and not fits and disk is not None:
-        problem = (
-            f"not enough disk: --checkpoint_replay needs {size_in_words(needed)}, "
-            f"{size_in_words(disk)} are free at {directory}: give another --workdir, "
-            "or --nocheckpoint_replay"
-        )
-    if problem and not ignore:
-        raise NotEnoughError(f"{problem}, or start anyway with --ignore_resources")
-    return f"{problem} (ignored)" if problem else line, is_saved
-
-
-def replay_steps(
-    share: float, capacity: int, num_copies: int, max_actor_steps: int | None
-) -> float:
-    """Returns the steps in replays when they are full, or when the run ends before that.
-
-    Args:
-      share: number of replays of the configured size; less than 1 for a shard.
-      capacity: steps in a replay.
-      num_copies: steps in a replay for each actor step.
-      max_actor_steps: of the run; None for no limit. It is the limit of all replays together.
-    """
-    steps = share * capacity
-    if max_actor_steps is None:
-        return steps
-    return min(steps, min(share, 1) * num_copies * max_actor_steps)
-
-
-def size_in_words(number: int) -> str:
-    """Returns bytes in words, such as "40 MB", "3.1 GB" or "120 GB"."""
-    if number < 10**9:
-        return f"{max(1, round(number / 10**6))} MB"
-    return f"{number / 10**9:.{1 if number < 10**10 else 0}f} GB"
+def _is_finished(run: ProgramRun) -> bool:
+    """Prints the result of a run that has reached its limits; returns whether it has."""
+    if not progress_lib.is_over(run.directory, run.limits):
+        return False
+    progress_lib.require_updates(run.directory)
+    print(progress_lib.result_of(run.directory, run.title, finished=True), flush=True)
+    return True

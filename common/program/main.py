@@ -4,30 +4,21 @@ Importing this module imports neither TensorFlow nor NumPy: the launcher stays l
 sets its threads before either reads them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import functools
-import json
-import os
 import sys
-from typing import Any
 
 from absl import app, flags, logging
 
 from common.agents.declaration import AgentDeclaration
-from common.cluster import credentials, processes
 from common.cluster.errors import ClusterError
-from common.cluster.launcher import GIVE_UP_CODE, Cluster, LocalCluster
-from common.cluster.layout import FlagValues
-from common.cluster.local_process import Process
-from common.cluster.processes import StopRequest
-from common.cluster.topology import Topology
+from common.cluster.launcher import GIVE_UP_CODE
 from common.config import Config
 from common.names import with_arguments
 from common.program import flags as flags_lib
-from common.program import layouts, local
+from common.program import layouts, local, ray_cluster, slurm
 from common.program.flags import UsageError, define_config
-from common.program.local import temporary_directory
-from common.program.task import START_VARIABLE, ProgramRun, run_task
+from common.program.task import ProgramRun, run_task
 from common.replay.footprint import MAX_ACTORS
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory
@@ -96,12 +87,6 @@ def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -
             )
     values = {name: flags.FLAGS[name].value for name in layout.flags}
     values[agent.num_actors_flag] = num_actors
-    acting_tasks = values.get(layout.acting_flag) or 1
-    if acting_tasks > num_actors:
-        raise UsageError(
-            f"--{layout.acting_flag} must be at most --{agent.num_actors_flag} "
-            f"({num_actors}), is {acting_tasks}"
-        )
     name = agent.settings.name_of(setting, config)
     environment, workdir = flags_lib.ENVIRONMENT.value, flags_lib.WORKDIR.value
     assert environment and workdir  # checked above
@@ -113,156 +98,8 @@ def _make_run(agent: AgentDeclaration, config: Config, num_actors: int | None) -
     return ProgramRun(agent, config, name, num_actors, layout, values, environment, directory)
 
 
-def _run_local(run: ProgramRun) -> None:
-    """Starts every role of the layout as processes of this machine, and stays with them."""
-    directory = run.directory
-    if directory.config_json.exists() and _is_finished(run):
-        return
-    memories = run.layout.num_memories(run.values)
-    share = memories * hasattr(run.config, "replay_capacity")
-    # One more environment is the evaluator's.
-    _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True, is_launch=True)
-    stop = StopRequest().install()  # until here signals end this process, which has nothing to save
-    values, counts = _with_defaults(run, processes.usable_cores())
-    run.open_directory()
-    with directory.hold():
-        line, saves_replay = local.check_resources(
-            need,
-            directory.path,
-            flags_lib.IGNORE_RESOURCES.value,
-            flags_lib.CHECKPOINT_REPLAY.value,
-        )
-        print(line, file=sys.stderr, flush=True)
-        values["checkpoint_replay"] = saves_replay
-        token = credentials.load_or_create_token()
-        with temporary_directory(directory) as temporary:
-            topology = Topology.local(run.layout.roles, counts, temporary)
-            variables = {"TMPDIR": str(temporary), credentials.TOKEN_VARIABLE: token}
-            found = _processes(run, values, topology, variables, "--ignore_resources")
-            used = [run.agent.agent_class, *(role.run for role in run.layout.roles)]
-            preload = ["tensorflow", *(name.partition(":")[0] for name in used)]
-            cluster = LocalCluster(found, directory.logs, preload=preload if found[1:] else ())
-            _supervise(run, cluster, stop)
-    sys.exit(stop.exit_code)
-
-
-def _run_ray(run: ProgramRun) -> None:
-    """Starts every role of the layout on a Ray cluster, and stays with them."""
-    from common.program import ray_cluster
-
-    directory = run.directory
-    if directory.config_json.exists() and _is_finished(run):
-        return
-    run.inspect_environment(is_launch=True)
-    address = flags_lib.RAY_ADDRESS.value
-    assert address  # checked by flags
-    ray = ray_cluster.connect(address)
-    stop = StopRequest().install()  # instead of Ray's own handler of SIGTERM
-    nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
-    values, counts = _with_defaults(run, max(nodes))
-    cores = ray_cluster.cores_of(run.layout, values, counts, max(nodes))
-    ray_cluster.check_cores(cores, nodes, run.layout.flags)
-    run.open_directory()
-    with directory.hold():
-        variables = {credentials.TOKEN_VARIABLE: credentials.load_or_create_token()}
-        cluster = ray_cluster.RayCluster(
-            ray,
-            run.layout,
-            cores,
-            lambda topology: _processes(run, values, topology, variables),
-            directory.logs,
-        )
-        _supervise(run, cluster, stop)
-    sys.exit(stop.exit_code)
-
-
-def _with_defaults(run: ProgramRun, cores: int) -> tuple[dict[str, Any], dict[str, int]]:
-    """Returns values of the layout's flags where all roles are started, and tasks by role.
-
-    Args:
-      run: of the program.
-      cores: of the machine.
-    """
-    values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
-    counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
-    run.layout.check(counts)
-    return values, counts
-
-
-def _supervise(run: ProgramRun, cluster: Cluster, stop: StopRequest) -> None:
-    """Runs the processes of a cluster until the run is over or stopped."""
-    from common.program.local import LocalRun
-
-    LocalRun(
-        run.directory,
-        run.layout,
-        flags_lib.limits(),
-        run.layout.num_memories(run.values) * getattr(run.config, "min_replay_size", 0),
-        flags_lib.CHECKPOINT_SECONDS.value,
-        run.title,
-        stop,
-    ).run(cluster)
-
-
-def _is_finished(run: ProgramRun) -> bool:
-    """Prints the result of a run that has reached its limits; returns whether it has."""
-    from common.reporting import progress
-
-    run.open_directory()
-    with run.directory.hold():
-        if not progress.is_over(run.directory, flags_lib.limits()):
-            return False
-        progress.require_updates(run.directory)
-        print(progress.result_of(run.directory, run.title, finished=True), flush=True)
-        return True
-
-
-def _processes(
-    run: ProgramRun,
-    values: FlagValues,
-    topology: Topology,
-    variables: Mapping[str, str],
-    *more: str,
-) -> list[Process]:
-    """Returns the processes of a run, each with its command line and environment variables.
-
-    Args:
-      run: of the program.
-      values: of the layout's flags.
-      topology: of the run.
-      variables: that all processes get.
-      *more: flags that all processes get.
-    """
-    found = []
-    resolved = [f"--{name}={value}" for name, value in values.items() if value is not None]
-    for job, addresses in topology.cluster.items():
-        for index in range(len(addresses)):
-            command = [
-                *(sys.executable, "-m", run.agent.module, *sys.argv[1:], *resolved),
-                *(f"--role={job}", f"--workdir={run.directory.path}", *more),
-            ]
-            environment = {
-                **variables,
-                "TF_CONFIG": topology.to_tf_config(job, index),
-                START_VARIABLE: json.dumps([sys.orig_argv, run.changed]),
-            }
-            keeps_run = job == run.layout.keeper.name
-            found.append(Process(job, index, command, environment, keeps_run))
-    return found
-
-
-def _run_slurm(run: ProgramRun) -> None:
-    """Replaces this process by the role that it has in a Slurm step."""
-    from common.program import slurm
-
-    task = slurm.topology(run.layout, run.values)
-    os.environ["TF_CONFIG"] = task.to_tf_config(task.job, task.index)
-    command = [sys.executable, "-m", run.agent.module, *sys.argv[1:], f"--role={task.job}"]
-    os.execv(sys.executable, command)
-
-
 _ROLES: dict[str, Callable[[ProgramRun], None]] = {
-    "local": _run_local,
-    "slurm": _run_slurm,
-    "ray": _run_ray,
+    "local": local.run_local,
+    "slurm": slurm.run_task,
+    "ray": ray_cluster.run_on_ray,
 }

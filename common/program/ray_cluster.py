@@ -13,6 +13,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import sys
 import time
 from typing import Any
 
@@ -21,7 +22,11 @@ from common.cluster.errors import ClusterError
 from common.cluster.launcher import Cluster, ProcessState
 from common.cluster.layout import FlagValues, Layout
 from common.cluster.local_process import LocalProcess, Process
+from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
+from common.program import flags as flags_lib
+from common.program.local import LaunchedRun, is_over, processes_of, with_defaults
+from common.program.task import ProgramRun
 
 Task = tuple[str, int]
 """A role's name and the index of one of its tasks."""
@@ -32,6 +37,30 @@ _PLACE_SECONDS = 30.0
 _PAUSE_SECONDS = 2.0
 _MOVE_SECONDS = 30.0
 """Time for roles to end, when all have to start again; a learner saves what it has learnt."""
+
+
+def run_on_ray(run: ProgramRun) -> None:
+    """Starts every role of the layout on a Ray cluster, and stays with them."""
+    if is_over(run):
+        return
+    run.inspect_environment(is_launch=True)
+    ray = connect(flags_lib.RAY_ADDRESS.value or "")
+    stop = StopRequest().install()  # instead of Ray's own handler of SIGTERM
+    nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+    values, counts = with_defaults(run, max(nodes))
+    cores = cores_of(run.layout, values, counts, max(nodes))
+    check_cores(cores, nodes, run.layout.flags)
+    run.open_directory()
+    with run.directory.hold():
+        cluster = RayCluster(
+            ray,
+            run.layout,
+            cores,
+            lambda topology: processes_of(run, values, topology, {}),
+            run.directory.logs,
+        )
+        LaunchedRun(run, stop).run(cluster)
+    sys.exit(stop.exit_code)
 
 
 def connect(address: str) -> Any:

@@ -9,22 +9,33 @@ cluster's token comes from the environment; see `common.cluster.credentials`.
 from collections.abc import Sequence
 import os
 import shlex
+import sys
 
 from common.cluster.errors import ClusterError
 from common.cluster.layout import FlagValues, Layout
 from common.cluster.topology import Topology
+from common.program.task import ProgramRun
 
 _PORTS, _FIRST_PORT, _LAST_PORT = 64, 20_000, 32_000
 """Ports per Slurm job and their range. The job's number selects its ports, so that jobs on the same
 node rarely collide. Linux assigns higher ports to clients."""
 
 
-def topology(layout: Layout, values: FlagValues) -> Topology:
+def run_task(run: ProgramRun) -> None:
+    """Replaces this process by the role that it has in a Slurm step."""
+    task = topology(run.layout, run.values, run.num_actors)
+    os.environ["TF_CONFIG"] = task.to_tf_config(task.job, task.index)
+    command = [sys.executable, "-m", run.agent.module, *sys.argv[1:], f"--role={task.job}"]
+    os.execv(sys.executable, command)
+
+
+def topology(layout: Layout, values: FlagValues, num_actors: int) -> Topology:
     """Returns the cluster and this process's task, from the variables that Slurm sets.
 
     Args:
       layout: the run's layout.
       values: values of the layout's own flags.
+      num_actors: number of actors in the whole run.
 
     Raises:
       ClusterError: this is not a Slurm step, or its number of tasks does not fit the layout.
@@ -40,7 +51,7 @@ def topology(layout: Layout, values: FlagValues) -> Topology:
             f"the Slurm step has {num_tasks} tasks: give srun --ntasks={needed}, for {others} and "
             f"{acting.name}{'' if acting.max_tasks else ', or more'}"
         )
-    layout.check(jobs)
+    layout.require_tasks(jobs, num_actors)
     job_number = _number("SLURM_JOB_ID")
     port = _FIRST_PORT + _PORTS * (job_number % ((_LAST_PORT - _FIRST_PORT) // _PORTS))
     local = _number("SLURM_LOCALID")

@@ -27,8 +27,10 @@ from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.config import Config, changeable, earlier_values
 from common.program import flags as flags_lib
-from common.program import local
+from common.program import resources
 from common.program.flags import UsageError
+from common.program.resources import Need
+from common.reporting.budget import Budget
 from common.reporting.command_line import fail
 from common.reporting.run_directory import RunDirectory
 
@@ -75,6 +77,31 @@ class ProgramRun:
         kind = type(self.config)
         self.directory.open(self.record, earlier_values(kind), changeable(kind))
 
+    def check_resources(self, need: Need) -> tuple[str, bool]:
+        """Returns a line about what is needed here, and whether the replay is saved.
+
+        Raises:
+          ClusterError: memory or disk do not suffice.
+        """
+        ignore, saves = flags_lib.IGNORE_RESOURCES.value, flags_lib.CHECKPOINT_REPLAY.value
+        return resources.check_resources(need, self.directory.path, ignore, saves)
+
+    @property
+    def limits(self) -> Budget:
+        """The limits of the run."""
+        return flags_lib.limits()
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        """Time between checkpoints."""
+        return flags_lib.CHECKPOINT_SECONDS.value
+
+    @property
+    def min_replay_size(self) -> int:
+        """Items in all replays before the first update."""
+        least = getattr(self.config, "min_replay_size", 0)
+        return self.layout.num_memories(self.num_actors) * least
+
     @property
     def title(self) -> str:
         """Agent and environment, for people."""
@@ -97,7 +124,7 @@ class ProgramRun:
         num_environments: int = 0,
         has_queue: bool = False,
         is_launch: bool = False,
-    ) -> tuple[Any, local.Need]:
+    ) -> tuple[Any, Need]:
         """Returns the environment's spec, and the bytes that are needed of a machine or process.
 
         Args:
@@ -143,7 +170,7 @@ class ProgramRun:
 
     def _inspect(
         self, environment: Any, share: float, num_environments: int, has_queue: bool
-    ) -> tuple[Any, local.Need]:
+    ) -> tuple[Any, Need]:
         """Returns what `inspect_environment` does, of an environment."""
         from common.environments.spec import EnvironmentSpec
 
@@ -155,7 +182,7 @@ class ProgramRun:
         engines = num_environments * getattr(environment, "engine_bytes", 0)
         replay = queue = 0.0
         if share:
-            steps = local.replay_steps(
+            steps = resources.replay_steps(
                 share,
                 getattr(self.config, "replay_capacity", 0),
                 getattr(self.config, "num_copies", 1),
@@ -164,7 +191,7 @@ class ProgramRun:
             replay = steps * self.agent.bytes_per_step(self.config, spec, environment)
         if has_queue:
             queue = self.agent.queue_bytes(self.config, spec, environment)
-        return spec, local.Need(round(replay), engines, round(queue))
+        return spec, Need(round(replay), engines, round(queue))
 
 
 START_VARIABLE = "REPLAY_RL_START"
@@ -189,7 +216,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             f"{acting.name}: make them equal"
         )
     if acting_tasks:  # tasks that come and go need not be known here
-        layout.check({**tasks, acting.name: acting_tasks})
+        layout.require_tasks({**tasks, acting.name: acting_tasks}, run.num_actors)
     partners = topology.partners
     token = credentials_lib.load_token()
     threads = role.threads(run.values, processes.usable_cores())
@@ -203,16 +230,11 @@ def run_task(run: ProgramRun) -> NoReturn:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
     elif role.acts:
         actors = range(run.num_actors)
-    share = role.replay_share(topology, len(actors))
+    share = layout.memory_share(topology, len(actors))
     spec, need = run.inspect_environment(share, len(actors), has_queue=role is layout.keeper)
     saves_replay = False
     if any(need):
-        line, saves_replay = local.check_resources(
-            need,
-            run.directory.path,
-            flags_lib.IGNORE_RESOURCES.value,
-            flags_lib.CHECKPOINT_REPLAY.value,
-        )
+        line, saves_replay = run.check_resources(need)
         logging.info("%s", line)
     stop = StopRequest().install()
     patience_seconds = 60 * flags_lib.PATIENCE_MINUTES.value
@@ -225,7 +247,6 @@ def run_task(run: ProgramRun) -> NoReturn:
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
     from common.environments import BrokenSpecError, UnusableEnvironmentError, watch
-    from common.learning.checkpoint import CheckpointError
     from common.replay.library import ReplayLibraryError
     from common.roles.run_context import RunContext
 
@@ -253,8 +274,8 @@ def run_task(run: ProgramRun) -> NoReturn:
             flags_lib.SEED.value,
             actors,
             run.num_actors,
-            flags_lib.limits(),
-            flags_lib.CHECKPOINT_SECONDS.value,
+            run.limits,
+            run.checkpoint_seconds,
             flags_lib.EVALUATION_EPISODES.value,
             flags_lib.FINAL_EPISODES.value or flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
@@ -276,7 +297,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             role.function()(context)
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
-    except (ReplayLibraryError, CheckpointError, UnusableEnvironmentError) as error:
+    except (ReplayLibraryError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
         from common.reporting import progress
@@ -300,7 +321,7 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             seed=flags_lib.SEED.value,
             scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
             scale_changes=flags_lib.SCALE_CHANGES.value,
-            budget=flags_lib.limits(),
+            budget=run.limits,
             changed=changed,
             command=command,
             config=run.record,

@@ -13,15 +13,14 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.cluster import rpc, topology
+from common.cluster import rpc, rpc_server, topology
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import Patience, StopRequest
+from common.cluster.processes import Background, Patience, StopRequest
 from common.environments import watch
 from common.environments.batch import ABSENT, EnvironmentBatch
 
 _POLL_SECONDS = 0.1
 """Time between requests to a worker that is not ready."""
-_REPORT_SECONDS = 60
 _MOST_SESSIONS = 2**20
 """More than the sessions of a worker in one start of the caller."""
 
@@ -59,17 +58,11 @@ class RemoteBatch:
             for client, own in zip(clients, rows, strict=True)
         ]
         self._patience = Patience("no worker has stepped an environment")
-        self._busy_seconds = self._all_seconds = 0.0
 
     @property
     def num_environments(self) -> int:
         """The number of environments, K."""
         return self._workers[-1].rows.stop
-
-    @property
-    def waited_share(self) -> float:
-        """The part of the workers' time in steps in which they waited for the slowest."""
-        return 1 - self._busy_seconds / self._all_seconds if self._all_seconds else 0.0
 
     def observation_spec(self) -> Any:
         """Returns the observation spec of one environment, without the batch dimension."""
@@ -101,12 +94,9 @@ class RemoteBatch:
         """Takes one row of `actions`, [K, ...], in each environment that is there.
 
         Raises:
-          ValueError: there is not one row for each environment.
           ClusterError: a worker refuses this process, or no worker is there for too long.
         """
         k = self.num_environments
-        if len(actions) != k:
-            raise ValueError(f"got {len(actions)} actions for {k} environments")
         step_type = np.full(k, ABSENT, np.int32)
         reward, discount = np.zeros(k, np.float32), np.ones(k, np.float32)
         observation = tree.map_structure(
@@ -116,39 +106,26 @@ class RemoteBatch:
         asked = [worker for worker in self._workers if worker.is_ready]
         for worker in asked:
             worker.ask(actions)
-        seconds = []
+        has_answer = False
         for worker in asked:
             columns = worker.reply()
             if columns is None:
                 worker.begin()
                 continue
-            seconds.append(float(columns[0]))
-            for leaf, column in zip(leaves, columns[1:], strict=True):
+            has_answer = True
+            for leaf, column in zip(leaves, columns, strict=True):
                 leaf[worker.rows.start : worker.rows.stop] = column
-        self._account(seconds)
+        if has_answer:
+            self._patience.renew()
+        else:
+            self._patience.check()
+            self._stop.wait(_POLL_SECONDS)
         return dm_env.TimeStep(step_type, reward, discount, observation)
 
     def close(self) -> None:
         """Tells the workers that the run is over."""
         for worker in watch.each(self._workers):
             worker.finish()
-        logging.info("%s", self._report())
-
-    def _account(self, seconds: list[float]) -> None:
-        if not seconds:
-            self._patience.check()
-            self._stop.wait(_POLL_SECONDS)
-            return
-        self._patience.renew()
-        self._busy_seconds += sum(seconds)
-        self._all_seconds += len(seconds) * max(seconds)
-        logging.log_every_n_seconds(logging.INFO, "%s", _REPORT_SECONDS, self._report())
-
-    def _report(self) -> str:
-        return (
-            f"{len(self._workers)} workers have waited for the slowest in "
-            f"{100 * self.waited_share:.1f} % of their time in steps"
-        )
 
 
 class _Worker:
@@ -163,22 +140,21 @@ class _Worker:
         self._client, self._stop = client, stop
         self._next_session = np.int64(session)
         self._is_ready = False
-        self._error: Exception | None = None
         self._future: rpc.Future | None = None
         self._actors = f"actors {rows.start} to {rows[-1]} at {client.address}"
 
     @property
     def is_ready(self) -> bool:
         """True if the worker has begun the present session; raises what it refused this for."""
-        if self._error is not None:
-            raise self._error
+        self._beginning.check()
         return self._is_ready
 
     def begin(self) -> None:
         """Asks for a new session, in a thread."""
         self._is_ready, self._number = False, np.int64(0)
         self._session, self._next_session = self._next_session, self._next_session + 1
-        threading.Thread(target=self._begin, name="begin", daemon=True).start()
+        self._beginning = Background(self._begin, "begin")
+        self._beginning.start()
 
     def ask(self, actions: np.ndarray) -> None:
         """Starts a step with the worker's rows of actions [K, ...]."""
@@ -188,7 +164,7 @@ class _Worker:
             self._future = self._call()
 
     def reply(self) -> list[np.ndarray] | None:
-        """Returns the seconds of the step and its timestep's arrays; None: they are lost."""
+        """Returns the arrays of the step's timestep; None: they are lost."""
         why: object = "this process was asked to stop"
         while True:
             try:
@@ -227,20 +203,15 @@ class _Worker:
             logging.warning("%s were not told that the run is over: %s", self._actors, error)
 
     def _begin(self) -> None:
-        try:
-            while not self._stop.requested:
-                try:
-                    if self._client.call("environments_begin", [self._session]):
-                        logging.info("environments of %s have begun", self._actors)
-                        self._is_ready = True
-                        return
-                except ServiceUnavailableError as error:
-                    logging.log_every_n_seconds(
-                        logging.INFO, "waiting for environments: %s", _REPORT_SECONDS, error
-                    )
-                self._stop.wait(_POLL_SECONDS)
-        except Exception as error:  # pylint: disable=broad-except
-            self._error = error
+        while not self._stop.requested:
+            try:
+                if self._client.call("environments_begin", [self._session]):
+                    logging.info("environments of %s have begun", self._actors)
+                    self._is_ready = True
+                    return
+            except ServiceUnavailableError as error:
+                logging.log_every_n_seconds(logging.INFO, "waiting for environments: %s", 60, error)
+            self._stop.wait(_POLL_SECONDS)
 
 
 _WAIT_SECONDS = 0.5
@@ -257,7 +228,7 @@ class EnvironmentService:
 
     def __init__(
         self,
-        server: rpc.Server,
+        server: rpc_server.Server,
         num_environments: int,
         observation_spec: Any,
         action_spec: specs.Array,
@@ -283,15 +254,15 @@ class EnvironmentService:
         observation = [
             np.zeros((k, *leaf.shape), leaf.dtype) for leaf in tree.flatten(observation_spec)
         ]
-        self._nothing = (
-            *(np.float32(0), np.zeros(k, np.int32), *np.zeros((2, k), np.float32)),
-            *observation,
-        )
-        session, number = rpc.Count("session"), rpc.Count("number")
+        self._nothing = (np.zeros(k, np.int32), *np.zeros((2, k), np.float32), *observation)
+        session, number = rpc_server.Count("session"), rpc_server.Count("number")
         actions = tf.TensorSpec((k, *action_spec.shape), tf.as_dtype(action_spec.dtype))
-        server.register("environments_begin", self._begin, [session])
-        server.register("environments_step", self._step, [session, number, actions])
-        server.register("environments_finish", self._finish, [])
+        dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
+        in_python = rpc_server.in_python
+        server.register("environments_begin", in_python(self._begin, tf.bool), [session])
+        step = in_python(self._step, dtypes)
+        server.register("environments_step", step, [session, number, actions])
+        server.register("environments_finish", in_python(self._finish, tf.bool), [])
 
     def serve(self, stop: StopRequest) -> None:
         """Makes and steps environments until the caller's run is over or a stop is requested.
@@ -320,11 +291,9 @@ class EnvironmentService:
                         self._actions = self._columns = None
                     continue
                 assert environments is not None
-                begin = time.monotonic()
                 timestep = environments.step(actions) if number else environments.reset()
-                seconds = np.float32(time.monotonic() - begin)
                 with self._changed:
-                    self._columns = (seconds, *timestep[:3], *tree.flatten(timestep.observation))
+                    self._columns = (*timestep[:3], *tree.flatten(timestep.observation))
                     self._actions = None
                     self._changed.notify_all()
         finally:
@@ -335,38 +304,24 @@ class EnvironmentService:
     def _is_asked(self) -> bool:
         return self._wanted != self._session or self._actions is not None
 
-    def _begin(self, session):
-        return tf.numpy_function(self._begin_now, [session], tf.bool)
-
-    def _begin_now(self, session) -> np.bool_:
+    def _begin(self, session: np.int64) -> bool:
         """Returns whether a session has begun; if not, asks for it."""
         with self._changed:
             self._wanted = int(session)
             self._changed.notify_all()
-            return np.bool_(self._session == session)
+            return bool(self._session == session)
 
-    def _step(self, session, number, actions):
-        dtypes = [tf.bool, tf.bool, *(tf.as_dtype(column.dtype) for column in self._nothing)]
-        return tf.numpy_function(self._step_now, [session, number, actions], dtypes)
-
-    def _step_now(self, session, number, actions) -> tuple:
+    def _step(self, session: np.int64, number: np.int64, actions: np.ndarray) -> tuple:
         """Returns whether there is such a session, whether its step is done, and the timestep."""
         with self._changed:
             if session != self._session:
-                return (np.False_, np.False_, *self._nothing)
+                return (False, False, *self._nothing)
             if number == self._number + 1:
                 self._number, self._actions, self._columns = int(number), actions, None
                 self._changed.notify_all()
             self._changed.wait_for(lambda: self._columns or self._ended, _WAIT_SECONDS)
-            return (
-                np.True_,
-                np.bool_(self._columns is not None),
-                *(self._columns or self._nothing),
-            )
+            return (True, self._columns is not None, *(self._columns or self._nothing))
 
-    def _finish(self):
-        return tf.numpy_function(self._finish_now, [], tf.bool)
-
-    def _finish_now(self) -> np.bool_:
+    def _finish(self) -> bool:
         self._finished = True
-        return np.True_
+        return True

@@ -9,7 +9,6 @@ import queue
 import time
 from typing import NamedTuple
 
-from absl import logging
 import numpy as np
 import tensorflow as tf
 
@@ -25,7 +24,6 @@ _SLEPT = 0.8
 """Share of the last wait for an update that passes before the next one is asked about."""
 _LONGEST_PAUSE = 0.2
 """Longest pause between two questions, in seconds: the first wait is for graphs as well."""
-_RETRY_SECONDS = 0.2
 
 
 class FlatGradients(NamedTuple):
@@ -131,7 +129,7 @@ class GradientSender:
     """A worker's side of the updates that a parameter server applies.
 
     Attributes:
-      incarnation: of this start of the worker; 0 before `join`.
+      patience: with the parameter server.
     """
 
     def __init__(
@@ -155,7 +153,7 @@ class GradientSender:
         self._stop = stop
         self._reported_at = 0.0
         self._pause = 0.0
-        self._patience = Patience("no answer from the parameter server")
+        self.patience = Patience("no answer from the parameter server")
 
     @property
     def incarnation(self) -> int:
@@ -164,13 +162,7 @@ class GradientSender:
 
     def join(self) -> bool:
         """Gets an incarnation; returns False if a stop was requested before that."""
-        while not self._stop.requested:
-            try:
-                self._store.join()
-                return True
-            except ServiceUnavailableError as error:
-                self.wait_for_server(error)
-        return False
+        return bool(self.patience.until_answered(self._store.join, lambda: self._stop.requested))
 
     def report(self) -> tuple[int, int]:
         """Reports the worker's acting.
@@ -184,7 +176,7 @@ class GradientSender:
         self._store.num_accepted, counters = self._acting()
         numbers = self._store.report(self._worker, counters)
         self._reported_at = time.monotonic()
-        self._patience.renew()
+        self.patience.renew()
         return numbers
 
     def report_if_due(self) -> bool:
@@ -201,7 +193,7 @@ class GradientSender:
         try:
             self.report()
         except ServiceUnavailableError as error:
-            self.wait_for_server(error)
+            self.patience.miss(error)
         return True
 
     def push(
@@ -242,23 +234,9 @@ class GradientSender:
                 time.sleep(_POLL_SECONDS)
             except ServiceUnavailableError as error:
                 is_sent = False
-                self.wait_for_server(error)
+                self.patience.miss(error)
+                self._stop.wait(_LONGEST_PAUSE)
         return False
-
-    def wait_for_server(self, error: ServiceUnavailableError) -> None:
-        """Waits a moment after a call that the server did not answer.
-
-        Args:
-          error: of that call.
-
-        Raises:
-          ClusterError: the server is gone for too long.
-        """
-        logging.log_every_n_seconds(
-            logging.WARNING, "waiting for the parameter server: %s", 60, error
-        )
-        self._patience.check(error)
-        self._stop.wait(_RETRY_SECONDS)
 
     def _send(self, gradients: FlatGradients) -> None:
         try:

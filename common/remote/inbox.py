@@ -12,7 +12,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.replay import footprint
 from common.replay.store import MOST_STEPS, Counters, Store
 
@@ -80,6 +80,15 @@ class _Parts:
         return None if self._missing else bytes(self._buffer)
 
 
+@contextlib.contextmanager
+def _mistakes_as_value_errors() -> Iterator[None]:
+    """Converts errors of the replay ops: `tf.numpy_function` keeps the type of Python's only."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(error.message) from None
+
+
 class Inbox:
     """The deliveries to a store from other processes, and the actor steps accepted from each.
 
@@ -105,7 +114,7 @@ class Inbox:
             to `MOST_STEPS` were accepted since.
         """
         self._store = store
-        self._most_former = min(former_steps + MOST_STEPS, rpc.MAX_COUNT)
+        self._most_former = min(former_steps + MOST_STEPS, rpc_server.MAX_COUNT)
         # Not the module random, which a user's environment may seed.
         self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
         # A random start, so that a new service does not repeat the numbers of a former one.
@@ -138,7 +147,7 @@ class Inbox:
         is_own = tf.equal(incarnation // footprint.MAX_INCARNATIONS, self._identity)
         if_unknown = tf.where(is_own, tf.constant(0, tf.int64), self._most_former)
         last = self._accepted.lookup(incarnation, if_unknown)
-        return rpc.checked_count("accepted", accepted, last + added)
+        return rpc_server.checked_count("accepted", accepted, last + added)
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
         """Raises the number accepted from an incarnation to at least `accepted`; returns it."""
@@ -158,6 +167,7 @@ class Inbox:
         """Returns the table as Python numbers."""
         return as_dict(self.table())
 
+    @_mistakes_as_value_errors()
     def put(self, incarnation: int, number: int, columns: Sequence) -> bool:
         """Puts a delivery into the store, unless it was taken before.
 
@@ -165,7 +175,7 @@ class Inbox:
           False if the store has no room for it now.
 
         Raises:
-          ValueError: the number skips one.
+          ValueError: the number skips one, or the store refuses the rows.
         """
         with self._lock:
             if not self._is_new(incarnation, number):
@@ -176,6 +186,7 @@ class Inbox:
             self._heard.add(incarnation)
         return True
 
+    @_mistakes_as_value_errors()
     def put_part(self, incarnation: int, number: int, size: int, offset: int, part: bytes) -> bool:
         """Takes a part of a delivery, and the delivery once it is whole; see `put`.
 
@@ -283,7 +294,7 @@ class StoreService:
       inbox: of the deliveries to it.
     """
 
-    def __init__(self, server: rpc.Server, store: Store, former_steps: int = 0):
+    def __init__(self, server: rpc_server.Server, store: Store, former_steps: int = 0):
         """Registers the methods on a server that has not started yet.
 
         Args:
@@ -296,12 +307,12 @@ class StoreService:
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
         int64, flag = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool)
-        counters = rpc.Count("counters", shape=[len(Counters._fields)])
-        incarnation = rpc.Count("incarnation", tf.int64.max)
-        head = [incarnation, rpc.Count("number"), int64]
+        counters = rpc_server.Count("counters", shape=[len(Counters._fields)])
+        incarnation = rpc_server.Count("incarnation", tf.int64.max)
+        head = [incarnation, rpc_server.Count("number"), int64]
         part = [
-            rpc.Count("size", _MOST_BYTES),
-            rpc.Count("offset", _MOST_BYTES),
+            rpc_server.Count("size", _MOST_BYTES),
+            rpc_server.Count("offset", _MOST_BYTES),
             tf.TensorSpec([], tf.string),
         ]
         keys = tf.TensorSpec([None], tf.int64)
@@ -309,7 +320,7 @@ class StoreService:
             ("join", self.inbox.next_incarnation, []),
             ("put", self._put, [*head, *store.wire.put_specs]),
             ("put_part", self._put_part, [*head, *part]),
-            ("report", self._report, [rpc.Count("sender"), incarnation, int64, counters]),
+            ("report", self._report, [rpc_server.Count("sender"), incarnation, int64, counters]),
             ("draw", self._draw, [tf.TensorSpec([], tf.int32), int64]),
             ("write_back", self._write_back, [keys, *store.wire.output_specs]),
             ("counters", store.counters_tensor, []),
@@ -343,14 +354,14 @@ class StoreService:
                 self.store.put(wire.rows(columns))
             else:
                 is_taken = tf.numpy_function(
-                    self._put_now, [incarnation, number, *columns], tf.bool
+                    self._put_columns, [incarnation, number, *columns], tf.bool
                 )
         return self._answer(is_taken, incarnation, accepted)
 
     def _put_part(self, incarnation, number, accepted, *part):
         accepted = self.inbox.checked(incarnation, accepted, MOST_STEPS)
         with tf.control_dependencies([accepted]):
-            is_taken = tf.numpy_function(self._put_part_now, [incarnation, number, *part], tf.bool)
+            is_taken = tf.numpy_function(self.inbox.put_part, [incarnation, number, *part], tf.bool)
         return self._answer(is_taken, incarnation, accepted)
 
     def _answer(self, is_taken, incarnation, accepted):
@@ -369,22 +380,14 @@ class StoreService:
         with tf.control_dependencies([noted]):
             return tf.concat([[tf.cast(is_taken, tf.int64)], counters], 0)
 
-    def _put_now(self, incarnation, number, *columns) -> np.bool_:
-        with _mistakes_as_value_errors():
-            return np.bool_(self.inbox.put(int(incarnation), int(number), columns))
-
-    def _put_part_now(self, incarnation, number, size, offset, part) -> np.bool_:
-        numbers = map(int, (incarnation, number, size, offset))
-        with _mistakes_as_value_errors():
-            return np.bool_(self.inbox.put_part(*numbers, part))
+    def _put_columns(self, incarnation, number, *columns) -> bool:
+        return self.inbox.put(incarnation, number, columns)
 
     def _report(self, sender, incarnation, accepted, counters):
         accepted = self.inbox.checked(incarnation, accepted, self.store.wire.reported_steps)
         with tf.control_dependencies([self.inbox.raise_to(incarnation, accepted)]):
-            return tf.numpy_function(self._report_now, [sender, incarnation, counters], tf.int64)
-
-    def _report_now(self, sender, incarnation, counters) -> np.ndarray:
-        return np.array(self.inbox.report(int(sender), int(incarnation), counters), np.int64)
+            numbers = [sender, incarnation, counters]
+            return tf.stack(tf.numpy_function(self.inbox.report, numbers, [tf.int64, tf.int64]))
 
     def _draw(self, num_items, seed):
         text = f"num_items must be from 1 to {self._most_drawn} to fit a message, is"
@@ -415,12 +418,3 @@ class StoreService:
         self._learner_present.assign(False)
         self._finished.assign(finished)
         return tf.constant(True)
-
-
-@contextlib.contextmanager
-def _mistakes_as_value_errors() -> Iterator[None]:
-    """Converts errors of the replay ops: `tf.numpy_function` keeps the type of Python's only."""
-    try:
-        yield
-    except tf.errors.InvalidArgumentError as error:
-        raise ValueError(error.message) from None

@@ -1,21 +1,19 @@
 """A store in another process, as a store, and the sending of deliveries to it."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+import contextlib
 import math
 import queue
-import threading
 import time
 from typing import Any
 
-from absl import logging
 import numpy as np
 import tensorflow as tf
 import tree
 
 from common.cluster import rpc
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import Patience, StopRequest
+from common.cluster.processes import Background, Patience, StopRequest
 from common.data.data import Delivery
 from common.remote import inbox
 from common.remote.shards import CountersOfAll
@@ -88,7 +86,7 @@ class RemoteStore(Store):
             accepted = self.num_accepted + steps * num_done // num_rows
             head = [tf.constant(n, tf.int64) for n in (self.incarnation, self.number + 1, accepted)]
             tensors = [_checked(*pair) for pair in zip(part, self.wire.put_specs, strict=True)]
-            if rpc.message_size(tensors) <= _MOST_BYTES:
+            if rpc.most_bytes(tensors) <= _MOST_BYTES:
                 answer = self._client.call("store_put", [*head, *tensors])
             else:
                 answer = self._put_in_parts(head, inbox.pack(tensors))
@@ -194,18 +192,19 @@ def _checked(column: Any, spec: tf.TensorSpec) -> tf.Tensor:
 
 _CLOSE_SECONDS = 5.0
 """Time that `close` has for sending the remaining deliveries."""
-_GONE_SECONDS = 0.2
-"""Time between calls to a service that does not answer."""
+_DROP_SECONDS = 1.0
+"""Time that `close` has where the remaining deliveries are dropped, for the one under way."""
 _REFUSED_SECONDS = 0.005, 0.05
 """Shortest and longest time between calls to a full store, which carry the whole delivery each."""
+_CREDIT_SECONDS = 0.01
 
 
 class Outbox:
     """Sender of deliveries in order, each of which is repeated until the store has it.
 
-    By default a background thread sends, while the actors go on (Ape-X algorithm 1). In lockstep
-    the actors send themselves and act only once the store has taken all, so that neither side runs
-    ahead of the other (AQL algorithm 1).
+    A background thread sends, while the actors go on (Ape-X algorithm 1). In lockstep the actors go
+    on only once the store has taken all, so that neither side runs ahead of the other (AQL
+    algorithm 1).
     """
 
     def __init__(
@@ -225,7 +224,7 @@ class Outbox:
           limiter: limits how far the actors may run ahead of the learner.
           stop: ends the waits.
           others: the store's other shards, if the limit is over all.
-          in_lockstep: whether the actors send themselves.
+          in_lockstep: whether the actors wait until all is sent.
           job: that keeps the store, for messages.
           most_waiting: deliveries that may wait; beyond them the actors wait.
         """
@@ -234,14 +233,10 @@ class Outbox:
         self._stop = stop
         self._total_counters = CountersOfAll(others)
         self._in_lockstep = in_lockstep
-        self._waiting: deque[Delivery] = deque()
         self._queue: queue.Queue[Delivery | None] = queue.Queue(most_waiting)
-        self._thread = threading.Thread(target=self._send_all, name="send", daemon=True)
-        self._error: Exception | None = None
+        self._thread = Background(self._send_all, "send")
         self._counters: Counters | None = None
         self._deadline = math.inf
-        self._pause = _REFUSED_SECONDS[0]
-        self._job = job
         self._patience = Patience(f"no answer from the {job}")
 
     @property
@@ -256,39 +251,36 @@ class Outbox:
 
     def start(self) -> None:
         """Waits for the store, gets an incarnation and starts the background thread."""
-        self._until_available(self._store.join, lambda: self._stop.requested)
-        if not self._in_lockstep:
-            self._thread.start()
+        self._patience.until_answered(self._store.join, lambda: self._stop.requested)
+        self._thread.start()
 
-    def add(self, deliveries: Iterable[Delivery]) -> None:
-        """Takes deliveries to be sent.
+    def add(self, deliveries: Iterable[Delivery | None]) -> None:
+        """Takes deliveries to be sent; None is the last one.
 
         Raises:
           Exception: the error that ended the background thread, such as a refused token.
         """
-        if self._in_lockstep:
-            self._waiting.extend(deliveries)
-        else:
-            for delivery in deliveries:
-                self._enqueue(delivery)
+        for delivery in deliveries:
+            while not self._is_queued(delivery) and not self._is_late():
+                if self._stop.requested:
+                    self._begin_to_close()
 
     def has_credit(self) -> bool:
         """Returns whether the actors may continue; if not, waits for a moment and asks again.
 
         Raises:
           Exception: the error that ended the background thread.
-          ClusterError: in lockstep, the service refuses this role, or has been gone for too long.
         """
+        self._thread.check()
         if self._in_lockstep:
-            return self._has_sent_all()
-        self._raise_error()
+            all_done = self._queue.all_tasks_done
+            with all_done:
+                return all_done.wait_for(lambda: not self._queue.unfinished_tasks, _CREDIT_SECONDS)
         if self._counters is None or self._limiter.may_insert(self._counters):
             return True
-        self._stop.wait(0.01)
-        try:
+        self._stop.wait(_CREDIT_SECONDS)
+        with contextlib.suppress(ServiceUnavailableError):  # the thread says so
             self._counters = self._total_counters(self._store.counters())
-        except ServiceUnavailableError as error:
-            self._log_wait(error)
         return self._limiter.may_insert(self._counters)
 
     def close(self, rest: Iterable[Delivery] = ()) -> None:
@@ -303,30 +295,18 @@ class Outbox:
           Exception: the error that ended the background thread.
         """
         if self._in_lockstep:
-            self._waiting.clear()
-            return
+            self._deadline = time.monotonic()
         self._begin_to_close()
-        self.add(rest)
-        self._enqueue(None)
-        self._thread.join(max(0.0, self._deadline - time.monotonic()))
+        self.add([*rest, None])
+        self._thread.join(max(_DROP_SECONDS, self._deadline - time.monotonic()))
 
-    def _has_sent_all(self) -> bool:
-        while self._waiting:
-            try:
-                is_taken = self._store.put(*self._waiting[0])
-            except ServiceUnavailableError as error:
-                self._log_wait(error)
-                self._patience.check(error)
-                self._stop.wait(_GONE_SECONDS)
-                return False
-            self._patience.renew()
-            shortest, longest = _REFUSED_SECONDS
-            if not is_taken:
-                self._stop.wait(self._pause)
-                self._pause = min(2 * self._pause, longest)
-                return False
-            self._pause = shortest
-            self._waiting.popleft()
+    def _is_queued(self, delivery: Delivery | None) -> bool:
+        """Returns whether a delivery has found room in the queue."""
+        self._thread.check()
+        try:
+            self._queue.put(delivery, timeout=0.2)
+        except queue.Full:
+            return False
         return True
 
     def _begin_to_close(self) -> None:
@@ -335,44 +315,16 @@ class Outbox:
     def _is_late(self) -> bool:
         return time.monotonic() > self._deadline
 
-    def _enqueue(self, delivery: Delivery | None) -> None:
-        while not self._is_late():
-            self._raise_error()
-            try:
-                self._queue.put(delivery, timeout=0.2)
-                return
-            except queue.Full:
-                if self._stop.requested:
-                    self._begin_to_close()
-
     def _send_all(self) -> None:
-        try:
-            while (delivery := self._queue.get()) is not None:
-                self._until_available(lambda delivery=delivery: self._send(delivery), self._is_late)
-            self._until_available(self._store.report, self._is_late)
-        except Exception as error:
-            self._error = error  # `add`, `has_credit` and `close` raise it in the acting thread
+        while (delivery := self._queue.get()) is not None:
+            self._patience.until_answered(lambda each=delivery: self._send(each), self._is_late)
+            self._queue.task_done()
+        self._patience.until_answered(self._store.report, self._is_late)
 
     def _send(self, delivery: Delivery) -> None:
+        pause, longest = _REFUSED_SECONDS
         while not self._store.put(*delivery) and not self._is_late():
-            time.sleep(_REFUSED_SECONDS[1])
+            self._patience.renew()
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
         self._counters = self._total_counters(self._store.last_counters)
-
-    def _until_available(self, function: Callable, gives_up: Callable[[], bool]) -> None:
-        self._patience.renew()
-        while not gives_up():
-            try:
-                function()
-                self._patience.renew()
-                return
-            except ServiceUnavailableError as error:
-                self._log_wait(error)
-                self._patience.check(error)
-                time.sleep(_GONE_SECONDS)
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            raise self._error
-
-    def _log_wait(self, error: ServiceUnavailableError) -> None:
-        logging.log_every_n_seconds(logging.WARNING, "waiting for the %s: %s", 60, self._job, error)

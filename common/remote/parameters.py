@@ -10,13 +10,12 @@ import dataclasses
 import threading
 import time
 
-from absl import logging
 import numpy as np
 import tensorflow as tf
 
-from common.cluster import rpc
-from common.cluster.errors import ClusterError, ServiceUnavailableError
-from common.cluster.processes import Patience, StopRequest
+from common.cluster import rpc, rpc_server
+from common.cluster.errors import ServiceUnavailableError
+from common.cluster.processes import Background, Patience, StopRequest
 
 ONLINE, TARGET = "parameters", "target"
 """Names of the online networks, which actors and evaluator use, and of the target networks."""
@@ -68,7 +67,7 @@ class ParameterService:
 
     def __init__(
         self,
-        server: rpc.Server,
+        server: rpc_server.Server,
         num_parameters: int,
         keep_versions: int = 4,
         name: str = ONLINE,
@@ -84,15 +83,7 @@ class ParameterService:
           name: of the networks; a server may publish several.
           start: number of the publisher's start, larger than those of its earlier ones, so that its
             versions are newer than those that readers still hold. A clock may be set back.
-
-        Raises:
-          ValueError: `num_parameters` is less than 1 or `keep_versions` less than 2.
         """
-        if num_parameters < 1 or keep_versions < 2:
-            raise ValueError(
-                "num_parameters must be at least 1 and keep_versions at least 2, "
-                f"got {num_parameters} and {keep_versions}"
-            )
         self.num_parameters = num_parameters
         self._lock = threading.Lock()
         self._version = start * _PUBLICATIONS
@@ -107,9 +98,9 @@ class ParameterService:
             f"{name}_read",
             self._serve_slice,
             [
-                rpc.Count("version", tf.int64.max),
-                rpc.Count("offset", num_parameters),
-                rpc.Count("size", SLICE_SIZE),
+                rpc_server.Count("version", tf.int64.max),
+                rpc_server.Count("offset", num_parameters),
+                rpc_server.Count("size", SLICE_SIZE),
             ],
         )
 
@@ -129,15 +120,7 @@ class ParameterService:
           actor_steps: environment steps of all actors.
           wall_seconds: seconds since the run's first start.
           finished: whether this is the run's last snapshot.
-
-        Raises:
-          ValueError: `flat` has another shape or dtype.
         """
-        if tuple(flat.shape) != (self.num_parameters,) or tf.as_dtype(flat.dtype) != tf.float32:
-            raise ValueError(
-                f"flat must be [{self.num_parameters}] float32, got "
-                f"{list(flat.shape)} {tf.as_dtype(flat.dtype).name}"
-            )
         with self._lock:
             version = self._version + 1
             header = np.array([version], np.int64).view(np.float32)
@@ -215,15 +198,9 @@ class ParameterClient:
         flat = np.empty([num_parameters], np.float32)
         for offset, future in zip(offsets, futures, strict=True):
             part = future.result().numpy()
-            expected = min(SLICE_SIZE, num_parameters - offset)
             if part.size == 0:
                 return None
-            if part.size != expected:
-                raise ClusterError(
-                    f"{self._client.address} sent {part.size} of {expected} "
-                    "parameters: do all roles run the same version?"
-                )
-            flat[offset : offset + expected] = part
+            flat[offset : offset + SLICE_SIZE] = part
         return flat
 
 
@@ -252,9 +229,8 @@ class ParameterPuller:
         self.finished = False
         self._learner_steps = 0
         self._began = 0.0
-        self._error: Exception | None = None
         self._patience = Patience("no answer from the learner")
-        self._thread = threading.Thread(target=self._pull_on_request, name="pull", daemon=True)
+        self._thread = Background(self._pull_on_request, "pull")
 
     def wait(self, load: Callable[[np.ndarray], None], stop: StopRequest) -> bool:
         """Waits for the first snapshot, loads it and starts the background thread.
@@ -270,18 +246,11 @@ class ParameterPuller:
           ClusterError: the learner refuses the token, or does not answer for too long.
         """
         while not stop.requested:
-            try:
-                snapshot = self._client.read()
-            except ServiceUnavailableError as error:
-                logging.log_every_n_seconds(
-                    logging.WARNING, "waiting for the learner: %s", 60, error
-                )
-                snapshot = None
-                self._patience.check(error)
-            if snapshot is not None:
-                self._snapshot = snapshot
+            self._snapshot = self._patience.until_answered(
+                self._client.read, lambda: stop.requested
+            )
+            if self._snapshot is not None:
                 self.apply(load)
-                self._patience.renew()
                 self._thread.start()
                 return True
             stop.wait(0.2)
@@ -300,8 +269,7 @@ class ParameterPuller:
         Raises:
           ClusterError: the learner refuses the token, or has been gone for too long.
         """
-        if self._error is not None:
-            raise self._error
+        self._thread.check()
         snapshot, self._snapshot = self._snapshot, None
         # On a slow network the same snapshot can arrive twice.
         if snapshot is not None and snapshot.status.version > self.version:
@@ -321,26 +289,19 @@ class ParameterPuller:
         """Ends the background thread."""
         self._closed = True
         self._wanted.set()
-        if self._thread.is_alive():
-            self._thread.join(_CLOSE_SECONDS)
+        self._thread.join(_CLOSE_SECONDS)
 
     def _pull_on_request(self) -> None:
-        try:
-            while True:
-                requested = self._wanted.wait(timeout=1.0)
-                if self._closed:
-                    return
-                self._wanted.clear()
-                try:
-                    self._pull(requested)
-                    self._patience.renew()
-                except ServiceUnavailableError as error:
-                    logging.log_every_n_seconds(
-                        logging.WARNING, "keeping parameters: %s", 60, error
-                    )
-                    self._patience.check(error)
-        except Exception as error:  # pylint: disable=broad-except
-            self._error = error  # `apply` raises it in the acting thread
+        while True:
+            requested = self._wanted.wait(timeout=1.0)
+            if self._closed:
+                return
+            self._wanted.clear()
+            try:
+                self._pull(requested)
+                self._patience.renew()
+            except ServiceUnavailableError as error:
+                self._patience.miss(error)
 
     def _pull(self, requested: bool) -> None:
         # Without a request, checks for the end of the run: an actor may be waiting for credit.

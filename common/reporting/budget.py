@@ -10,7 +10,7 @@ from common.reporting import csv_rows
 EPISODE_STEPS = 30_000
 """Longest episode of an evaluation by default, more than any of the papers' tasks have: Atari's
 last 108,000 frames, which are 27,000 steps."""
-_UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, 0))
+_UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, -math.inf))
 """Unit, its length in minutes, and the duration in minutes from which on it is used."""
 
 
@@ -29,28 +29,6 @@ class Budget:
     actor_steps: int | None = None
     learner_steps: int | None = None
     episode_return: float | None = None
-
-    @classmethod
-    def from_json(cls, values: Any) -> "Budget":
-        """Returns the budget of a JSON object as `to_json` makes it.
-
-        Raises:
-          ValueError: it is not such an object, or a limit is negative or not finite.
-        """
-        names = {*cls().to_json()}
-        if not (
-            isinstance(values, Mapping)
-            and set(values) - {"episode_return"} == names
-            and all(
-                one is None or (type(one) in (int, float) and least <= one < math.inf)
-                for name, one in values.items()
-                for least in [-math.inf if name == "episode_return" else 0]
-            )
-        ):
-            raise ValueError(
-                f"a budget has {', '.join(sorted(names))}, each null or a number from 0 on"
-            )
-        return cls(**values)
 
     def to_json(self) -> dict[str, float | int | None]:
         """Returns the limits by name; that of the return only if there is one."""

@@ -17,9 +17,7 @@ from pathlib import Path
 import reprlib
 from typing import TYPE_CHECKING, Any
 
-from absl import logging
-
-from common.reporting.records import LARGEST, LARGEST_COUNT, disk_full, whole_file
+from common.reporting.records import LARGEST, LARGEST_COUNT, skipped_if_full, whole_file
 from common.reporting.user_error import UserError
 
 EVALUATOR = (
@@ -134,11 +132,8 @@ class CsvRows:
             unknown = [name for name in row if name not in self._columns]
             raise ValueError(f"row for {self._path}: missing columns {missing}, unknown {unknown}")
         line = _line([_cell(self._path, name, row[name]) for name in self._columns])
-        try:
-            with self._locked() as file:
-                _write_whole(file, self._path, line)
-        except OSError as error:
-            _skip_if_full(error)
+        with skipped_if_full("a row is skipped"), self._locked() as file:
+            _write_whole(file, self._path, line)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -174,8 +169,10 @@ class CsvRows:
             # Empty, or whoever made it died within the header.
             os.ftruncate(file, 0)
             _write_whole(file, self._path, self._header)
-        elif os.pread(file, 1, size - 1) != b"\n":
-            os.ftruncate(file, _line_break(file, size) + 1)
+            return
+        while not (tail := os.pread(file, _TAIL_BYTES, max(0, size - _TAIL_BYTES))).endswith(b"\n"):
+            size += tail.rfind(b"\n") + 1 - len(tail)
+            os.ftruncate(file, size)
 
 
 class GrowingRows(CsvRows):
@@ -200,13 +197,10 @@ class GrowingRows(CsvRows):
     def append(self, row: Mapping[str, Any]) -> None:
         """Appends one row; the cells of columns that it lacks are empty. See base class."""
         new = [name for name in row if name not in self._columns]
-        try:
+        with skipped_if_full("a row is skipped"):
             if new:
                 self._add_columns(new)
-        except OSError as error:
-            _skip_if_full(error)
-            return
-        super().append({name: row.get(name) for name in self._columns})
+            super().append({name: row.get(name) for name in self._columns})
 
     def _add_columns(self, names: Sequence[str]) -> None:
         """Adds columns, empty in the rows so far, by a new file in the place of the old one."""
@@ -217,14 +211,6 @@ class GrowingRows(CsvRows):
         with whole_file(self._path) as file:
             file.write(b"".join(map(_line, lines)))
         self._columns, self._header = columns, _line(columns)
-
-
-def _skip_if_full(error: OSError) -> None:
-    """Logs that a row is skipped because the disk is full; raises any other error."""
-    reason = disk_full(error)
-    if not reason:
-        raise error
-    logging.log_every_n_seconds(logging.WARNING, "a row is skipped: %s", 60, reason)
 
 
 def read_lines(path: str | os.PathLike, may_be_torn: bool = True) -> list[tuple[int, list[str]]]:
@@ -327,22 +313,13 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
     Raises:
       CsvError: the row is wrong as of `numbered_rows`, or the file cannot be read.
     """
-    try:
-        with open(path, "rb") as file:
-            first = file.readline().removesuffix(b"\n")
-            end = _line_break(file.fileno(), os.fstat(file.fileno()).st_size)
-            begin = _line_break(file.fileno(), end)
-            if begin < 0:
-                return None
-            line = os.pread(file.fileno(), end - begin - 1, begin + 1)
-    except (FileNotFoundError, NotADirectoryError):
+    header, lines, _ = _lines_from(path, -_TAIL_BYTES)
+    if not lines:
         return None
-    except OSError as error:
-        raise _unusable(path, error) from None
-    header, where = _fields(f"{path}:1", first), f"{path}: in the last line"
     _check_header(path, header, numbers)
+    where = f"{path}: in the last line"
     try:
-        row = _row(where, header, _fields(where, line), numbers)
+        row = _row(where, header, _fields(where, lines[-1]), numbers)
     except CsvError as error:
         raise CsvError(
             f"{error}: remove the line to go on from the row before it, or give another --workdir"
@@ -369,35 +346,39 @@ class NewRows:
         Raises:
           CsvError: a row is wrong as of `numbered_rows`, or the file cannot be read.
         """
-        try:
-            with open(self._path, "rb") as file:
-                first = file.readline()
-                begin = max(self._end, len(first))
-                file.seek(begin)
-                lines, line_break, _ = file.read().rpartition(b"\n")
-        except (FileNotFoundError, NotADirectoryError):
+        header, lines, end = _lines_from(self._path, self._end)
+        if not lines:
             return []
-        except OSError as error:
-            raise _unusable(self._path, error) from None
-        if not line_break:
-            return []
-        self._end = begin + len(lines) + 1
-        header = _fields(f"{self._path}:1", first.removesuffix(b"\n"))
+        self._end = end
         _check_header(self._path, header, self._columns)
         where = f"{self._path}: in a new line"
-        rows = [_row(where, header, _fields(where, one), ()) for one in lines.splitlines()]
+        rows = [_row(where, header, _fields(where, line), ()) for line in lines]
         return [tuple(float(row[name]) for name in self._columns) for row in rows]
 
 
-def _line_break(file: int, end: int) -> int:
-    """Returns the position of the last line break before `end`, -1 if there is none."""
-    while end > 0:
-        begin = max(0, end - _TAIL_BYTES)
-        found = os.pread(file, end - begin, begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found
-        end = begin
-    return -1
+def _lines_from(path: str | os.PathLike, begin: int) -> tuple[list[str], list[bytes], int]:
+    """Returns a file's header, its whole lines from byte `begin` on, and where the last one ends.
+
+    Args:
+      path: the file; if it does not exist, it has no lines.
+      begin: counted from the end of the file if it is negative. The first line may then lack its
+        beginning.
+
+    Raises:
+      CsvError: the file cannot be read, or its header is no CSV.
+    """
+    try:
+        with open(path, "rb") as file:
+            first = file.readline()
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(len(first), begin if begin >= 0 else size + begin))
+            *lines, torn = file.read().split(b"\n")
+            end = file.tell() - len(torn)
+    except (FileNotFoundError, NotADirectoryError):
+        return [], [], 0
+    except OSError as error:
+        raise _unusable(path, error) from None
+    return _fields(f"{path}:1", first.removesuffix(b"\n")), lines, end
 
 
 def _check_header(path: str | os.PathLike, header: Sequence[str], names: Sequence[str]) -> None:
@@ -456,13 +437,9 @@ def _cell(path: Path, column: str, value: Any) -> str:
     import numpy as np  # late: it reads its number of threads when it is imported
 
     scalar = np.asarray(value)
-    if scalar.ndim > 0:
-        raise ValueError(f"row for {path}: {column} has shape {scalar.shape}, not a scalar's")
-    if scalar[()] is None:
-        return ""
-    text = str(scalar[()])  # float32 keeps its own shortest digits
-    if "\n" in text or "\r" in text:
-        raise ValueError(f"row for {path}: {column} has a line break: {text!r}")
+    text = "" if value is None else str(scalar[()])  # float32 keeps its own shortest digits
+    if scalar.ndim > 0 or "\n" in text or "\r" in text:
+        raise ValueError(f"row for {path}: {column} is {text!r}, no scalar in a line")
     return text
 
 

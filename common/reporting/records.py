@@ -20,6 +20,8 @@ import shutil
 import subprocess
 from typing import Any, BinaryIO
 
+from absl import logging
+
 from common.reporting.user_error import UserError
 
 LARGEST = 3.4e38
@@ -209,8 +211,7 @@ def usable_cores(root: Path = Path("/")) -> int:
     Args:
       root: the directory that has `proc` and `sys`.
     """
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
     for folder, version in control_groups("cpu", root):
         files = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         words = " ".join(text_of(folder / file) for file in files).split()
@@ -308,3 +309,19 @@ def disk_full(error: Exception) -> str:
     if getattr(error, "errno", None) in _FULL or any(one in text for one in _TEXTS):
         return f"disk full: {text}"
     return ""
+
+
+@contextlib.contextmanager
+def skipped_if_full(what: str) -> Iterator[None]:
+    """Logs, once a minute, "WHAT: disk full: ..." if that keeps the block from writing.
+
+    Raises:
+      Exception: any other error of the block.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = disk_full(error)
+        if not reason:
+            raise
+        logging.log_every_n_seconds(logging.WARNING, "%s: %s", 60, what, reason)

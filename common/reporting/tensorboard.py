@@ -1,14 +1,11 @@
 """TensorBoard events."""
 
-from collections.abc import Iterator, Mapping
-import contextlib
+from collections.abc import Mapping
 import os
 import time
 from typing import Any
 
-from absl import logging
-
-from common.reporting.records import disk_full
+from common.reporting.records import skipped_if_full
 from common.reporting.run_directory import RunDirectory
 
 MEAN_RETURN = "evaluator/episode_return"
@@ -42,7 +39,7 @@ class Events:
         A run that goes on from a checkpoint repeats steps that an earlier process has written.
         TensorBoard drops those from this process's first step on (`goes_on`).
         """
-        with self._skipped_if_full(), self._writer.as_default(step=step):
+        with skipped_if_full("no events"), self._writer.as_default(step=step):
             self._begin(step)
             for tag, value in values.items():
                 if value is not None:
@@ -57,7 +54,7 @@ class Events:
             return
         from tensorboard.plugins.image import metadata
 
-        with self._skipped_if_full(), self._writer.as_default(step=step):
+        with skipped_if_full("no events"), self._writer.as_default(step=step):
             # As a picture, which browsers show moving; `tf.summary.image` encodes still ones only.
             self._tf.summary.write(
                 "evaluator/film",
@@ -76,7 +73,7 @@ class Events:
             name: value if isinstance(value, bool | int | float) else texts[name]
             for name, value in values.items()
         }
-        with self._skipped_if_full(), self._writer.as_default(step=0):
+        with skipped_if_full("no events"), self._writer.as_default(step=0):
             table = "\n".join(["| name | value |", "|---|---|", *rows])
             self._tf.summary.text("hyperparameters", table)
             api.hparams_config(
@@ -87,7 +84,7 @@ class Events:
 
     def close(self) -> None:
         """Closes the file."""
-        with self._skipped_if_full():
+        with skipped_if_full("no events"):
             self._writer.close()
 
     def _begin(self, step: int) -> None:
@@ -102,13 +99,3 @@ class Events:
         # No function of `tf.summary` writes this kind of event.
         self._tf.raw_ops.ImportEvent(writer=self._writer._resource, event=event.SerializeToString())
         self._has_begun = True
-
-    @contextlib.contextmanager
-    def _skipped_if_full(self) -> Iterator[None]:
-        try:
-            yield
-        except self._tf.errors.OpError as error:
-            reason = disk_full(error)
-            if not reason:
-                raise
-            logging.log_every_n_seconds(logging.WARNING, "no events: %s", 60, reason)

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 import contextlib
 import math
-import threading
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from absl import logging
 
 from common.acting import loop
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import UNLEARNT_SECONDS, StopRequest, report_ready
+from common.cluster.processes import UNLEARNT_SECONDS, Background, StopRequest, report_ready
 from common.data.data import Delivery
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.learning.bookkeeping import Bookkeeping
@@ -265,76 +264,67 @@ class LocalActing(Acting):
         self.insert()
 
 
-def next_call_is_due(
-    limiter: RateLimiter, num_samples: int, num_copies: int, actors: Acting, counters: Counters
-) -> Callable[[], bool]:
-    """Returns a function that says whether a call may follow the steps that actors make from now.
+class Turns(NamedTuple):
+    """The turns of a process that acts and learns.
 
-    Args:
+    Attributes:
       limiter: of the learner.
-      num_samples: items that a call draws.
+      num_samples: items that a call of the learner draws.
       num_copies: items per actor step.
-      actors: the actors, whose steps are not inserted yet.
-      counters: of the store, without those steps.
-    """
-    begin = actors.num_steps
-
-    def is_due() -> bool:
-        inserted = counters.inserted + num_copies * (actors.num_steps - begin)
-        return limiter.may_sample(counters._replace(inserted=inserted), num_samples)
-
-    return is_due
-
-
-class ActingBeside:
-    """A context for the updates of a call, during which actors act until the next call is due.
-
-    The actors use the parameters of before the call, and insert after it, so that equal seeds give
-    equal runs.
     """
 
-    def __init__(
-        self,
-        limiter: RateLimiter,
-        num_samples: int,
-        num_copies: int,
-        actors: LocalActing,
-        stop: StopRequest,
-    ):
-        """Starts the thread of the actors.
+    limiter: RateLimiter
+    num_samples: int
+    num_copies: int
+
+    def next_call_is_due(self, actors: Acting, counters: Counters) -> Callable[[], bool]:
+        """Returns a function that says whether a call may follow the steps that actors make now.
 
         Args:
-          limiter: says when a call is due.
-          num_samples: items that a call draws.
-          num_copies: items per actor step.
-          actors: the actors.
-          stop: ends a wait for actors whose environments are in processes that are gone.
+          actors: the actors, whose steps from now on are not inserted yet.
+          counters: of the store, without those steps.
         """
-        self._stop = stop
-        self._limiter = limiter
-        self._num_samples = num_samples
-        self._num_copies = num_copies
-        self._actors = actors
-        self._thread = futures.ThreadPoolExecutor(1, "act")
+        begin = actors.num_steps
+
+        def is_due() -> bool:
+            inserted = counters.inserted + self.num_copies * (actors.num_steps - begin)
+            return self.limiter.may_sample(counters._replace(inserted=inserted), self.num_samples)
+
+        return is_due
+
+
+def acting_beside(
+    turns: Turns, actors: LocalActing, stop: StopRequest
+) -> Callable[[Counters], contextlib.AbstractContextManager[None]]:
+    """Returns a context for the updates of a call, in which actors act until the next call is due.
+
+    The actors use the parameters of before the call, and insert after it, so that equal seeds give
+    equal runs. They act in a thread. The context gets the store's counters before the call.
+
+    Args:
+      turns: say when a call is due.
+      actors: the actors.
+      stop: ends a wait for actors whose environments are in processes that are gone.
+    """
+    thread = futures.ThreadPoolExecutor(1, "act")
+
+    def act(counters: Counters) -> None:
+        is_due = turns.next_call_is_due(actors, counters)
+        while not (is_due() or stop.requested):
+            actors.step()
 
     @contextlib.contextmanager
-    def __call__(self, counters: Counters) -> Iterator[None]:
-        """Enters the context of a call; `counters` are the store's before it."""
-        self._actors.pull()
-        after = counters._replace(sampled=counters.sampled + self._num_samples)
-        acting = self._thread.submit(self._act, after)
+    def beside(counters: Counters) -> Iterator[None]:
+        actors.pull()
+        after = counters._replace(sampled=counters.sampled + turns.num_samples)
+        acting = thread.submit(act, after)
         try:
             yield
         finally:
             acting.result()
-        self._actors.insert()
+        actors.insert()
 
-    def _act(self, counters: Counters) -> None:
-        is_due = next_call_is_due(
-            self._limiter, self._num_samples, self._num_copies, self._actors, counters
-        )
-        while not (is_due() or self._stop.requested):
-            self._actors.step()
+    return beside
 
 
 _AWAIT_SECONDS = 0.005
@@ -442,7 +432,7 @@ def run_worker(context: RunContext) -> None:
     actors = LocalActing(context, store, step, seed, sender.incarnation)
     acting = _ActingThread(actors, store, limiter, stop)
     while not (stop.requested or step.finished):
-        acting.raise_error()
+        acting.check()
         if actors.num_steps:
             report_ready()
         try:
@@ -470,7 +460,7 @@ def run_worker(context: RunContext) -> None:
     logging.info("acted for %d steps, %d accepted, until learner step %d", acted, acted, step.steps)
 
 
-class _ActingThread:
+class _ActingThread(Background):
     """The acting thread of a worker, held back by a rate limiter."""
 
     def __init__(self, actors: LocalActing, store: Store, limiter: RateLimiter, stop: StopRequest):
@@ -479,30 +469,21 @@ class _ActingThread:
         self._limiter = limiter
         self._stop = stop
         self._closed = False
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._act, name="act", daemon=True)
-        self._thread.start()
-
-    def raise_error(self) -> None:
-        """Raises the error that ended the thread, if one has."""
-        if self._error is not None:
-            raise self._error
+        super().__init__(self._act, "act")
+        self.start()
 
     def close(self) -> None:
         """Ends the thread after the present step."""
         self._closed = True
-        self._thread.join()
-        self.raise_error()
+        self.join()
+        self.check()
 
     def _act(self) -> None:
-        try:
-            while not (self._closed or self._stop.requested):
-                if self._limiter.may_insert(self._store.counters()):
-                    self._actors.act()
-                else:
-                    self._stop.wait(_POLL_SECONDS)
-        except Exception as error:  # pylint: disable=broad-except
-            self._error = error
+        while not (self._closed or self._stop.requested):
+            if self._limiter.may_insert(self._store.counters()):
+                self._actors.act()
+            else:
+                self._stop.wait(_POLL_SECONDS)
 
 
 def run_environments(context: RunContext) -> None:

@@ -5,11 +5,12 @@ An evaluation runs some episodes with one version of the policy and becomes a ro
 
 from collections.abc import Callable
 import contextlib
+import functools
 import json
 import math
 import pathlib
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 from absl import logging
 import dm_env
@@ -20,7 +21,7 @@ from common import environments
 from common.acting.policy import Policy, state_at
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.processes import Patience, report_ready
+from common.cluster.processes import Patience, StopRequest, report_ready
 from common.environments import start_states
 from common.environments.batch import BatchedEnvironment, EnvironmentBatch
 from common.learning import checkpoint
@@ -31,7 +32,8 @@ from common.remote.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.reporting import csv_rows
 from common.reporting.budget import EPISODE_STEPS
 from common.reporting.csv_rows import CsvRows
-from common.reporting.records import disk_full, replace_file, whole_file
+from common.reporting.records import replace_file, skipped_if_full, whole_file
+from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
 
@@ -89,12 +91,7 @@ def run_episodes(
 
     Returns:
       float64 [num_episodes], ordered by environment, then by time; fewer after an early end.
-
-    Raises:
-      ValueError: `num_episodes` is less than 1.
     """
-    if num_episodes < 1:
-        raise ValueError(f"num_episodes must be at least 1, got {num_episodes}")
     k = environment.num_environments
     quota = [num_episodes // k + (index < num_episodes % k) for index in range(k)]
     finished: list[list[float]] = [[] for _ in range(k)]
@@ -258,14 +255,10 @@ class _Camera:
         run_episodes(batch, self._policy, 1, is_stopped, context.episode_steps)
         found = environment.film()
         environment.close()
-        try:
+        with skipped_if_full("no film"):
             path.parent.mkdir(exist_ok=True)
             with whole_file(path) as file:
                 self._film.write_gif(file, found.frames, found.frame_seconds)
-        except OSError as error:
-            if not disk_full(error):
-                raise
-            logging.warning("no film: %s", disk_full(error))
 
     def _environment(self) -> Any:
         context = self._context
@@ -276,6 +269,7 @@ class _Camera:
 
 _POLL_SECONDS = 1.0
 """Time between requests to the learner about whether the run is over."""
+_Answer = TypeVar("_Answer")
 
 
 def run(context: RunContext) -> None:
@@ -283,109 +277,95 @@ def run(context: RunContext) -> None:
 
     When the run ends, the evaluation in progress is abandoned in favour of the last checkpoint's.
     """
-    _Evaluator(context).run()
+    stop, evaluation = context.stop, Evaluation(context)
+    client = ParameterClient(context.client(context.topology.keeper_address))
+    patience = Patience(f"no answer from the {context.topology.jobs[0].name}")
+    version, next_time = 0, time.monotonic()
+    while not stop.requested:
+        status = _answer(client.latest)
+        if status is None or status.finished:
+            final = _final_checkpoint(context, is_over=status is not None)
+            if final is not None:
+                evaluation.run(final.flat, final.status, lambda: stop.requested)
+                _show_last(context.directory, final.status.learner_steps)
+                return
+            patience.check()
+        else:
+            patience.renew()
+            report_ready()
+        snapshot = None
+        if status is not None and status.learner_steps > 0 and time.monotonic() >= next_time:
+            snapshot = _answer(functools.partial(client.read, version))
+        if snapshot is None:
+            stop.wait(0.5)
+            continue
+        version = snapshot.status.version
+        next_time = time.monotonic() + context.evaluation_seconds
+        evaluation.run(snapshot.flat, snapshot.status, _make_interrupt(client, stop))
+        patience.renew()  # the episodes may have taken long
 
 
-class _Evaluator:
-    def __init__(self, context: RunContext):
-        self._context = context
-        self._evaluation = Evaluation(context)
-        self._client = ParameterClient(context.client(context.topology.keeper_address))
+def _answer(call: Callable[[], _Answer]) -> _Answer | None:
+    """Returns the answer to a call of the learner, None if it does not answer."""
+    try:
+        return call()
+    except ServiceUnavailableError as error:
+        logging.log_every_n_seconds(logging.WARNING, "waiting for the learner: %s", 60, error)
+        return None
 
-    def run(self) -> None:
-        stop, patience = (
-            self._context.stop,
-            Patience(f"no answer from the {self._context.topology.jobs[0].name}"),
-        )
-        version, next_time = 0, time.monotonic()
-        while not stop.requested:
-            status = self._status()
-            if status is None or status.finished:
-                final = self._final_checkpoint(is_over=status is not None)
-                if final is not None:
-                    self._evaluation.run(final.flat, final.status, lambda: stop.requested)
-                    self._show_last(final.status.learner_steps)
-                    return
-                patience.check()
-            else:
-                patience.renew()
-                report_ready()
-            is_due = status is not None and status.learner_steps > 0
-            snapshot = None
-            if is_due and time.monotonic() >= next_time:
-                snapshot = self._read(version)
-            if snapshot is None:
-                stop.wait(0.5)
-                continue
-            version = snapshot.status.version
-            next_time = time.monotonic() + self._context.evaluation_seconds
-            self._evaluation.run(snapshot.flat, snapshot.status, self._make_interrupt())
-            patience.renew()  # the episodes may have taken long
 
-    def _show_last(self, steps: int) -> None:
-        """Writes the last evaluation to TensorBoard: the learner, which writes others, is gone."""
-        directory = self._context.directory
-        row = csv_rows.last_row(directory.evaluator_csv, csv_rows.RESULT)
-        if row is not None and row["learner_steps"] == steps:
-            events = Events(directory.path, goes_on=False)
-            result = row["episode_return_mean"], row["episode_return_std"]
-            events.write_evaluation(directory, *result, steps)
-            events.close()
+def _make_interrupt(client: ParameterClient, stop: StopRequest) -> Callable[[], bool]:
+    """Returns a function that says at each step of an evaluation whether to abandon it."""
+    next_time = time.monotonic() + _POLL_SECONDS
 
-    def _status(self) -> LearnerStatus | None:
-        """Returns the learner's progress, or None if it does not answer."""
-        try:
-            return self._client.latest()
-        except ServiceUnavailableError as error:
-            logging.log_every_n_seconds(logging.WARNING, "waiting for the learner: %s", 60, error)
-            return None
-
-    def _read(self, version: int) -> Snapshot | None:
-        try:
-            return self._client.read(if_newer_than=version)
-        except ServiceUnavailableError:
-            return None
-
-    def _make_interrupt(self) -> Callable[[], bool]:
-        """Returns a function that says at each step of an evaluation whether to abandon it."""
+    def is_interrupted() -> bool:
+        nonlocal next_time
+        if stop.requested:
+            return True
+        if time.monotonic() < next_time:
+            return False
+        status = _answer(client.latest)
         next_time = time.monotonic() + _POLL_SECONDS
+        return status is not None and status.finished
 
-        def is_interrupted() -> bool:
-            nonlocal next_time
-            if self._context.stop.requested:
-                return True
-            if time.monotonic() < next_time:
-                return False
-            status = self._status()
-            next_time = time.monotonic() + _POLL_SECONDS
-            return status is not None and status.finished
+    return is_interrupted
 
-        return is_interrupted
 
-    def _final_checkpoint(self, is_over: bool) -> Snapshot | None:
-        """Returns the newest checkpoint if it is the run's last, otherwise None.
+def _show_last(directory: RunDirectory, steps: int) -> None:
+    """Writes the last evaluation to TensorBoard: the learner, which writes others, is gone."""
+    row = csv_rows.last_row(directory.evaluator_csv, csv_rows.RESULT)
+    if row is not None and row["learner_steps"] == steps:
+        events = Events(directory.path, goes_on=False)
+        result = row["episode_return_mean"], row["episode_return_std"]
+        events.write_evaluation(directory, *result, steps)
+        events.close()
 
-        Args:
-          is_over: whether the learner said that the run is over. If not, the checkpoint is the last
-            one if it reaches the run's limits.
-        """
-        path, progress, counters = self._context.directory.checkpoints, _Steps(), SavedCounters()
-        if not restore_newest(path, {"learner": progress, "progress": counters}):
-            return None
-        status = LearnerStatus(
-            version=0,
-            learner_steps=int(progress.steps),
-            actor_steps=int(np.sum(counters.accepted.numpy())),
-            wall_seconds=float(counters.wall_seconds),
-            finished=True,
-        )
-        if not is_over and not self._context.limits.reached(
-            status.wall_seconds, status.actor_steps, status.learner_steps
-        ):
-            return None
-        learner = self._context.agent.make_learner(self._context.spec, seed=0)
-        restore_newest(path, {"learner": learner})
-        return Snapshot(status, packing.to_numpy(learner.actor_variables))
+
+def _final_checkpoint(context: RunContext, is_over: bool) -> Snapshot | None:
+    """Returns the newest checkpoint if it is the run's last, otherwise None.
+
+    Args:
+      context: of the run.
+      is_over: whether the learner said that the run is over. If not, the checkpoint is the last one
+        if it reaches the run's limits.
+    """
+    path, progress, counters = context.directory.checkpoints, _Steps(), SavedCounters()
+    if not restore_newest(path, {"learner": progress, "progress": counters}):
+        return None
+    status = LearnerStatus(
+        version=0,
+        learner_steps=int(progress.steps),
+        actor_steps=int(np.sum(counters.accepted.numpy())),
+        wall_seconds=float(counters.wall_seconds),
+        finished=True,
+    )
+    if not is_over and not context.limits.reached(
+        status.wall_seconds, status.actor_steps, status.learner_steps
+    ):
+        return None
+    learner = context.agent.make_learner(context.spec, seed=0)
+    restore_newest(path, {"learner": learner})
+    return Snapshot(status, packing.to_numpy(learner.actor_variables))
 
 
 class _Steps(tf.Module):

@@ -11,7 +11,7 @@ from typing import Any
 
 from absl import logging
 
-from common.cluster import rpc
+from common.cluster import rpc_server
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import report_ready
 from common.learning import checkpoint
@@ -27,13 +27,10 @@ from common.remote.shards import ShardedStore
 from common.replay.store import Counters
 from common.reporting import csv_rows
 from common.reporting.user_error import UserError
-from common.roles.actors import ActingBeside, LocalActing, next_call_is_due
+from common.roles.actors import LocalActing, Turns, acting_beside
 from common.roles.evaluator import Evaluation
 from common.roles.run_context import RunContext
 
-_IDLE_SECONDS = 0.002
-_IDLE_SECONDS_ELSEWHERE = 0.01
-"""Time between calls to a store in another process that has no batch."""
 _KEEP_VERSIONS = 4
 _KEEP_VERSIONS_OF_EACH = 32
 """Versions kept where each update is published: a call may take as long as several updates."""
@@ -101,13 +98,18 @@ class Keeper(abc.ABC):
       learner: the networks and optimisers.
       trainer: makes the updates.
       bookkeeping: of the run.
+      store: from which the trainer draws, here or elsewhere; set by the subclass.
+      idle_seconds: a moment in which data may come.
     """
+
+    store: Any
+    idle_seconds = 0.002
 
     def __init__(
         self,
         context: RunContext,
         learner: Learner,
-        server: rpc.Server,
+        server: rpc_server.Server,
         trainer: Trainer | AppliedGradients,
         **options: Any,
     ):
@@ -148,13 +150,13 @@ class Keeper(abc.ABC):
           ServiceUnavailableError: the store does not answer.
         """
 
-    @abc.abstractmethod
     def counters(self) -> Counters:
         """Returns the counters of the store; raises as `accepted`."""
+        return self.store.counters()
 
-    @abc.abstractmethod
     def await_data(self) -> None:
         """Waits a moment for data, or acts to make some: after each step without an update."""
+        self.context.stop.wait(self.idle_seconds)
 
     def close(self, finished: bool) -> None:
         """Closes the server and the store at the end of this process, or of the run if finished."""
@@ -173,35 +175,29 @@ class Keeper(abc.ABC):
 class RemoteStoreKeeper(Keeper):
     """A keeper with a store in other processes (Ape-X, D4PG)."""
 
-    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+    idle_seconds = 0.01  # between calls to the store
+
+    def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Connects to the store, of which several shards act as one."""
         agent, spec = context.agent, context.spec
         shards = [
             RemoteStore(context.client(address), agent.data.wire(context.step_specs))
             for address in context.topology.service(context.layout.store)
         ]
-        self._store = shards[0] if len(shards) == 1 else ShardedStore(shards)
+        self.store = shards[0] if len(shards) == 1 else ShardedStore(shards)
         trainer = agent.make_trainer(
-            learner, self._store, spec, context.seed, agent.rate_limiter(), agent.prefetch
+            learner, self.store, spec, context.seed, agent.rate_limiter(), agent.prefetch
         )
         super().__init__(context, learner, server, trainer)
 
     def accepted(self) -> Mapping[int, int]:
         """Asks the store."""
-        return self._store.accepted()
-
-    def counters(self) -> Counters:
-        """Returns those of the store."""
-        return self._store.counters()
-
-    def await_data(self) -> None:
-        """Waits a moment."""
-        self.context.stop.wait(_IDLE_SECONDS_ELSEWHERE)
+        return self.store.accepted()
 
     def close(self, finished: bool) -> None:
         """Tells the store that the learner leaves, then closes the server."""
         try:
-            self._store.disconnect(finished)
+            self.store.disconnect(finished)
         except ServiceUnavailableError as error:
             if finished:  # one that was stopped, too, has ended
                 logging.warning("the replay was not told that the run is over: %s", error)
@@ -209,13 +205,9 @@ class RemoteStoreKeeper(Keeper):
 
 
 class ServingKeeper(Keeper):
-    """A keeper with a store in its process, to which actors elsewhere add (AQL, PPO).
+    """A keeper with a store in its process, to which actors elsewhere add (AQL, PPO)."""
 
-    Attributes:
-      store: the store.
-    """
-
-    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+    def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Makes, serves and loads the store."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
@@ -231,19 +223,11 @@ class ServingKeeper(Keeper):
         """Returns the steps that the service has accepted."""
         return self._service.accepted()
 
-    def counters(self) -> Counters:
-        """Returns those of the store."""
-        return self.store.counters()
-
-    def await_data(self) -> None:
-        """Waits a moment."""
-        self.context.stop.wait(_IDLE_SECONDS)
-
 
 class ParameterServer(Keeper):
     """A keeper that applies gradients, which workers compute from their own data (Reactor, 3.4)."""
 
-    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+    def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Serves a queue for gradients, and publishes the target networks, too."""
         num_parameters = learner.num_parameters
         queue = GradientQueue(num_parameters)
@@ -281,17 +265,16 @@ class ActingKeeper(Keeper):
     Its actors act in turns with the updates, or beside them if the data allows it.
 
     Attributes:
-      store: the store, which only these actors fill.
-      actors: the actors.
+      actors: the actors, which alone fill the store.
     """
 
-    def __init__(self, context: RunContext, learner: Learner, server: rpc.Server):
+    def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
         """Makes and loads the store, and starts episodes."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
-        self._limiter = agent.rate_limiter(in_turns=True)
-        trainer = agent.make_trainer(learner, self.store, spec, seed, self._limiter)
-        self._num_samples = trainer.num_samples
+        limiter = agent.rate_limiter(in_turns=True)
+        trainer = agent.make_trainer(learner, self.store, spec, seed, limiter)
+        self._turns = Turns(limiter, trainer.num_samples, agent.data.num_copies)
         options = {"poll_seconds": 0.0, "is_pulled": True}
         if period := context.values["evaluation_steps"]:
             # There is no evaluator then, to which snapshots and the end of the run matter.
@@ -301,26 +284,19 @@ class ActingKeeper(Keeper):
         self.actors = LocalActing(context, self.store, self.bookkeeping, seed)
         self._load(self.actors.adder.replay or self.store)
         if agent.data.acts_beside:
-            trainer.beside = ActingBeside(
-                self._limiter, self._num_samples, agent.data.num_copies, self.actors, context.stop
-            )
+            trainer.beside = acting_beside(self._turns, self.actors, context.stop)
 
     def accepted(self) -> Mapping[int, int]:
         """Returns the steps of these actors."""
         return {self.actors.adder.incarnation: self.actors.num_steps}
 
-    def counters(self) -> Counters:
-        """Returns those of the store."""
-        return self.store.counters()
-
     def await_data(self) -> None:
         """Acts."""
-        data, actors = self.context.agent.data, self.actors
-        if data.inserts_late:
-            call = self._limiter, self._num_samples, data.num_copies
-            actors.act(next_call_is_due(*call, actors, self.store.counters()))
+        if self.context.agent.data.inserts_late:
+            counters = self.store.counters()
+            self.actors.act(self._turns.next_call_is_due(self.actors, counters))
         else:
-            actors.act()
+            self.actors.act()
 
     def close(self, finished: bool) -> None:
         """Closes server and store; the environments of a run that is over are freed last."""
@@ -329,7 +305,7 @@ class ActingKeeper(Keeper):
             self.context.closing.callback(self.actors.close)
 
 
-def make_keeper(context: RunContext, learner: Learner, server: rpc.Server) -> Keeper:
+def make_keeper(context: RunContext, learner: Learner, server: rpc_server.Server) -> Keeper:
     """Returns the keeper for the place of the run's data; `server` is not started yet.
 
     Raises:

@@ -7,7 +7,7 @@ import pathlib
 from typing import Any
 
 from common.agents.agent import Agent
-from common.cluster import processes, rpc
+from common.cluster import processes, rpc, rpc_server
 from common.cluster.credentials import Credentials
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest
@@ -117,17 +117,19 @@ class RunContext:
         period, is_on = self.checkpoint_seconds, self.saves_replay
         return StoreFile(store, path, period, is_on, rate, self.keeps_replay)
 
-    def server(self) -> rpc.Server:
+    def server(self) -> rpc_server.Server:
         """Returns a server at this task's address that has not started yet."""
-        return rpc.Server(self.topology.bind_address, self.credentials, self.topology.own_address)
+        return rpc_server.Server(
+            self.topology.bind_address, self.credentials, self.topology.own_address
+        )
 
-    def store_service(self, server: rpc.Server, store: Store) -> StoreService:
+    def store_service(self, server: rpc_server.Server, store: Store) -> StoreService:
         """Returns a `StoreService` that knows how many actor steps the run had before it."""
         last = csv_rows.last_row(self.directory.learner_csv, ("actor_steps",))
         return StoreService(server, store, int(last["actor_steps"]) if last else 0)
 
     def parameter_service(
-        self, server: rpc.Server, num_parameters: int, **options: Any
+        self, server: rpc_server.Server, num_parameters: int, **options: Any
     ) -> ParameterService:
         """Returns a `ParameterService` for this start of the role that keeps the run."""
         start = len(self.directory.read_starts())

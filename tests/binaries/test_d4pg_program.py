@@ -23,7 +23,7 @@ from watched_run import TOKEN, RunByHand, WatchedRun
 
 from common.cluster.credentials import TOKEN_VARIABLE
 from common.learning import checkpoint as checkpoint_lib
-from common.program import local
+from common.program import resources
 from common.remote.parameters import ParameterClient
 from common.replay.store import Counters
 from common.reporting.csv_rows import last_row, read_rows
@@ -119,7 +119,7 @@ def test_a_run_of_another_config_stays_as_it_was(tmp_path):
     assert not directory.run_json.exists()
 
 
-@pytest.mark.skipif((local.available_memory() or 0) > 700e9, reason="this machine could hold it")
+@pytest.mark.skipif(resources.available_memory() > 700e9, reason="this machine could hold it")
 def test_a_replay_that_this_machine_cannot_hold(tmp_path):
     capacity = "--config.replay_capacity"
     flags = ["--environment=control:humanoid:run", f"--workdir={tmp_path}/run"]

@@ -27,7 +27,7 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
         ([CHEETAH, "--replay_shards=2"], ["--replay_shards", "one process"]),
         (
             [CHEETAH, "--actor_processes=3", "--num_actors=2"],
-            ["--actor_processes must be at most --num_actors (2), is 3"],
+            ["3 actor processes for 2 actors: lower --actor_processes"],
         ),
         (
             [CHEETAH, "--actor_processes=1", "--role=replay"],
@@ -232,7 +232,6 @@ def test_two_workers_beside_none_and_equal_seeds_give_equal_runs(tmp_path):
             for run in (alone, central)
         )
         assert len(first) and first.equals(second)
-    assert "2 workers have waited for the slowest in" in programs[0].output
 
 
 def test_after_kill_9_of_a_worker_f_is_exact_and_no_part_of_an_episode_is_stored(tmp_path):

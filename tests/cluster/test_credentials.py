@@ -9,7 +9,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from common.cluster import credentials, rpc, topology
+from common.cluster import credentials, rpc, rpc_server, topology
 from common.cluster.credentials import Credentials
 from common.cluster.errors import (
     AddressInUseError,
@@ -87,7 +87,7 @@ def address_of(port):
 @pytest.fixture(scope="module")
 def served():
     """(address, a variable that the method `count` raises) of a learner of RUN."""
-    server = rpc.Server(address_of(free_ports(1)[0]), Credentials(TOKEN, "learner", RUN))
+    server = rpc_server.Server(address_of(free_ports(1)[0]), Credentials(TOKEN, "learner", RUN))
     count = tf.Variable(0)
     server.register("count", lambda: count.assign_add(1).read_value(), [])
     server.start()
@@ -182,7 +182,7 @@ def test_a_service_that_comes_back_with_another_run_refuses_its_old_clients():
     address = address_of(free_ports(1)[0])
     client = rpc.Client(address, Credentials(TOKEN, "actor", {"seed": 0}), 20.0)
     for seed in (0, 1):
-        server = rpc.Server(address, Credentials(TOKEN, "learner", {"seed": seed}))
+        server = rpc_server.Server(address, Credentials(TOKEN, "learner", {"seed": seed}))
         server.start()
         if seed == 0:
             client.wait_until_available(20.0)
@@ -194,7 +194,7 @@ def test_a_service_that_comes_back_with_another_run_refuses_its_old_clients():
 
 def test_a_server_that_another_run_answers_for_says_that_the_address_is_in_use(served):
     address, _ = served
-    elsewhere = rpc.Server(
+    elsewhere = rpc_server.Server(
         address_of(free_ports(1)[0]), Credentials(TOKEN, "learner", {}), advertised_address=address
     )
     with pytest.raises(AddressInUseError, match=address):

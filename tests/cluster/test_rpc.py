@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.errors import (
     AddressInUseError,
     ClusterError,
@@ -77,7 +77,7 @@ class Service:
 
     def __init__(self, address, advertised_address=None):
         self.count = tf.Variable(0, dtype=tf.int64)
-        self.server = rpc.Server(address, TOKEN, advertised_address)
+        self.server = rpc_server.Server(address, TOKEN, advertised_address)
         self.server.register("count", self._count, [tf.TensorSpec([], tf.int64)])
         self.server.register(
             "pair",
@@ -258,28 +258,27 @@ def test_errors_in_graphs_can_be_made_readable(service):
 def test_messages_up_to_the_limit_pass_and_larger_ones_name_it(client):
     rows = rpc.MAX_ARGUMENT_BYTES // 8
     assert client.call("echo", [tf.zeros([rows - 8, 2])]).shape == [rows - 8, 2]
-    with pytest.raises(MessageTooLargeError, match=f"{8 * (rows + 1)} bytes"):
-        client.call("echo", [tf.zeros([rows + 1, 2])])
+    with pytest.raises(MessageTooLargeError, match="exceeds 4 MiB"):
+        client.call("echo", [tf.zeros([rows + 2**14, 2])])
     assert client.call("bytes", [tf.fill([4_000_000], tf.constant(127, tf.uint8))]) == 4_000_000
-    with pytest.raises(MessageTooLargeError, match="8000000 bytes"):
+    with pytest.raises(MessageTooLargeError, match="send or ask for less"):
         client.call("bytes", [tf.fill([4_000_000], tf.constant(128, tf.uint8))])
-    with pytest.raises(MessageTooLargeError, match="ask for less"):
+    with pytest.raises(MessageTooLargeError, match="send or ask for less"):
         client.call("zeros", [2**20 + 1])
 
 
 @pytest.mark.parametrize(
     "values, size",
     [
-        (np.array([0, 127, 128, 2**62, -1]), 1 + 1 + 2 + 9 + 10),
-        (np.array([-1, 1], np.int32), 11),
-        (np.array([255, 1], np.uint8), 3),
-        (np.array([1.0, -1.5], np.float16), 5),
+        (np.array([0, 127, 128, 2**62, -1]), 50),
+        (np.array([255, 1], np.uint8), 20),
+        (np.array([1.0, -1.5], np.float16), 20),
         (np.zeros([3], np.float64), 24),
-        (np.array([True, False]), 2),
+        (np.array([b"", b"abcd"]), 16),
     ],
 )
-def test_sizes_on_the_wire(values, size):
-    assert rpc.exact_size(tf.constant(values)) == size
+def test_bounds_of_sizes_on_the_wire(values, size):
+    assert rpc.most_bytes([tf.constant(values), tf.zeros([2])]) == size + 8
 
 
 def test_dropped_futures_do_no_harm(service, client):
@@ -393,46 +392,46 @@ def test_waiting_for_a_service_that_is_away_takes_no_threads(service, tmp_path):
 
 def test_a_port_in_use_is_one_line(service):
     with pytest.raises(AddressInUseError, match="another port") as caught:
-        rpc.Server(service.server.address, TOKEN)
+        rpc_server.Server(service.server.address, TOKEN)
     assert "\n" not in str(caught.value)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(AddressInUseError):
-            rpc.Server(f"127.0.0.1:{taken.getsockname()[1]}", TOKEN)
+            rpc_server.Server(f"127.0.0.1:{taken.getsockname()[1]}", TOKEN)
 
 
 def test_a_server_notices_that_another_one_answers_for_it(service):
-    elsewhere = rpc.Server(free_address(), TOKEN, advertised_address=service.server.address)
+    elsewhere = rpc_server.Server(free_address(), TOKEN, advertised_address=service.server.address)
     with pytest.raises(AddressInUseError, match=service.server.address):
         elsewhere.start()
 
 
 def test_a_server_that_cannot_be_reached_says_so():
-    hidden = rpc.Server(free_address(), TOKEN, advertised_address=free_address())
+    hidden = rpc_server.Server(free_address(), TOKEN, advertised_address=free_address())
     with pytest.raises(ServiceUnavailableError, match="cannot reach itself"):
         hidden.start(timeout_seconds=0.5)
 
 
 def test_a_host_of_nobody_is_one_line():
     with pytest.raises(ClusterError, match="cannot resolve") as caught:
-        rpc.Server("no-such-host.invalid:4000", TOKEN)
+        rpc_server.Server("no-such-host.invalid:4000", TOKEN)
     assert "\n" not in str(caught.value)
     with pytest.raises(ClusterError, match="REPLAY_RL_BIND_HOST"):
-        rpc.Server("192.0.2.1:4000", TOKEN)  # an address for documentation, never a machine's
+        rpc_server.Server(
+            "192.0.2.1:4000", TOKEN
+        )  # an address for documentation, never a machine's
 
 
 def test_misuse_of_a_server_is_named(service):
-    with pytest.raises(ClusterError, match="before start"):
+    with pytest.raises(tf.errors.OpError, match="before starting the server"):
         service.server.register("late", lambda: tf.constant(1), [])
     with pytest.raises(ClusterError, match="not empty"):
-        rpc.Server(free_address(), "")
-    server = rpc.Server(free_address(), TOKEN)
+        rpc_server.Server(free_address(), "")
+    server = rpc_server.Server(free_address(), TOKEN)
     server.register("one", lambda: tf.constant(1), [])
-    with pytest.raises(ClusterError, match="registered twice"):
+    with pytest.raises(tf.errors.OpError, match="one"):
         server.register("one", lambda: tf.constant(1), [])
-    with pytest.raises(ClusterError, match="returns nothing"):
-        server.register("none", lambda: None, [])
 
 
 def test_a_server_that_dies_under_its_client_is_unavailable():
@@ -507,9 +506,9 @@ def test_a_process_that_ends_by_an_error_while_it_is_called_does_end():
 _ENDS_WHILE_CALLED = """
 import sys, time
 import tensorflow as tf
-from common.cluster import rpc
+from common.cluster import rpc_server
 def run():
-    server = rpc.Server(*sys.argv[1:])
+    server = rpc_server.Server(*sys.argv[1:])
     called = []
     def slow():
         called.append(time.sleep(0.05))

@@ -60,7 +60,7 @@ def test_a_root_that_is_no_directory_is_an_error(tmp_path):
         ("runs.jsonl", '"seed": 0', '"seed": "0"', "runs.jsonl:1: seed is '0', not a count"),
         ("runs.jsonl", '"rows"', '"row"', "runs.jsonl:1: is not the line of a run"),
         ("runs.jsonl", '"starts"', '"ends"', "runs.jsonl:1 is not the record of a run"),
-        ("runs.jsonl", '"minutes"', '"hours"', "runs.jsonl:1: a budget has actor_steps, "),
+        ("runs.jsonl", '"minutes"', '"hours"', "runs.jsonl:1: a budget has no 'hours'"),
         (
             "configs.jsonl",
             '"num_actors": 8',

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import metadata
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
@@ -59,7 +59,7 @@ class Run:
 
     def server(self):
         """One that is closed at the end of the test."""
-        self._servers.append(rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", "a token"))
+        self._servers.append(rpc_server.Server(f"127.0.0.1:{free_ports(1)[0]}", "a token"))
         return self._servers[-1]
 
     def replay(self):

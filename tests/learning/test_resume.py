@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
@@ -113,7 +113,7 @@ class Place:
         if not self.services:
             yield memory
             return
-        server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
+        server = rpc_server.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
         StoreService(server, memory)
         server.start()
         yield RemoteStore(

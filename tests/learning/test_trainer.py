@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, PatienceError
 from common.cluster.topology import free_ports
@@ -445,7 +445,7 @@ class Served:
 
     def start(self, store):
         self.store = store
-        self.server = rpc.Server(self.address, TOKEN)
+        self.server = rpc_server.Server(self.address, TOKEN)
         StoreService(self.server, store)
         self.server.start()
         rpc.Client(self.address, TOKEN).wait_until_available(30.0)

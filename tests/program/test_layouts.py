@@ -1,5 +1,6 @@
 """Layouts: processes of local runs, what cannot be, and a program whose layout no paper has."""
 
+import dataclasses
 import json
 import os
 import re
@@ -18,8 +19,10 @@ from common.program.layouts import (
     ACTORS_WITH_REPLAY,
     CENTRAL,
     DISTRIBUTED,
+    LEARNER_AND_ACTORS,
     ONE_PROCESS,
     ONE_PROCESS_WITH_REPLAYS,
+    WORKERS,
 )
 import reproductions
 
@@ -37,7 +40,7 @@ def local(layout, num_actors, cores, **given):
     values = {name: (FLAGS | given)[name] for name in layout.flags}
     values |= layout.local_values(values, num_actors, cores)
     tasks = {role.name: role.local_tasks(values) for role in layout.roles}
-    layout.check(tasks)
+    layout.require_tasks(tasks, num_actors)
     return tasks, layout.keeper.threads(values, cores)
 
 
@@ -100,15 +103,23 @@ def test_a_flag_chooses_a_layout():
 
 
 def test_replays_are_counted_where_their_actors_are():
-    topology = Topology.local(ACTORS_WITH_REPLAY.roles, {"learner": 1, "actor": 3})
-    shares = {role.name: role.replay_share(topology, 34) for role in ACTORS_WITH_REPLAY.roles}
-    assert shares == {"learner": 0, "actor": 34, "evaluator": 0}
-    assert ONE_PROCESS.keeper.replay_share(topology, 4) == 1
-    assert ONE_PROCESS_WITH_REPLAYS.keeper.replay_share(topology, 4) == 4
-    values = {"num_actors": 100}
-    assert ACTORS_WITH_REPLAY.num_memories(values) == 100
-    assert ONE_PROCESS_WITH_REPLAYS.num_memories(values) == 100
-    assert ONE_PROCESS.num_memories(values) == DISTRIBUTED.num_memories(values) == 1
+    def share(layout, job, actors=0, **tasks):
+        tasks = tasks or {"learner": 1}
+        topology = Topology.local(layout.roles, tasks)
+        return layout.memory_share(dataclasses.replace(topology, job=job), actors)
+
+    tasks = {"learner": 1, "actor": 3}
+    assert share(ACTORS_WITH_REPLAY, "actor", 34, **tasks) == 34
+    assert share(ACTORS_WITH_REPLAY, "learner", **tasks) == 0
+    assert share(DISTRIBUTED, "replay", learner=1, replay=4) == 0.25
+    assert share(DISTRIBUTED, "learner", learner=1, replay=4) == 0
+    assert share(DISTRIBUTED, "learner") == share(LEARNER_AND_ACTORS, "learner") == 1
+    assert share(ONE_PROCESS, "learner", 4) == 1
+    assert share(ONE_PROCESS_WITH_REPLAYS, "learner", 4) == 4
+    assert share(WORKERS, "worker", 1, parameter_server=1) == 1
+    for layout in (ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS, WORKERS):
+        assert layout.num_memories(100) == 100
+    assert ONE_PROCESS.num_memories(100) == DISTRIBUTED.num_memories(100) == 1
 
 
 def test_a_replay_is_no_job_where_actors_keep_replays():
@@ -137,11 +148,12 @@ def test_actors_are_shared_evenly():
     assert shares == [range(0, 2), range(2, 5), range(5, 8)]
     for arguments, words in (
         ((0, 0, 8), "--actor_processes is missing"),
-        ((0, 9, 8), "9 tasks of actor for --num_actors=8"),
         ((3, 3, 8), "actor 3, counted from 0, but there are 3"),
     ):
         with pytest.raises(LayoutError, match=words):
             DISTRIBUTED.actors_of(*arguments)
+    with pytest.raises(LayoutError, match="9 actor processes for 8 actors: lower --actor_"):
+        DISTRIBUTED.require_tasks({"learner": 1, "actor": 9}, 8)
 
 
 def test_a_role_of_another_layout_is_refused():

@@ -18,7 +18,7 @@ from common.cluster.errors import ClusterError
 from common.cluster.layout import LayoutError
 from common.cluster.local_process import Process
 from common.cluster.topology import Topology
-from common.program import main, ray_cluster, slurm
+from common.program import ray_cluster, slurm
 from common.program.layouts import ACTORS_WITH_REPLAY, DISTRIBUTED, ONE_PROCESS, WORKERS
 from reproductions.d4pg.config import AGENT
 
@@ -52,7 +52,7 @@ STEP = [("gpu1", 0), ("n9", 0), ("n9", 1), ("n9", 2), ("n10", 0), ("n10", 1), ("
 def topology(monkeypatch, node, local, rank, layout=DISTRIBUTED, replay_shards=1, **others):
     for name, value in variables(node, local, rank, **others).items():
         monkeypatch.setenv(name, value)
-    return slurm.topology(layout, VALUES | {"replay_shards": replay_shards})
+    return slurm.topology(layout, VALUES | {"replay_shards": replay_shards}, 1000)
 
 
 def test_every_task_has_a_place_of_its_own_where_it_runs(monkeypatch):
@@ -120,7 +120,9 @@ def test_the_process_becomes_its_role(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["program", "--role=slurm", "--seed=3"])
     started = []
     monkeypatch.setattr(os, "execv", lambda *arguments: started.append(arguments))
-    main._run_slurm(types.SimpleNamespace(agent=AGENT, layout=DISTRIBUTED, values=VALUES))
+    slurm.run_task(
+        types.SimpleNamespace(agent=AGENT, layout=DISTRIBUTED, values=VALUES, num_actors=64)
+    )
     place = Topology.from_environment(DISTRIBUTED.roles)
     assert place.own_address.startswith("n10:") and len(place.service("replay")) == 1
     python, module = sys.executable, ["-m", "binaries.d4pg"]
@@ -131,7 +133,7 @@ def test_the_process_becomes_its_role(monkeypatch):
 def test_outside_of_a_step_is_one_line(monkeypatch):
     monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
     with pytest.raises(ClusterError, match="SLURM_STEP_NUM_TASKS is '',.* srun"):
-        slurm.topology(DISTRIBUTED, VALUES)
+        slurm.topology(DISTRIBUTED, VALUES, 64)
 
 
 def test_a_layout_of_one_process_has_one_task_that_acts(monkeypatch):

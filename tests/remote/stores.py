@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.topology import free_ports
 from common.data.rollouts import Rollout, RolloutStore
 from common.data.unrolls import UnrollQueue
@@ -29,7 +29,7 @@ class Served:
     def __init__(self, store, address=None, former_steps=0):
         self.store = store
         self.address = address or f"127.0.0.1:{free_ports(1)[0]}"
-        self.server = rpc.Server(self.address, TOKEN)
+        self.server = rpc_server.Server(self.address, TOKEN)
         self.service = StoreService(self.server, store, former_steps)
         self.server.start()
 

@@ -153,9 +153,9 @@ def test_a_last_row_without_the_numbers_asked_for_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("whole", ["", "0,1,a\n"], ids=["no row", "a row before"])
-def test_a_last_line_torn_over_many_blocks_is_left_out_and_repaired(tmp_path, whole):
+def test_a_long_last_line_that_is_torn_is_left_out_and_repaired(tmp_path, whole):
     path = tmp_path / "rows.csv"
-    path.write_text(f"writer,number,text\n{whole}1,2,{'x' * 200_000}")
+    path.write_text(f"writer,number,text\n{whole}1,2,{'x' * 50_000}")
     assert last_row(path) == ({"writer": 0, "number": 1, "text": "a"} if whole else None)
     CsvRows(path, COLUMNS).append({"writer": 0, "number": 2, "text": "b"})
     assert path.read_text() == f"writer,number,text\n{whole}0,2,b\n"
@@ -325,8 +325,8 @@ def test_another_header_is_refused_with_file_and_columns(tmp_path):
     [
         ({"writer": 0, "number": 1}, "missing columns .'text'"),
         ({"writer": 0, "number": 1, "text": "", "txt": ""}, "unknown .'txt'"),
-        ({"writer": 0, "number": 1, "text": "a\nb"}, "text has a line break"),
-        ({"writer": 0, "number": np.zeros(2), "text": ""}, r"number has shape \(2,\)"),
+        ({"writer": 0, "number": 1, "text": "a\nb"}, r"text is 'a\\nb', no scalar"),
+        ({"writer": 0, "number": np.zeros(2), "text": ""}, "number is .* no scalar"),
     ],
 )
 def test_bad_row_is_refused(tmp_path, row, words):

@@ -13,7 +13,7 @@ import time
 from bit_for_bit import digest
 
 from common.acting import loop as loop_lib
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.processes import StopRequest
 from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
@@ -49,7 +49,7 @@ def run() -> dict[str, str]:
     learner = agent.make_learner(spec, _SEED)
     data, specs = agent.data, agent.step_specs(spec)
     store = data.make_store(specs, _SEED)
-    server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", _TOKEN)
+    server = rpc_server.Server(f"127.0.0.1:{free_ports(1)[0]}", _TOKEN)
     StoreService(server, store)
     snapshots = ParameterService(server, learner.num_parameters)
     server.start()

@@ -15,7 +15,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import tensorflow as tf
 
 from common import environments
-from common.cluster import rpc
+from common.cluster import rpc_server
 from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience
 from common.cluster.topology import Topology, free_ports
@@ -135,7 +135,7 @@ class Run:
 
     def serve(self):
         """Starts the learner's service."""
-        self.server = rpc.Server(self.context.topology.keeper_address, TOKEN)
+        self.server = rpc_server.Server(self.context.topology.keeper_address, TOKEN)
         self.service = ParameterService(self.server, 1)
         self.server.start()
 

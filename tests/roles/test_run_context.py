@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from run_contexts import TOKEN, make_context
 
-from common.cluster import rpc
+from common.cluster import rpc, rpc_server
 from common.cluster.topology import Topology, free_ports, split_address
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
@@ -34,7 +34,7 @@ def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypat
         monkeypatch.setattr("time.time_ns", lambda start=start: 10**18 - start * 10**15)  # back
         directory.write_run_record(seed=0, scale="laptop")
         context = make_context(None, None, layouts.WORKERS, topology, directory)
-        server = rpc.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
+        server = rpc_server.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
         for name, published in versions.items():
             service = context.parameter_service(server, 1, name=name)
             published += [service.publish(np.zeros(1, np.float32), 0, 0, 0.0) for _ in range(5)]
