@@ -169,9 +169,9 @@ def draw(
       NothingToDraw: none of the runs has anything to draw.
     """
     experiment, reported = experiment.at(scale), Reported()
-    listed = selection.runs_of(experiment, runs)
+    every = listed = selection.runs_of(experiment, runs)
     if any(each.name == scale and each.is_compact for each in paper.scales):
-        listed = _of_one_rule(experiment, listed)
+        listed = _of_one_rule(experiment, every)
     parts = [
         _Part(paper, part, _lines(part, listed, reported), reported)
         for part in experiment.divided()
@@ -181,13 +181,13 @@ def draw(
         words = f"no run of {experiment.name} at the scale {scale} has anything to draw"
         raise NothingToDraw(words)
     if experiment.x:
-        page = _page_of_curves(parts, whole_axis)
+        page = _page_of_curves(parts, having, whole_axis)
     else:
-        page = _page_of_finals(experiment, parts)
+        page = _page_of_finals(experiment, parts, having)
     settings = [name for name in experiment.settings if name in having]
     return page.save(
         title(paper, experiment, scale, [run.environment for run in listed]),
-        caption(paper, experiment, listed, settings, len(selection.runs_of(experiment, runs))),
+        caption(paper, experiment, listed, settings, len(every)),
         *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
     )
 
@@ -220,11 +220,11 @@ def draw_effects(
 
 def _effect_rows(claim: Claim, finding: Finding) -> Iterator[drawing.ForestRow]:
     """Yields the effect that decides a claim, then that on each task."""
-    named = finding.effects[0]
+    judged = finding.effects[0]
     says = textwrap.shorten(claim.says, _EFFECT_WORDS, placeholder=" ...")
-    yield drawing.ForestRow(f"{says} {str(finding.verdict).upper()}", named.effect, True)
-    if len(named.by_task) > 1:
-        for task, effect in named.by_task.items():
+    yield drawing.ForestRow(f"{says} {str(finding.verdict).upper()}", judged.effect, True)
+    if len(judged.by_task) > 1:
+        for task, effect in judged.by_task.items():
             yield drawing.ForestRow(task_title(task), effect, False)
 
 
@@ -312,16 +312,18 @@ class _Part:
         ends = [line.index[-1] for tasks in shown for seeds in tasks for line in seeds]
         return max(ends, default=None)
 
-    def axes(self, whole_axis: bool) -> panels.Axes:
-        """Returns the axes of the part's panels."""
-        experiment, ours = self.experiment, self.end()
+    def group(self, names: Sequence[str], having: Container[str], whole: bool) -> panels.PanelGroup:
+        """Returns the panels; `whole`: with the paper's horizontal axis."""
+        experiment, ours, looks = self.experiment, self.end(), self.looks(having)
         papers = papers_limit(experiment)
         limit = None if experiment.name == ALL_RUNS else ours
         if experiment.is_of_ends:
             limit = max([ours or 0, *(curve.x[0] for curve in self._reported_points())])
-        elif papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
+        elif papers is not None and (whole or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
             limit = max(papers, ours or 0)
-        return panels.Axes(experiment.x, limit, _y_label(experiment), experiment.y in _LOGARITHMIC)
+        is_log = experiment.y in _LOGARITHMIC
+        drawn = tuple(self.panel(name, looks) for name in names)
+        return panels.PanelGroup(drawn, experiment.x, limit, _y_label(experiment), is_log)
 
     def panel(self, name: str, looks: Looks) -> panels.Panel:
         """Returns the panel of a task, or of several that are combined."""
@@ -343,8 +345,8 @@ class _Part:
             limits = _CONTROL_SUITE_LIMITS
         elif self.experiment.is_of_returns and name.startswith("atari:") and curves:
             references += self._atari_references(name)
-        words = task_title(name)
-        return panels.Panel(words, tuple(curves), self.end(name), references, limits, words)
+        end = self.end(name)
+        return panels.Panel(task_title(name), tuple(curves), end, references, limits)
 
     def _reported_points(self) -> list[panels.Curve]:
         """Returns the reported numbers of a figure of ends, as curves of a single point."""
@@ -407,9 +409,10 @@ class _Part:
         return drawn
 
 
-def _page_of_finals(experiment: Experiment, parts: Sequence[_Part]) -> drawing.Page:
+def _page_of_finals(
+    experiment: Experiment, parts: Sequence[_Part], having: Container[str]
+) -> drawing.Page:
     """Returns the page of a figure of final values."""
-    having = {setting for part in parts for _, setting in part.lines}
     names = [f"{part.name}, " for part in experiment.parts] or [""]
     groups = {
         f"{name}{task_title(panel)}": part.bars_of(panel, part.looks(having))
@@ -436,9 +439,10 @@ def _references(paper: Paper, experiment: Experiment, reported: Reported) -> Ref
     )
 
 
-def _page_of_curves(parts: Sequence[_Part], whole_axis: bool) -> drawing.Page:
+def _page_of_curves(
+    parts: Sequence[_Part], having: Container[str], whole_axis: bool
+) -> drawing.Page:
     """Returns the page of a figure of learning curves."""
-    having = {setting for part in parts for _, setting in part.lines}
     shown = {panel for part in parts for panel, _ in part.lines}
     groups = []
     for part in parts:
@@ -453,9 +457,7 @@ def _page_of_curves(parts: Sequence[_Part], whole_axis: bool) -> drawing.Page:
         names = tuple(dict.fromkeys(panel for panel, _ in part.lines)) or ("",)
         if of_part.over_tasks is OverTasks.APART:
             names = tuple(name for name in of_part.environments if name in shown)
-        looks = part.looks(having)
-        grid = tuple(part.panel(name, looks) for name in names)
-        groups.append(panels.PanelGroup(grid, part.axes(whole_axis)))
+        groups.append(part.group(names, having, whole_axis))
     return panels.draw(groups)
 
 

@@ -155,11 +155,6 @@ class Change:
         return f"{self.name} {self.value}" + f" instead of {reported}" * bool(reported)
 
 
-def changes(*flags: str, agent: AgentDeclaration | None = None) -> tuple[Change, ...]:
-    """Returns a `Change` for each of `flags`."""
-    return tuple(Change(flag, agent) for flag in flags)
-
-
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """A size of runs.
@@ -377,10 +372,9 @@ class Experiment:
         for part in self.parts:
             settings = part.settings or self.settings
             tasks = part.environments or self.environments
-            runs = (
-                run for run in self.runs if run.setting in settings and run.environment in tasks
-            )
-            own = {"runs": tuple(runs), "parts": (), **part.overrides}
+            of_part = (run for run in self.runs if run.setting in settings)
+            runs = tuple(run for run in of_part if run.environment in tasks)
+            own = {"runs": runs, "parts": (), **part.overrides}
             found.append(dataclasses.replace(self, **own))
         return tuple(found)
 

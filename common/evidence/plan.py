@@ -9,7 +9,6 @@ import operator
 import pathlib
 import reprlib
 import sys
-from types import MappingProxyType
 from typing import Any
 
 from common.config import completed, earlier_values
@@ -62,76 +61,6 @@ class Status:
     is_kept: bool = False
 
 
-def read_status(
-    directory: pathlib.Path,
-    budget: Budget,
-    flags: Iterable[str],
-    needs_evaluation: bool = False,
-    earlier: Mapping[str, Any] = MappingProxyType({}),
-) -> Status:
-    """Returns the status of the run in a directory; changes nothing.
-
-    A run is finished if its newest start ended in order and its budget is reached. With a larger
-    budget it is cut, and can be resumed. It is unusable if it is another run, or if one of its
-    files is damaged.
-
-    A run that needs an evaluation is finished if its last one is of parameters that reached the
-    budget, whatever happened to it afterwards.
-
-    Args:
-      directory: of the run.
-      budget: of the run.
-      flags: arguments of its program. Environment, seed, actors and each hyperparameter that is
-        among them must stand in its config.json. Those that `--setting` implies are left to the
-        program, which compares them when it resumes a run.
-      needs_evaluation: see above.
-      earlier: hyperparameters of runs that were started before these existed.
-    """
-    files = RunDirectory(directory)
-    if not files.config_json.exists():
-        return Status(State.MISSING)
-    try:
-        _check_identity(files.config_json, files.read_config(), flags, earlier)
-        progress = last_progress(files.learner_csv)
-        starts = files.read_starts()
-        has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
-        if needs_evaluation:
-            evaluated = last_progress(files.evaluator_csv)
-            is_over, progress = budget.reached(*evaluated), Progress(*map(max, progress, evaluated))
-        else:
-            is_over = has_ended and budget.reached(*progress)
-        if is_over and has_ended:
-            return Status(State.FINISHED, progress)
-        with files.hold():
-            return Status(State.FINISHED if is_over else State.CUT, progress)
-    except RunInUseError as error:
-        return Status(State.RUNNING, progress, str(error))
-    except UserError as error:
-        return Status(State.UNUSABLE, note=str(error))
-
-
-def kept_status(
-    run: KeptRun,
-    budget: Budget,
-    flags: Iterable[str],
-    earlier: Mapping[str, Any] = MappingProxyType({}),
-) -> Status:
-    """Returns the status of a kept run, which is missing if it has not reached the budget.
-
-    Args:
-      run: as its table has it.
-      budget: of the run.
-      flags: as of `read_status`.
-      earlier: as of `read_status`.
-    """
-    try:
-        _check_identity(run.where, run.config, flags, earlier)
-    except RunDirectoryError as error:
-        return Status(State.UNUSABLE, note=str(error), is_kept=True)
-    is_over = run.has_ended and budget.reached(*run.progress)
-    return Status(State.FINISHED, run.progress, is_kept=True) if is_over else Status(State.MISSING)
-
-
 def last_progress(path: pathlib.Path) -> Progress:
     """Returns the progress in the last row of learner.csv or evaluator.csv; 0 without a row.
 
@@ -143,14 +72,13 @@ def last_progress(path: pathlib.Path) -> Progress:
 
 
 def _check_identity(
-    where: pathlib.Path | str,
-    config: Mapping[str, Any],
-    flags: Iterable[str],
-    earlier: Mapping[str, Any],
+    where: pathlib.Path | str, config: Mapping[str, Any], flags: Iterable[str]
 ) -> None:
-    """Raises RunDirectoryError if the config is not one of a run with these arguments."""
-    if isinstance(own := config.get("config"), Mapping):
-        config = {**config, "config": completed(own, earlier)}
+    """Raises RunDirectoryError if the config is not one of a run with these arguments.
+
+    Environment, seed, actors and each hyperparameter that is among them must stand in the config.
+    Those that `--setting` implies are left to the program, which compares them when it resumes.
+    """
     for flag in flags:
         name, _, wanted = flag.removeprefix("--").partition("=")
         if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
@@ -262,28 +190,62 @@ class PlannedRun:
 
     def read_status(self) -> Status:
         """Returns the status of the run at this moment: in its directory, or as it was kept."""
-        needs_evaluation = self.scale.is_compact or self.has_final_evaluation
-        here = read_status(self.directory, self.budget, self.flags, needs_evaluation, self._earlier)
-        if self.kept is None or here.state is State.FINISHED:
+        here = self._read_directory_status()
+        if here.state is State.FINISHED:
             return here
-        try:
-            run = self.kept.find(self.paper, self.scale.name, self.key)
-        except UserError as error:
-            return Status(State.UNUSABLE, note=str(error))
-        there = kept_status(run, self.budget, self.flags, self._earlier) if run else here
+        there = self.read_kept_status()
         is_decisive = there.state is State.FINISHED or here.state is State.MISSING
         return there if is_decisive else here
 
-    def is_kept(self) -> bool:
-        """Returns whether a finished run is kept at this moment; raises UserError as `KeptRuns`."""
-        run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
-        if not run:
-            return False
-        return kept_status(run, self.budget, self.flags, self._earlier).state is State.FINISHED
+    def read_kept_status(self) -> Status:
+        """Returns the status of the kept run, which is missing if it has not reached the budget."""
+        try:
+            run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
+            if run:
+                _check_identity(run.where, self._completed(run.config), self.flags)
+        except UserError as error:
+            return Status(State.UNUSABLE, note=str(error), is_kept=True)
+        if run and run.has_ended and self.budget.reached(*run.progress):
+            return Status(State.FINISHED, run.progress, is_kept=True)
+        return Status(State.MISSING)
 
-    @property
-    def _earlier(self) -> dict[str, Any]:
-        return earlier_values(self.run.agent.settings.config_class)
+    def _read_directory_status(self) -> Status:
+        """Returns the status of the run in its directory; changes nothing.
+
+        The run is finished if its newest start ended in order and its budget is reached. With a
+        larger budget it is cut, and can be resumed. It is unusable if it is another run, or if one
+        of its files is damaged.
+
+        If tables or claims need its final evaluation, it is finished if its last one is of
+        parameters that reached the budget, whatever happened to it afterwards.
+        """
+        files = RunDirectory(self.directory)
+        if not files.config_json.exists():
+            return Status(State.MISSING)
+        try:
+            _check_identity(files.config_json, self._completed(files.read_config()), self.flags)
+            progress = last_progress(files.learner_csv)
+            starts = files.read_starts()
+            has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
+            if self.scale.is_compact or self.has_final_evaluation:
+                evaluated = last_progress(files.evaluator_csv)
+                is_over = self.budget.reached(*evaluated)
+                progress = Progress(*map(max, progress, evaluated))
+            else:
+                is_over = has_ended and self.budget.reached(*progress)
+            if is_over and has_ended:
+                return Status(State.FINISHED, progress)
+            with files.hold():
+                return Status(State.FINISHED if is_over else State.CUT, progress)
+        except RunInUseError as error:
+            return Status(State.RUNNING, progress, str(error))
+        except UserError as error:
+            return Status(State.UNUSABLE, note=str(error))
+
+    def _completed(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Returns a config with the hyperparameters that are newer than it."""
+        own, earlier = config.get("config"), earlier_values(self.run.agent.settings.config_class)
+        return config | {"config": completed(own, earlier)} if isinstance(own, dict) else config
 
 
 @dataclasses.dataclass(frozen=True)
