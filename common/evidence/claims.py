@@ -21,7 +21,7 @@ from common.evidence import aggregates, atari_scores, effects, runs, selection
 from common.evidence.aggregates import Estimate
 from common.evidence.effects import MARGIN, Bounds, Effect, EffectPart, Measure, Verdict
 from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper
-from common.evidence.plan import Speeds, minutes_left
+from common.evidence.plan import Speeds
 from common.evidence.reported import Reported, game_of, human_normalised
 from common.evidence.runs import KeptRuns, Progress
 from common.reporting import records
@@ -495,7 +495,7 @@ def _missing_at(
             missing += lacks
             of_experiments.setdefault(of.name, []).append(curve)
             budget = planned_budget(paper, of, scale)
-            each = minutes_left(budget, Progress(), speeds.of(*curve), paper.scale(scale))
+            each = speeds.minutes_left(curve, budget, Progress())
             minutes += lacks * (math.inf if each is None else each)
     commands = (
         _command(paper, paper.experiment(name), scale, curves)

@@ -197,7 +197,7 @@ class _Job:
     def minutes(self) -> float | None:
         """The time that it needs; None if it is unknown."""
         progress = self.planned.status.progress if self.process is None else self.progress
-        return self.plan.minutes_of(self.planned, progress)
+        return self.plan.speeds.minutes_left(self.planned.run.curve, self.planned.budget, progress)
 
 
 class Session(LiveLine):

@@ -137,8 +137,8 @@ class _Reader:
             agent = self._agents[entry["agent"]] if "agent" in entry else None
             changed += [Change(flag, agent) for flag in entry["flags"]]
         title, flags = table.get("title", PAPER_SCALE.title), tuple(table.get("flags", ()))
-        others = {key: table[key] for key in ("tried_minutes", "is_compact") if key in table}
-        return Scale(name, title, _budget(table), tuple(changed), flags, **others)
+        is_compact = table.get("is_compact", False)
+        return Scale(name, title, _budget(table), tuple(changed), flags, is_compact)
 
     def _experiment(self, name: str, table: _Table) -> Experiment:
         if any(key in table for key in _OF_RUNS):

@@ -165,7 +165,6 @@ class Scale:
       budget: of each run; None leaves each experiment the paper's.
       changes: what else differs from the paper. A run's own flags win over them.
       flags: of every run, which the paper has so.
-      tried_minutes: of a run that is limited in steps, for estimates until one is finished.
       is_compact: its runs are many, so they are thinned when they are kept, and end with an
         evaluation of their final parameters.
     """
@@ -175,7 +174,6 @@ class Scale:
     budget: Budget | None = None
     changes: tuple[Change, ...] = ()
     flags: tuple[str, ...] = ()
-    tried_minutes: float | None = None
     is_compact: bool = False
 
     def budget_of(self, reported: Budget) -> Budget:

@@ -113,14 +113,24 @@ class Speeds:
         """Adds a run that has ended."""
         self._add((run.setting, run_folder(run.environment)), progress)
 
-    def of(self, setting: str, environment: str) -> tuple[float, float]:
-        """Returns actor and learner steps a minute, 0 if they are unknown.
+    def minutes_left(
+        self, curve: tuple[str, str], budget: Budget, progress: Progress
+    ) -> float | None:
+        """Returns the time that a run needs which has done so much; None if it is unknown.
 
-        Those of runs of the same setting and environment; else of the same setting; else of all.
+        It is by the speeds of runs of the same setting and environment; else of the same setting;
+        else of all.
         """
+        setting, environment = curve
         keys = ((setting, run_folder(environment)), (setting,), ())
-        seconds, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
-        return tuple(60 * done / seconds if seconds else 0.0 for done in steps)
+        spent, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
+        left = [] if budget.minutes is None else [budget.minutes - progress.wall_seconds / 60]
+        for limit, before, done in zip(
+            (budget.actor_steps, budget.learner_steps), progress[1:], steps
+        ):
+            if limit is not None and spent and done:
+                left.append((limit - before) / (60 * done / spent))
+        return max(0.0, min(left)) + _START_MINUTES if left else None
 
     def _add(self, place: tuple[str, ...], progress: Progress) -> None:
         for key in (place, place[:1], ()):
@@ -272,11 +282,6 @@ class Plan:
         """Returns the runs that are in one of these states."""
         return tuple(run for run in self.runs if run.status.state in states)
 
-    def minutes_of(self, planned: PlannedRun, progress: Progress) -> float | None:
-        """Returns the time that a run needs which has done so much; None if it is unknown."""
-        speeds = self.speeds.of(planned.run.setting, planned.run.environment)
-        return minutes_left(planned.budget, progress, speeds, self.scale)
-
     @property
     def to_do(self) -> tuple[PlannedRun, ...]:
         """The cut and the missing runs, in order."""
@@ -338,8 +343,8 @@ def make_plan(
             changes=tuple(scale.differences(reported, *own, experiment.states_budget)),
             kept=kept,
         )
-        seen, speed = new.read_status(), measured.of(*run.curve)
-        left = minutes_left(new.budget, seen.progress, speed, scale)
+        seen = new.read_status()
+        left = measured.minutes_left(run.curve, new.budget, seen.progress)
         every.append(dataclasses.replace(new, status=seen, minutes=left))
     return Plan(paper, experiment, scale, tuple(every), measured)
 
@@ -356,24 +361,3 @@ def _chosen(
             known = ", ".join(short)
             raise UnknownError(f'{experiment.name} has no {what} "{name}": there are {known}')
     return [short.get(name, name) for name in wanted]
-
-
-def minutes_left(
-    budget: Budget, progress: Progress, speeds: tuple[float, float], scale: Scale
-) -> float | None:
-    """Returns the time that a run needs; None if it is unknown.
-
-    Args:
-      budget: of the run.
-      progress: what it has done.
-      speeds: as of `Speeds.of`.
-      scale: of the run, which may say the minutes of one until a speed is measured.
-    """
-    done = (progress.wall_seconds / 60, *progress[1:])
-    limits = (budget.minutes, budget.actor_steps, budget.learner_steps)
-    left = [
-        (limit - before) / speed
-        for limit, before, speed in zip(limits, done, (1, *speeds))
-        if limit is not None and speed
-    ]
-    return max(0.0, min(left)) + _START_MINUTES if left else scale.tried_minutes
