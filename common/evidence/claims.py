@@ -22,7 +22,7 @@ from common.evidence.aggregates import Estimate
 from common.evidence.effects import MARGIN, Bounds, Effect, EffectPart, Measure, Verdict
 from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper
 from common.evidence.plan import Speeds
-from common.evidence.reported import Reported, game_of, human_normalised
+from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRuns, Progress
 from common.reporting import records
 from common.reporting.budget import Budget
@@ -293,7 +293,6 @@ class GameMedian:
         """Implements `Test`."""
         theirs = evidence.reported.number(paper.name, self.source, self.row, self.column)
         theirs *= 1 if self.is_percent else 100
-        references = evidence.reported.atari_scores()
         kept = evidence.kept.of(paper.name, PAPER_SCALE.name)
         ends = atari_scores.finals(kept, [self.setting])
         games = [name.removeprefix("atari:") for name in ENVIRONMENTS]
@@ -309,7 +308,7 @@ class GameMedian:
             missing = missing_runs(paper, experiment, evidence, needed)
             return Finding(Verdict.OPEN, numbers=numbers, missing=missing)
         by_game = [
-            human_normalised(ended["score"].to_numpy()[:num_seeds], game_of(references, game))
+            human_normalised(ended["score"].to_numpy()[:num_seeds], evidence.reported.game(game))
             for game, ended in ends.groupby("game")
         ]
         medians = 100 * np.median(by_game, axis=0)  # the paper has one run of a game

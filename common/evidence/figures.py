@@ -26,7 +26,7 @@ from common.evidence.paper import (
     Run,
     Style,
 )
-from common.evidence.reported import Reported, game_of, human_normalised
+from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRun
 from common.evidence.selection import FEWEST_SEEDS, caption, task_title, title
 from common.reporting.curves import COLORS
@@ -268,13 +268,12 @@ def _points(experiment: Experiment, run: KeptRun, reported: Reported) -> pandas.
 
 def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) -> Lines:
     is_normalised = experiment.over_tasks is OverTasks.MEDIAN_NORMALISED
-    human = reported.atari_scores() if is_normalised else None
     curves: dict[tuple[str, str], list[pandas.Series]] = {}
     for run in selection.runs_of(experiment, runs):
         points = _points(experiment, run, reported)
         if is_normalised and len(points):
-            game = run.environment.removeprefix("atari:")
-            points = 100 * human_normalised(points, game_of(human, game))
+            game = reported.game(run.environment.removeprefix("atari:"))
+            points = 100 * human_normalised(points, game)
         if len(points):
             curves.setdefault(run.curve, []).append(points)
     if experiment.over_tasks is OverTasks.APART:
@@ -312,6 +311,14 @@ class _Part:
         ends = [line.index[-1] for tasks in shown for seeds in tasks for line in seeds]
         return max(ends, default=None)
 
+    def shown(
+        self, panel: str, looks: Looks
+    ) -> Iterator[tuple[str, Style, Sequence[Sequence[pandas.Series]]]]:
+        """Yields label, style and the lines of each task of a panel's settings."""
+        for setting, look in looks.items():
+            if (panel, setting) in self.lines:
+                yield *look, self.lines[panel, setting]
+
     def group(self, names: Sequence[str], having: Container[str], whole: bool) -> panels.PanelGroup:
         """Returns the panels; `whole`: with the paper's horizontal axis."""
         experiment, ours, looks = self.experiment, self.end(), self.looks(having)
@@ -328,10 +335,7 @@ class _Part:
     def panel(self, name: str, looks: Looks) -> panels.Panel:
         """Returns the panel of a task, or of several that are combined."""
         curves = []
-        for setting, (label, style) in looks.items():
-            tasks = self.lines.get((name, setting))
-            if tasks is None:
-                continue
+        for label, style, tasks in self.shown(name, looks):
             grid, values = _on_grid([line for seeds in tasks for line in seeds])
             by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
             curves.append(panels.Curve(label, style, grid, *self._over_seeds(by_task)))
@@ -386,7 +390,7 @@ class _Part:
     def _atari_references(self, environment: str) -> References:
         """Returns the scores of a human, of random play, and the paper's of these settings."""
         game = environment.removeprefix("atari:")
-        scores = game_of(self.reported.atari_scores(), game)
+        scores = self.reported.game(game)
         settings = [setting for panel, setting in self.lines if panel == environment]
         agents = reported_scores(self.paper, game, settings, self.reported)
         return (
@@ -398,14 +402,12 @@ class _Part:
     def bars_of(self, name: str, looks: Looks) -> list[drawing.Bar]:
         """Returns the final values on a task."""
         drawn, (take, _) = [], selection.final_of(self.experiment.y)
-        for setting, (label, style) in looks.items():
-            if (name, setting) in self.lines:
-                tasks = self.lines[name, setting]
-                finals = [np.array([[take(line)] for line in seeds]) for seeds in tasks]
-                value, *ends = self._over_seeds(finals)
-                low, high = (None if end is None else float(end[0]) for end in ends)
-                seeds = tuple(finals[0].ravel()) if len(finals) == 1 else ()
-                drawn.append(drawing.Bar(label, style, float(value[0]), low, high, seeds))
+        for label, style, tasks in self.shown(name, looks):
+            finals = [np.array([[take(line)] for line in seeds]) for seeds in tasks]
+            value, *ends = self._over_seeds(finals)
+            low, high = (None if end is None else float(end[0]) for end in ends)
+            seeds = tuple(finals[0].ravel()) if len(finals) == 1 else ()
+            drawn.append(drawing.Bar(label, style, float(value[0]), low, high, seeds))
         return drawn
 
 
@@ -475,14 +477,14 @@ def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
 
 def papers_limit(experiment: Experiment) -> float | None:
     """Returns where the paper's runs end on the horizontal axis; None if that is not known."""
-    budget = experiment.budget
-    if experiment.x == "wall_seconds":
-        return None if budget.minutes is None else 60 * budget.minutes
-    if experiment.x == "learner_steps":
-        return budget.learner_steps
-    if budget.actor_steps is None or experiment.x == "actor_steps":
-        return budget.actor_steps
-    return budget.actor_steps * max(map(frames_per_step, experiment.environments))
+    budget, x = experiment.budget, experiment.x
+    of_clocks = {"wall_seconds": budget.minutes, "learner_steps": budget.learner_steps}
+    limit = of_clocks.get(x, budget.actor_steps)
+    if limit is None or x not in ("wall_seconds", "environment_frames"):
+        return limit
+    return limit * (
+        60 if x == "wall_seconds" else max(map(frames_per_step, experiment.environments))
+    )
 
 
 def _y_label(experiment: Experiment) -> str:

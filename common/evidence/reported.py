@@ -100,6 +100,16 @@ class Reported:
         scores = self._file(name, ("game", "random", "human")).set_index("game")
         return scores[["random", "human"]].astype(float).rename_axis(None)
 
+    def game(self, name: str) -> pandas.Series:
+        """Returns a game's row of `atari_scores`; raises ReportedError if it has none."""
+        if name not in self._games.index:
+            raise ReportedError(f"atari_scores.csv has no {name}: put its row there")
+        return self._games.loc[name]
+
+    @functools.cached_property
+    def _games(self) -> pandas.DataFrame:
+        return self.atari_scores()
+
     def scales(self, tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
         """Returns of each task the return of an untrained agent, and the one that counts as 1.
 
@@ -128,10 +138,9 @@ class Reported:
     def _scales(self) -> dict[str, tuple[float, float]]:
         tasks = self._file("task_scales", ("task", "untrained", "reference"))
         low, high = tasks["untrained"].astype(float), tasks["reference"].astype(float)
-        games = self.atari_scores()
         return dict(zip(tasks["task"], zip(low, high))) | {
             f"atari:{game}": (scores["random"], scores["human"])
-            for game, scores in games.iterrows()
+            for game, scores in self._games.iterrows()
         }
 
     def _file(self, name: str, columns: Sequence[str]) -> pandas.DataFrame:
@@ -143,13 +152,6 @@ class Reported:
             there = ", ".join(sorted(file.stem for file in path.parent.glob("*.csv"))) or "nothing"
             raise ReportedError(f"there is no {path}; reported is: {there}") from None
         return pandas.DataFrame([row for _, row in rows], columns=list(columns))
-
-
-def game_of(scores: pandas.DataFrame, game: str) -> pandas.Series:
-    """Returns a game's row of `Reported.atari_scores`; raises ReportedError if it has none."""
-    if game not in scores.index:
-        raise ReportedError(f"atari_scores.csv has no {game}: put its row there")
-    return scores.loc[game]
 
 
 def human_normalised(scores: Any, references: pandas.Series | pandas.DataFrame) -> Any:
