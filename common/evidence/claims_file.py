@@ -225,8 +225,11 @@ class _Settings:
         for sign, side in ((1, left), (-1, right[1] if right else "0")):
             for factor, mean in zip((sign, -sign), side.split(" - ", 1)):
                 for name, weight in self._mean(mean).items():
-                    weights[name] = weights.get(name, 0.0) + factor * weight
-        weights = {name: weight for name, weight in weights.items() if weight}
+                    added = weights.get(name, 0.0) + factor * weight
+                    if name in weights and not added:
+                        del weights[name]
+                    else:
+                        weights[name] = added
         return weights, _BOUNDS[right[0]] if bounds is None else bounds
 
     def words(self, patterns: Iterable[str]) -> list[str]:

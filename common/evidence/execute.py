@@ -18,6 +18,8 @@ import subprocess
 import tempfile
 from typing import TextIO
 
+import tabulate
+
 from common.cluster.processes import StopRequest, set_parent_death_signal
 from common.evidence.keep import keep_run
 from common.evidence.paper import Paper
@@ -424,18 +426,17 @@ def table(rows: Iterable[tuple[str, Sequence[PlannedRun], str]]) -> list[str]:
 
     A run in several rows counts in the first.
     """
-    lines = [("", "runs", "finished", "cut", "running", "missing", "spent", "left", "")]
+    header = ("", "runs", "finished", "cut", "running", "missing", "spent", "left", "")
+    lines: list[tuple[str, ...]] = []
     seen: dict[pathlib.Path, PlannedRun] = {}
     for name, runs, words in rows:
         new = {run.directory: run for run in runs if run.directory not in seen}
         seen |= new
         lines.append((name, *_counts(list(new.values())), words))
     lines.append(("all", *_counts(list(seen.values())), ""))
-    first, *widths = [max(map(len, column)) for column in zip(*lines)]
-    return [
-        "  ".join([name.ljust(first), *map(str.rjust, cells, widths), words]).rstrip()
-        for name, *cells, words in lines
-    ]
+    sides = ("left", *["right"] * 7, "left")
+    text = tabulate.tabulate(lines, header, "plain", colalign=sides, disable_numparse=True)
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def _counts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:

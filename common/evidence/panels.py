@@ -100,8 +100,7 @@ _ONE_SEED_WIDTH = 0.8
 def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """Returns a page with the panels.
 
-    Parts with equal numbers of panels, more than one, are rows; others stand side by side. Rows
-    with different curves have a legend each at their side, else there is one for all.
+    Parts with equal numbers of panels, more than one, are rows; others stand side by side.
     """
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
@@ -123,10 +122,6 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
         has_unit = part is below or not (are_rows and _unit(below) == _unit(part))
         legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
     _share_heights(parts, grids)
-    if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
-        for places, legend in zip(grids, legends):
-            drawing.add_legend(places[-1], legend, drawing.SMALL, "center left", (1.02, 0.5))
-        legends = []
     page.legend = {label: line for legend in legends for label, line in legend.items()} | marks
     return page
 

@@ -148,19 +148,14 @@ def test_halves_stand_beside_each_other_as_high_as_the_page():
     assert abs(whole.y0 - last.y0) < 0.01 and abs(whole.y1 - first.y1) < 0.01
 
 
-def test_rows_have_legends_of_their_own_if_they_show_other_curves():
+def test_rows_name_their_tasks_and_their_axis_once():
     tasks = ("ant", "humanoid")
     axes, legend = placed(part("one", *tasks), part("two", *tasks))
-    assert legend == []
-    labels = [
-        [text.get_text() for text in one.get_legend().get_texts()] if one.get_legend() else None
-        for one in axes
-    ]
-    assert labels == [None, ["one"], None, ["two"]]
+    assert legend == ["one", "two"]
     assert [one.get_title() for one in axes] == ["ant", "humanoid", "", ""]
     assert [one.get_xlabel() for one in axes] == ["", "", *2 * ["training time (minutes)"]]
     axes, legend = placed(part("one", *tasks), part("one", *tasks, unit="actor_steps"))
-    assert legend == ["one"] and axes[1].get_legend() is None
+    assert legend == ["one"]
     assert [one.get_xlabel() for one in axes] == [
         *2 * ["training time (minutes)"],
         *2 * ["actor steps"],
