@@ -226,18 +226,6 @@ class Check:
 
 
 @dataclasses.dataclass(frozen=True)
-class Unavailable:
-    """A test for which nothing has the numbers, for a reason."""
-
-    reason: str
-    basis = Basis.RUNS
-
-    def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
-        """Implements `Test`."""
-        return Finding(Verdict.OPEN, lacks=self.reason)
-
-
-@dataclasses.dataclass(frozen=True)
 class Measured:
     """A test of a number that a benchmark measured.
 

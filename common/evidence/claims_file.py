@@ -51,13 +51,13 @@ from common.evidence.claims import (
     Basis,
     Check,
     Claim,
+    Finding,
     GameMedian,
     MainEffects,
     Measured,
     Test,
-    Unavailable,
 )
-from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Bounds, EffectPart, Over
+from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Bounds, EffectPart, Over, Verdict
 from common.evidence.figures_file import mistakes_in, spread
 from common.evidence.paper import Experiment, Paper
 
@@ -138,7 +138,8 @@ def _claim(name: str, entry: _Table, paper: Paper, checks: ModuleType | None) ->
     elif kind == "check":
         test = Check(getattr(checks, entry[kind]), Basis(entry["basis"]))
     else:
-        test = Unavailable(entry[kind])
+        finding = Finding(Verdict.OPEN, lacks=entry[kind])
+        test = Check(lambda evidence: finding, Basis.RUNS)
     rule = entry["rule"] if kind in ("check", "lacks") else ""
     is_headline = entry.get("headline", False)
     return Claim(name, entry["says"], entry["source"], shown_by, test, is_headline, rule)

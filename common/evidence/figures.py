@@ -16,7 +16,6 @@ from common.evidence.claims import Claim, Finding
 from common.evidence.effects import CONFIDENCE, MARGIN
 from common.evidence.paper import (
     EPISODE_RETURN,
-    PAPER_SCALE,
     Band,
     Experiment,
     Look,
@@ -28,12 +27,10 @@ from common.evidence.paper import (
 )
 from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRun
-from common.evidence.selection import FEWEST_SEEDS, caption, task_title, title
+from common.evidence.selection import ALL_RUNS, FEWEST_SEEDS, caption, file_name, task_title, title
 from common.reporting.curves import COLORS
 from common.reporting.user_error import UserError
 
-ALL_RUNS = "runs"
-"""The name of the figure of everything that was run at a scale."""
 EFFECTS = "effects"
 """The end of the names of the files with the effects of a paper's claims."""
 PNG = (".png",)
@@ -67,12 +64,6 @@ _LINES = ("-", "--", ":", "-.")
 
 class NothingToDraw(UserError):
     """A figure whose runs have no values yet."""
-
-
-def file_name(paper: str, figure: str, scale: str) -> str:
-    """Returns "PAPER_figure_2" at the paper's scale, "PAPER_figure_2_smoke" at another."""
-    name = paper if figure == ALL_RUNS else f"{paper}_{figure.replace(' ', '_')}"
-    return name if scale == PAPER_SCALE.name else f"{name}_{scale}"
 
 
 def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:

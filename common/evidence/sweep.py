@@ -13,7 +13,7 @@ import pandas
 
 from common.agents.declaration import AgentDeclaration
 from common.config import near_names
-from common.evidence import figures
+from common.evidence import figures, selection
 from common.evidence.effects import interval, late_mean
 from common.evidence.keep import keep
 from common.evidence.paper import Experiment, Run, Scale, flag_name, flag_values
@@ -196,7 +196,7 @@ def show(plan: Plan, names: Sequence[str], directory: pathlib.Path) -> list[path
             paper, plan.experiment, scale, KeptRuns(root).of(paper.name, scale), directory
         )
         values = frame(paper.name, scale, root)
-    stem = directory / figures.file_name(paper.name, plan.experiment.name, scale)
+    stem = directory / selection.file_name(paper.name, plan.experiment.name, scale)
     return [*files, *write_table(ranking(plan, names, values), stem)]
 
 

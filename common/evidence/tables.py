@@ -9,7 +9,7 @@ import pandas
 
 from common.environments import frames_per_step
 from common.evidence import selection
-from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, Experiment, Paper
+from common.evidence.paper import EPISODE_RETURN, Experiment, Paper
 from common.evidence.reported import Reported, ReportedError
 from common.evidence.runs import EVALUATIONS, KeptRun
 from common.evidence.selection import task_title
@@ -83,12 +83,6 @@ class Table:
     note: str
     rows: pandas.DataFrame
     summary: pandas.DataFrame | None
-
-
-def file_name(paper: str, name: str, scale: str | None) -> str:
-    """Returns "PAPER_table_2"; with "_smoke" if its runs are of that scale."""
-    stem = f"{paper}_{name.replace(' ', '_')}"
-    return stem if scale in (None, PAPER_SCALE.name) else f"{stem}_{scale}"
 
 
 def build(

@@ -249,7 +249,7 @@ def page(paper: Paper, kept: KeptRuns, findings: Sequence[tuple[Claim, Finding]]
     for name, picture in _pictures(paper, kept):
         pictures.setdefault(name, []).append(picture)
     for name, shown in pictures.items():
-        title = "" if name == figures.ALL_RUNS else f": {paper.experiment(name).title}"
+        title = "" if name == selection.ALL_RUNS else f": {paper.experiment(name).title}"
         of_figure = [of for of in findings if of[0].experiment == name]
         parts += [f"## {name.capitalize()}{title}", *shown, *_tables(of_figure)]
     others = [of for of in findings if of[0].experiment not in pictures]
@@ -343,9 +343,9 @@ def _pictures(paper: Paper, kept: KeptRuns) -> Iterator[tuple[str, str]]:
             curves = {run.curve for run in runs}
             tasks = len(selection.shown_tasks(experiment, curves))
             listed = len({run.curve for run in experiment.runs})
-            is_everything = experiment.name == figures.ALL_RUNS
-            flag = f"--figure={figures.ALL_RUNS}" if is_everything else experiment.flag
-            file = f"figures/{figures.file_name(paper.name, experiment.name, scale)}.png"
+            is_everything = experiment.name == selection.ALL_RUNS
+            flag = f"--figure={selection.ALL_RUNS}" if is_everything else experiment.flag
+            file = f"figures/{selection.file_name(paper.name, experiment.name, scale)}.png"
             counts = (
                 f"Scale {scale}: {len(curves)} of {listed} curves, {tasks} of "
                 f"{len(experiment.environments)} tasks, {len(runs)} runs, {_hours(runs):.1f} hours."

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 
 from common.evidence import claims_file, effects
-from common.evidence.claims import (
-    Basis,
-    Check,
-    Evidence,
-    Finding,
-    GameMedian,
-    Measured,
-    Unavailable,
-)
+from common.evidence.claims import Basis, Check, Evidence, Finding, GameMedian, Measured
 from common.evidence.claims_file import slope, spread, trend
 from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Over, Verdict
 from common.evidence.figures_file import FileMistakeError
@@ -161,7 +153,7 @@ def test_what_else_decides_a_claim(tmp_path):
     claim = read(tmp_path, 'check = "soak"\nbasis = "benchmark"\nrule = "It is."', own)
     assert claim.test == Check(CHECKS.soak, Basis.BENCHMARK) and claim.rule == "It is."
     claim = read(tmp_path, 'lacks = "Nobody knows."\nrule = "It is."', own)
-    assert claim.test == Unavailable("Nobody knows.") and claim.experiment == ""
+    assert claim.experiment == "" and claim.test.basis is Basis.RUNS
     finding = claim.judge(D4PG, Evidence(None, None, None, tmp_path))
     assert finding == Finding(Verdict.OPEN, lacks="Nobody knows.")
     text = 'benchmark = { record = "d4pg", number = "cost", bounds = [1, inf] }'
