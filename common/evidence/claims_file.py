@@ -116,7 +116,7 @@ def read(file: pathlib.Path, paper: Paper, checks: ModuleType | None = None) -> 
 
 def _check_keys(table: _Table, known: set[str]) -> None:
     if unknown := table.keys() - known:
-        raise KeyError(f"{', '.join(sorted(unknown))}: there is no such key")
+        raise LookupError(f"{', '.join(sorted(unknown))}: there is no such key")
 
 
 def _claim(name: str, entry: _Table, paper: Paper, checks: ModuleType | None) -> Claim:
@@ -127,10 +127,11 @@ def _claim(name: str, entry: _Table, paper: Paper, checks: ModuleType | None) ->
     of_kind = {*_OF_EFFECT, "at", "not_at"} if kind == "effect" else kinds
     _check_keys(entry, _OF_CLAIM | of_kind)
     shown_by = entry.get("experiment", re.split(", | and ", entry["source"])[-1])
-    experiment = paper.experiment(shown_by) if shown_by else None
+    if shown_by:
+        paper.experiment(shown_by)  # raises UnknownError
     test: Test
     if kind == "effect":
-        test = _main_effects(entry, paper, experiment)
+        test = _main_effects(entry, paper, paper.experiment(shown_by))
     elif kind == "median":
         test = GameMedian(**entry[kind])
     elif kind == "benchmark":
@@ -184,7 +185,7 @@ def _tasks(entry: _Table, paper: Paper, experiment: Experiment) -> tuple[str, ..
             fitting = fnmatch.filter(experiment.environments, pattern)
             fitting = of_experiments.get(pattern) or fitting
             if not fitting:
-                raise KeyError(f'{key}: there is no "{pattern}"')
+                raise LookupError(f'{key}: there is no "{pattern}"')
             found += fitting
         return found
 
