@@ -145,19 +145,9 @@ $(VENV)/.video: $(VENV)/.built
 	$(PIP) --quiet --no-deps av==18.1.0
 	@touch $@
 
-# What `python -m binaries.benchmark --peers` compares with. Reverb needs another TensorFlow than ours,
-# so it has an environment of its own, of 1.7 GB.
-PEERS := .venv-peers
-
+# What `python -m binaries.benchmark --peers` compares with.
 peers: setup
 	$(PIP) --quiet --no-deps cpprb==11.0.0
-	@$(MAKE) --no-print-directory $(PEERS)/.installed
-
-$(PEERS)/.installed:
-	$(PYTHON) -m venv --clear $(PEERS)
-	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check 'dm-reverb[tensorflow]==0.14.0' 'numpy<2' \
-		|| { echo "error: Reverb 0.14 was not installed, see above; it has packages for Linux on x86-64 and Python up to 3.11, this is $$($(PYTHON) --version) on $$(uname -sm); set PYTHON=" >&2; exit 1; }
-	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) build *.egg-info common/replay/_ops.tf-*.so
+	rm -rf $(VENV) build *.egg-info common/replay/_ops.tf-*.so

@@ -1,7 +1,7 @@
 """Measures the speeds and sizes of replay, learner, actor and parameter server.
 
     python -m binaries.benchmark                    # all but whole runs and mazes, a process each
-    python -m binaries.benchmark replay --peers     # beside cpprb, Reverb and a sum tree in NumPy
+    python -m binaries.benchmark replay --peers     # beside cpprb
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark workers --repeats=3     # whole runs, three minutes a repeat
     python -m binaries.benchmark refer      # those of an agent
@@ -14,6 +14,7 @@ their ratio suffers least. Each value is a median.
 
 import argparse
 from collections.abc import Sequence
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -49,7 +50,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         action="store_true",
-        help="replay, image_replay: also measure cpprb, Reverb and NumPy (see `make peers`)",
+        help="replay, image_replay: also measure cpprb (see `make peers`)",
     )
     parser.add_argument(
         "--json",
@@ -74,10 +75,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"--repeats must be at least 1, is {arguments.repeats}")
     if arguments.json is not None:
         check_writable("--json", arguments.json)
-    missing = {peer for case in _chosen(arguments.case) for peer in case.missing_peers()}
-    if arguments.peers and missing:
-        names = " and ".join(sorted(missing))
-        parser.error(f"--peers compares with {names}, which `make peers` installs: run it first")
+    has_peer = any(case.has_peer for case in _chosen(arguments.case))
+    if arguments.peers and has_peer and importlib.util.find_spec("cpprb") is None:
+        parser.error("--peers compares with cpprb, which `make peers` installs: run it first")
     return arguments
 
 

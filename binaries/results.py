@@ -198,7 +198,7 @@ class _Results:
         runs = self._kept.of(paper.name, scale) if scale else ()
         table = tables.build(paper, experiment, scale, runs, self._numbers)
         self._tables.mkdir(parents=True, exist_ok=True)
-        name = tables.file_name(paper.name, experiment.name, scale)
+        name = selection.file_name(paper.name, experiment.name, scale)
         for suffix, text in ((".md", tables.page(table)), (".csv", tables.csv(table))):
             file = self._tables / f"{name}{suffix}"
             file.write_text(text)
@@ -207,7 +207,7 @@ class _Results:
     def _figure_and_scale(self, paper: Paper, name: str) -> tuple[Experiment, str]:
         """Returns the figure that is asked for and its scale, or says what it lacks."""
         kept = self._kept
-        if name == f"figure {figures.ALL_RUNS}":
+        if name == f"figure {selection.ALL_RUNS}":
             scale = self._scale or selection.nearest_scale(paper, kept)
             if scale is not None:
                 everything = figures.all_runs(paper, scale, kept.of(paper.name, scale))

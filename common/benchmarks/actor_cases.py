@@ -24,7 +24,6 @@ from common.agents.agent import Agent
 from common.agents.declaration import AgentDeclaration
 from common.benchmarks.report import Bench, Row, say
 from common.benchmarks.roles import acting_keeper, replay_role, run_context
-from common.environments.batch import BatchedEnvironment
 from common.environments.mujoco_batch import MujocoBatch, mujoco
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
@@ -39,13 +38,8 @@ _NOISE = 0.3
 _CAPACITY = 100_000
 """Capacity of the replay, which is only added to."""
 _STRUCTURED = EnvironmentSpec(8, 7, action_choices=(7, 7, 3, 3, 2, 2, 2))
-_TASKS = (
-    *(f"control:{task}" for task in ("cartpole:swingup", "cheetah:run", "finger:turn_hard")),
-    *(f"control:{task}" for task in ("hopper:stand", "walker:walk", "humanoid:run")),
-    "gym:HalfCheetah-v4",
-)
 _UNIFORM_SAMPLES = 500  # of AQL's section 5.2
-_SIMULATOR, MUJOCO, _SUITE = "simulator alone", "mj_step alone", "the suite's Python"
+_SIMULATOR, MUJOCO = "simulator alone", "mj_step alone"
 _PER_CPU_SECOND = "steps/CPU s"
 
 
@@ -65,8 +59,8 @@ def actor(
     the memory of its own process. Of images, the convolutions are of the whole batch in one
     TensorFlow call, and each observation is encoded as PNG for the role.
 
-    The first row divides by the CPU seconds of this process, which include the sending thread and
-    TensorFlow's RPC; "..._wall" divides by those of the clock.
+    Rows divide by the CPU seconds of this process, which include the sending thread and
+    TensorFlow's RPC.
 
     Args:
       bench: the request.
@@ -80,56 +74,13 @@ def actor(
     agent = bench.make_agent()
     adding = _adding_actors if in_worker else _sending_actors
     with adding(bench.program, agent, environment, actors) as (context, acting, step, num_items):
-        steps = {
-            "actor": step,
-            **simulators(environment, actors, context.spec, agent.declaration.num_frames),
-        }
-        speeds = bench.in_turns(
-            f"{name} (steps a second, of the CPU and of the clock)",
-            {key: _timed(steps[key], batch_steps, actors) for key in steps},
-            turns,
-        )
+        frames = agent.declaration.num_frames
+        steps = {"actor": step, **simulators(environment, actors, context.spec, frames)}
+        speeds = bench.rates(name, steps, batch_steps, actors, time.process_time, turns)
         say(f"the replay got {num_items()} items of {acting.steps} steps")
     yield speeds.row(name, _PER_CPU_SECOND, "actor", _SIMULATOR)
-    yield speeds.row(f"{name}_wall", "steps/s", "actor", _SIMULATOR, part=1)
     if MUJOCO in speeds:
         yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, "actor", MUJOCO)
-
-
-def simulator(
-    bench: Bench,
-    num_tasks: int = len(_TASKS),
-    actors: int = 8,
-    batch_steps: int = 150,
-    turns: int = 2,
-) -> Iterator[Row]:
-    """Yields the speeds of batches that step MuJoCo themselves, "simulator/cartpole_swingup".
-
-    The peer is a batch of the suite's own environments, which compute rewards and observations one
-    by one; that of rows "..._mujoco" is "mj_step alone".
-
-    Args:
-      bench: the request.
-      num_tasks: of those that are measured, the first.
-      actors: environments that step as one batch.
-      batch_steps: steps of the batch in a turn.
-      turns: turns of each side in a repeat.
-    """
-    for environment in _TASKS[:num_tasks]:
-        name = "simulator/" + environment.partition(":")[2].replace(":", "_")
-        suite = BatchedEnvironment([environments.make(environment, i) for i in range(actors)])
-        suite.reset()
-        spec = EnvironmentSpec.of(suite)
-        actions = random_actions(actors, spec)
-        steps = simulators(environment, actors, spec) | {
-            _SUITE: lambda suite=suite, actions=actions: suite.step(next(actions))
-        }
-        timed = {key: _timed(step, batch_steps, actors) for key, step in steps.items()}
-        speeds = bench.in_turns(
-            f"{name} (steps a second, of the CPU and of the clock)", timed, turns
-        )
-        yield speeds.row(name, _PER_CPU_SECOND, _SIMULATOR, _SUITE)
-        yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, _SIMULATOR, MUJOCO)
 
 
 def unroll_actor(
@@ -157,8 +108,6 @@ def unroll_actor(
     }
     speeds = bench.rates(name, policies, searches, actors)
     yield speeds.row(name, "states/s", "sampled", "exact search")
-    times = speeds["sampled"] / speeds["exact search"]
-    yield Row("search/exact_q_3528_time_over_aql", times, "times")
     for task, peer, config in (
         ("humanoid:stand", _SIMULATOR, None),
         ("cartpole:swingup", "all 500 candidates", {"num_levels": 0}),
@@ -171,9 +120,8 @@ def unroll_actor(
             if config:
                 other = acting_keeper(bench.make_agent(**config), environment, actors)
                 steps[peer] = _searching_step(stack.enter_context(other))
-            measured = ("actor", peer, MUJOCO)
-            timed = {key: _timed(steps[key], batch_steps, actors) for key in measured}
-            speeds = bench.in_turns(name, timed)
+            measured = {key: steps[key] for key in ("actor", peer, MUJOCO)}
+            speeds = bench.rates(name, measured, batch_steps, actors, time.process_time)
         yield speeds.row(name, _PER_CPU_SECOND, "actor", peer)
         yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, "actor", MUJOCO)
 
@@ -231,21 +179,6 @@ def simulators(
     if isinstance(batch, MujocoBatch):
         steps[MUJOCO] = mj_steps(batch)
     return {name: lambda step=step: step(next(actions)) for name, step in steps.items()}
-
-
-def _timed(
-    step: Callable[[], object], batch_steps: int, actors: int
-) -> Callable[[], tuple[float, float]]:
-    """Returns a function that measures steps per CPU second of this process, and per second."""
-
-    def steps_per_second() -> tuple[float, float]:
-        cpu, wall = time.process_time(), time.perf_counter()
-        for _ in range(batch_steps):
-            step()
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        return batch_steps * actors / cpu, batch_steps * actors / wall
-
-    return steps_per_second
 
 
 def random_actions(actors: int, spec: EnvironmentSpec) -> Iterator[np.ndarray]:

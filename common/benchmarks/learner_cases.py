@@ -9,7 +9,6 @@ import time
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tree
 
 from common.agents.agent import Agent
@@ -22,7 +21,6 @@ from common.learning.updates import UpdateLoop
 from common.replay.store import RateLimiter
 from common.roles.keeper import ServingKeeper
 from common.types import Batch
-from common.values import categorical, multistep
 
 WALKER, _WALKER_NAME = EnvironmentSpec(24, 6), "control:walker:walk"
 _PONG = "atari:pong"
@@ -37,9 +35,7 @@ def learner(
 
     The memory holds random transitions, samples by p^alpha and gets new priorities; both are timed.
     The first two rows make the configured number of updates in a call, and one. The peer makes the
-    configured number on fixed batches. "..._limit" is the rate at which XLA multiplies [256, 400]
-    by [400, 300] in a loop, over the operations of the update's matrix products alone. For
-    "..._with_actors" see `_with_actors`.
+    configured number on fixed batches. For "..._with_actors" see `_with_actors`.
 
     Args:
       bench: the request.
@@ -64,16 +60,11 @@ def learner(
                 "memory": lambda: n * rate(keeper.trainer.step, calls),
                 "one by one": lambda: rate(single.step, n * calls),
                 peer: lambda: n * rate(fixed, calls),
-                "products": _products_per_second,
             },
         )
-        operations = update_operations(agent, trained)
-        say(f"an update takes {operations / 1e6:.0f} million operations in matrix products")
-        limit = speeds["products"] * 2 * 256 * 400 * 300 / operations
         alone = speeds.row(f"{name}_batch{agent.batch_size}", "updates/s", "memory", peer)
         yield alone
         yield speeds.row(f"{name}_updates_per_call_1", "updates/s", "one by one", peer)
-        yield Row(f"{alone.name}_limit", limit, "updates/s")
         yield from _with_actors(bench, keeper, actor_seconds, alone)
         memory.check()
 
@@ -84,14 +75,13 @@ def item_learner(
     games: int = 32,
     updates: int = 8,
     precisions: Sequence[str] = ("float32", "bfloat16"),
-    atoms: int = 0,
 ) -> Iterator[Row]:
     """Yields updates a second from transitions or sequences of Pong, played by untrained actors.
 
     They are drawn and get new priorities. Those of an agent that stores PNG files are decoded in
     the background, `prefetch` batches ahead; the peer's batch is decoded before. A worker draws
     sequences of raw frames; here the same process also applies the update, without a parameter
-    server. "..._retrace" is the time of an update's targets, beside the peer's whole update.
+    server.
 
     Args:
       bench: the request.
@@ -99,7 +89,6 @@ def item_learner(
       games: environments that they come from.
       updates: updates of each repeat.
       precisions: those of the learners, the agent's own first.
-      atoms: atoms of the distributions whose Retrace targets are measured, too; 0: not.
     """
     memory, spec = played(bench.make_agent(), _PONG, items, games)
     say(f"filled a memory with {items} items of {_PONG}")
@@ -114,8 +103,6 @@ def item_learner(
         steps[precision] = trainers[-1].step
         batch = memory.draw(agent.batch_size).batch()
         steps[f"{precision} alone"] = fixed_updates(agent, trained, batch, spec)
-    if atoms:
-        steps["retrace"] = _retrace_step(agent, spec, atoms)
     name = f"learner/{bench.program.name}_batch{agent.batch_size}"
     speeds = bench.rates(name, steps, updates)
     for trainer in trainers:
@@ -125,9 +112,6 @@ def item_learner(
         suffix = "" if precision == precisions[0] else f"_{precision}"
         peer = f"{precision} alone"
         yield speeds.row(f"{name}{suffix}", "updates/s", precision, peer, _ALONE)
-    if atoms:
-        times = 1000 / speeds["retrace"], 1000 / speeds[f"{precisions[0]} alone"]
-        yield Row(f"{name}_retrace", times[0], "ms", "TensorFlow alone, an update", times[1])
 
 
 def unroll_learner(
@@ -180,40 +164,6 @@ def _as_added(column: Any) -> np.ndarray:
     return column.astype(object) if column.dtype.kind == "S" else column
 
 
-@tf.function(jit_compile=True, autograph=False)
-def _products(left: tf.Tensor, right: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """Multiplies `count` times; each product depends on the one before, so XLA can drop none."""
-
-    def body(i, last):
-        return i + 1, tf.matmul(left + 1e-9 * last[:, :1], right)
-
-    return tf.while_loop(lambda i, _: i < count, body, (tf.constant(0), tf.matmul(left, right)))[1]
-
-
-def _products_per_second() -> float:
-    left, right, count = tf.ones([256, 400]), tf.ones([400, 300]), 1000
-    return count * rate(lambda: _products(left, right, tf.constant(count)), 1)
-
-
-def update_operations(agent: Agent, trained: Learner) -> int:
-    """Counts multiplications and additions in the matrix products of one update, by its graph."""
-
-    def spec(column: tf.TensorSpec) -> tf.TensorSpec:
-        return tf.TensorSpec([agent.batch_size, *column.shape], column.dtype)
-
-    steps = tree.map_structure(spec, agent.step_specs(WALKER))
-    batch = Batch(steps, tf.TensorSpec([agent.batch_size]), tf.TensorSpec([]))
-    operations = 0
-    update = tf.function(trained.update, autograph=False)
-    for op in update.get_concrete_function(batch).graph.get_operations():
-        if op.type == "MatMul":
-            rows, inner = op.inputs[0].shape
-            if op.get_attr("transpose_a"):
-                rows, inner = inner, rows
-            operations += 2 * rows * inner * op.outputs[0].shape[1]
-    return operations
-
-
 def _with_actors(bench: Bench, keeper: ServingKeeper, seconds: float, alone: Row) -> Iterator[Row]:
     """Yields the rows of both sides at once: the learner with its bookkeeping, and an actor role.
 
@@ -257,21 +207,3 @@ def fixed_updates(
     sizes = agent.updates_per_call, agent.batch_size
     loop = UpdateLoop(trained.update, *sizes, agent.jit_compile)
     return lambda: np.asarray(tuple(loop.learn(batch)[1].values()))
-
-
-def _retrace_step(agent: Agent, spec: EnvironmentSpec, atoms: int) -> Callable[[], np.ndarray]:
-    """Returns a call of distributional Retrace on random values of the size of an update."""
-    shape = [agent.data.sequence_length - 1, agent.batch_size, spec.action_size]
-    random = tf.random.Generator.from_seed(0)
-    q_t = tf.nn.softmax(random.normal([*shape, atoms]))
-    pi_t, mu_t = tf.nn.softmax(random.normal(shape)), tf.nn.softmax(random.normal(shape))
-    a_t = random.uniform(shape[:2], maxval=spec.action_size, dtype=tf.int32)
-    r_t, discount_t = random.normal(shape[:2]), tf.fill(shape[:2], 0.99)
-    support = categorical.support(-10.0, 10.0, atoms)
-
-    @tf.function(autograph=False)
-    def targets(q_t: tf.Tensor, pi_t: tf.Tensor) -> tf.Tensor:
-        c_t = multistep.retrace_coefficients(pi_t, a_t, mu_t, 1.0)
-        return multistep.categorical_retrace_targets(q_t, pi_t, a_t, c_t, r_t, discount_t, support)
-
-    return lambda: targets(q_t, pi_t).numpy()

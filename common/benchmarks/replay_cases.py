@@ -1,4 +1,4 @@
-"""Speed and size of the replay memory of transitions.
+"""Speed and size of replay memories.
 
 A loop asks a memory for the work of fifty actor steps and one learner step: insert 50 transitions,
 sample 256, set 256 priorities. Every call comes from Python. A memory holds as many transitions as
@@ -6,16 +6,14 @@ its capacity and removes the oldest.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 import contextlib
 import ctypes
 import functools
 import itertools
-import json
+import math
 import operator
-import os
-import pathlib
 import resource
-import tempfile
 import threading
 import time
 from typing import Any, NamedTuple
@@ -25,15 +23,23 @@ import tensorflow as tf
 import tree
 
 from common.agents.agent import Agent
-from common.benchmarks import peers
-from common.benchmarks.report import REVERB, Bench, Row, rate, say
-from common.benchmarks.roles import ChildProcess, played, replay_role
+from common.benchmarks.report import Bench, Row, rate, say
+from common.benchmarks.roles import played, replay_role
 from common.cluster import rpc
 from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.remote.outbox import RemoteStore
 from common.replay.columns import Bytes, Signature
-from common.replay.memory import Items, ItemWire, Memory
+from common.replay.memory import (
+    UNKNOWN_PRIORITY,
+    ContextualPriorityTree,
+    Distribution,
+    Fifo,
+    Items,
+    ItemWire,
+    Memory,
+    Proportional,
+)
 from common.types import Nest
 
 HUMANOID = EnvironmentSpec(67, 21)
@@ -45,7 +51,7 @@ _IN_FLIGHT = 8
 _FILL, _FILL_IMAGES = 4000, 500
 """Transitions added at once to fill a memory; they fit a message."""
 _INSERTS_A_CALL = 4000
-_CPPRB, _NUMPY, _REVERB = "cpprb 11", "NumPy sum tree", "Reverb 0.14"
+_CPPRB = "cpprb 11"
 
 
 class AddedBatch(NamedTuple):
@@ -117,11 +123,7 @@ def random_steps(specs: Any, count: int) -> AddedBatch:
 
 
 def replay(
-    bench: Bench,
-    capacity: int = 1_000_000,
-    loops: int = 1000,
-    samples: int = 2000,
-    copied_bytes: int = 2**28,
+    bench: Bench, capacity: int = 1_000_000, loops: int = 1000, samples: int = 2000
 ) -> Iterator[Row]:
     """Yields the speeds and sizes of the replay of transitions.
 
@@ -132,12 +134,8 @@ def replay(
       and "_52" the same for cartpole's of 52 bytes. The rest is keys, the index and two
       distributions (proportional, and first in, first out).
     replay/in_process_loop: loops in one thread, from tensors as the service and the learner have
-      them, and new keys as a NumPy array. "_from_arrays" gets NumPy arrays throughout, as the peers
-      do, and converts seven of them into tensors in each loop. "_limit" is a bound by bytes: one
-      NumPy copy of a large array, front to back, in one thread, over the bytes of a loop's 306
-      rows. Rows are read at random, so it is never reached.
-
-    replay/save, replay/load: see `_saving`.
+      them, and new keys as a NumPy array. "_from_arrays" gets NumPy arrays throughout, as cpprb
+      does, and converts seven of them into tensors in each loop.
     replay/service_loop: see `through_service`.
 
     Args:
@@ -145,11 +143,9 @@ def replay(
       capacity: transitions in the memory; all rates depend on it.
       loops: loops of each measurement.
       samples: draws of each measurement of latency.
-      copied_bytes: size of the array that is copied for the limit.
     """
     name = "replay/in_process_loop"
     agent = bench.make_agent(replay_capacity=capacity, min_replay_size=1)
-    copied = _bytes_copied_per_second(bench, copied_bytes)  # before memory is filled
     for spec, suffix in ((_CARTPOLE, "_52"), (HUMANOID, "")):
         specs = agent.step_specs(spec)
         row_bytes = Signature(specs).bytes_per_step
@@ -161,22 +157,15 @@ def replay(
 
     candidates = both_loops(filled, batch)
     if bench.peers:
-        for peer, make_peer in ((_CPPRB, peers.Cpprb), (_NUMPY, peers.NumpySumTree)):
-            candidates[peer] = _peer_loop(make_peer, agent, capacity, [batch])
+        candidates[_CPPRB] = cpprb_loop(agent, capacity, [batch])
     speeds = bench.rates(name, candidates, loops)
     yield speeds.row(name, "loops/s", "ours", _CPPRB)
     yield speeds.row(f"{name}_from_arrays", "loops/s", "ours from arrays", _CPPRB)
-    if _NUMPY in speeds:
-        yield speeds.row(f"{name}_numpy", "loops/s", "ours", _NUMPY)
-    yield Row(f"{name}_limit", copied / ((_INSERTED + _SAMPLED) * row_bytes), "loops/s")
     yield from _under_adds(bench, filled, batch.first(_INSERTED), samples)
-    yield from _saving(bench, filled.memory, make, candidates["ours"], loops)
     filled.memory.check()
     del filled, candidates
     name = "replay/service_loop"
-    yield through_service(
-        bench, name, "control:humanoid:run", specs, capacity, [batch], loops, bench.peers
-    )
+    yield through_service(bench, name, "control:humanoid:run", specs, capacity, [batch], loops)
 
 
 def image_replay(
@@ -226,15 +215,14 @@ def image_replay(
     yield Row("image_replay/bytes_per_transition", png_bytes, "B", "raw", raw_bytes)
 
     candidates = {"PNG": both_loops(png_memory, png[0])["ours"]}
-    candidates["raw"], candidates["raw from arrays"] = both_loops(raw_memory, raw[0]).values()
+    candidates["raw"] = both_loops(raw_memory, raw[0])["ours"]
     if bench.peers:
-        candidates[_CPPRB] = _peer_loop(peers.Cpprb, agent, capacity, raw)
+        candidates[_CPPRB] = cpprb_loop(agent, capacity, raw)
     speeds = bench.rates(name, candidates, loops)
     png_memory.memory.check()
     raw_memory.memory.check()
     yield speeds.row(name, "loops/s", "PNG", "raw")
     yield speeds.row(f"{name}_raw", "loops/s", "raw", _CPPRB)
-    yield speeds.row(f"{name}_raw_from_arrays", "loops/s", "raw from arrays", _CPPRB)
 
     images, sample = raw[0].steps.observation_t[:games], png_memory.memory.sample(_SAMPLED)
     codec = {
@@ -249,17 +237,50 @@ def image_replay(
     yield through_service(bench, name, _PONG, png_specs, capacity, png, service_loops)
 
 
+def priority_tree(
+    bench: Bench, items: tuple[int, ...] = (1_000, 1_000_000, 10_000_000), calls: int = 1000
+) -> Iterator[Row]:
+    """Yields the speed of the tree that infers priorities.
+
+    priority_tree/pairs_of_*: a pair is an item drawn and its priority set, 256 a call, from Python,
+      in a full memory whose priorities were unknown when the items came in, and set for as many
+      draws as it has items. Steps are of one float, so that the pairs are mostly their trees. The
+      peer is the sum tree of proportional priorities in the same kind of memory.
+
+    Args:
+      bench: the request.
+      items: of the memories whose trees are measured.
+      calls: of each measurement.
+    """
+    for count in items:
+        pairs = {
+            "ours": _pairs(count, ContextualPriorityTree()),
+            "sum tree": _pairs(count, Proportional(1.0)),
+        }
+        say(f"filled memories of {count:,} items")
+        name = f"priority_tree/pairs_of_{count}"
+        yield bench.rates(name, pairs, calls, _SAMPLED).row(name, "pairs/s", "ours", "sum tree")
+        del pairs
+
+
+def _pairs(items: int, sample: Distribution) -> Callable[[], None]:
+    memory = Memory(
+        tf.TensorSpec([]), items, {"sample": sample, "remove": Fifo()}, "remove", seed=1
+    )
+    unknown = np.full(_FILL, UNKNOWN_PRIORITY, np.float32)
+    FilledMemory(memory, items, [AddedBatch(np.zeros(_FILL, np.float32), unknown)])
+    priorities = tf.random.Generator.from_seed(0).uniform([_SAMPLED], 0.1, 1.0)
+
+    def draw_and_set() -> None:
+        memory.update_priorities(memory.sample(_SAMPLED).keys, priorities)
+
+    for _ in range(math.ceil(items / _SAMPLED)):
+        draw_and_set()
+    return draw_and_set
+
+
 def _priorities(count: int) -> np.ndarray:
     return np.random.default_rng(2).uniform(0.1, 1.0, count).astype(np.float32)
-
-
-def _exponent(agent: Agent) -> float:
-    return agent.data.distributions["sample"].exponent
-
-
-def _bytes_copied_per_second(bench: Bench, size: int) -> float:
-    source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
-    return bench.rates("copy", {"B/s": lambda: np.copyto(target, source)}, 4, size)["B/s"]
 
 
 def both_loops(filled: FilledMemory, batch: AddedBatch) -> dict[str, Callable[[], None]]:
@@ -272,19 +293,34 @@ def both_loops(filled: FilledMemory, batch: AddedBatch) -> dict[str, Callable[[]
     }
 
 
-def _peer_loop(
-    make: Callable[..., Any], agent: Agent, capacity: int, batches: Sequence[AddedBatch]
-) -> Callable[[], None]:
-    """Fills one of `common.benchmarks.peers` and returns its loop."""
-    size = len(batches[0].priorities)
-    peer = make(capacity, list(batches[0].steps), _exponent(agent))
-    for batch in itertools.islice(itertools.cycle(batches), capacity // size + 1):
-        peer.insert(list(batch.steps), batch.priorities)
+def cpprb_loop(agent: Agent, capacity: int, batches: Sequence[AddedBatch]) -> Callable[[], None]:
+    """Fills a replay of cpprb, a C++ sum tree behind Cython, and returns its loop.
+
+    Its sample also computes importance weights; ours returns masses, and the learner computes the
+    weights.
+    """
+    import cpprb
+
+    columns = {f"column_{i}": column for i, column in enumerate(batches[0].steps)}
+    layout = {
+        name: {"shape": column.shape[1:] or 1, "dtype": column.dtype}
+        for name, column in columns.items()
+    }
+    exponent = agent.data.distributions["sample"].exponent
+    replay = cpprb.PrioritizedReplayBuffer(capacity, layout, alpha=exponent)
+
+    def insert(batch: AddedBatch) -> None:
+        replay.add(**dict(zip(columns, batch.steps)), priorities=batch.priorities)
+
+    for batch in itertools.islice(
+        itertools.cycle(batches), capacity // len(batches[0].priorities) + 1
+    ):
+        insert(batch)
     inserted, priorities = batches[0].first(_INSERTED), _priorities(_SAMPLED)
 
     def loop() -> None:
-        peer.insert(list(inserted.steps), inserted.priorities)
-        peer.update_priorities(peer.sample(_SAMPLED)[0], priorities)
+        insert(inserted)
+        replay.update_priorities(replay.sample(_SAMPLED, beta=1.0)["indexes"], priorities)
 
     return loop
 
@@ -296,13 +332,10 @@ def _under_adds(
 
     The adding thread runs a graph that inserts 50 transitions again and again for some 100 ms.
     Between calls it holds Python's lock for half a millisecond; shorter calls would show that
-    instead of the memory's own waits. In the row "_from_python" the thread calls `Memory.insert`.
-    The row "_scheduling" compares with a thread that takes square roots in NumPy, which shows the
-    scheduler's part. The row "_added" has the transitions that the graph added meanwhile.
+    instead of the memory's own waits. The row "_added" has the transitions that it added meanwhile.
     """
     memory, name = filled.memory, "replay/sample_p99_under_adds"
     first_keys = itertools.count(2**48, _INSERTS_A_CALL * _INSERTED)  # far above the others
-    tensors, roots = batch.first(_INSERTED, tf.constant), np.ones(100_000)
 
     @tf.function(autograph=False)
     def add_many(first_key):
@@ -316,89 +349,35 @@ def _under_adds(
     def add() -> None:
         add_many(tf.constant(next(first_keys), tf.int64))
 
-    def latency_beside(other: Callable[[], object] | None) -> Callable[[], tuple[float, float]]:
-        def latency_and_added() -> tuple[float, float]:
-            times = []
-            inserted, begin = memory.statistics().inserted, time.perf_counter()
-            with _repeating(other) if other else contextlib.nullcontext():
-                for _ in range(samples):
-                    drawn = time.perf_counter()
-                    memory.sample(_SAMPLED)
-                    times.append(time.perf_counter() - drawn)
-            added = memory.statistics().inserted - inserted
-            return np.percentile(times, 99) * 1e6, added / (time.perf_counter() - begin)
+    def latency_and_added() -> tuple[float, float]:
+        times = []
+        inserted, begin = memory.statistics().inserted, time.perf_counter()
+        for _ in range(samples):
+            drawn = time.perf_counter()
+            memory.sample(_SAMPLED)
+            times.append(time.perf_counter() - drawn)
+        added = memory.statistics().inserted - inserted
+        return np.percentile(times, 99) * 1e6, added / (time.perf_counter() - begin)
 
-        return latency_and_added
+    def under_adds() -> tuple[float, float]:
+        ended = threading.Event()
+
+        def add_until_ended() -> None:
+            while not ended.is_set():
+                add()
+
+        with futures.ThreadPoolExecutor(1) as pool:
+            adding = pool.submit(add_until_ended)
+            try:
+                return latency_and_added()
+            finally:
+                ended.set()
+                adding.result()
 
     add()  # traces
-    medians = bench.in_turns(
-        name,
-        {
-            "idle": latency_beside(None),
-            "under adds": latency_beside(add),
-            "from Python": latency_beside(lambda: memory.insert(filled.keys(_INSERTED), *tensors)),
-            "beside computing": latency_beside(lambda: np.sqrt(roots, out=roots)),
-        },
-    )
+    medians = bench.in_turns(name, {"idle": latency_and_added, "under adds": under_adds})
     yield medians.row(name, "us", "under adds", "idle")
-    yield medians.row(f"{name}_from_python", "us", "from Python", "idle")
-    yield medians.row(f"{name}_scheduling", "us", "under adds", "beside computing")
     yield medians.row(f"{name}_added", "transitions/s", "under adds", part=1)
-
-
-def _saving(
-    bench: Bench, memory: Memory, make: Callable[[], Memory], loop: Callable[[], None], loops: int
-) -> Iterator[Row]:
-    """Yields the speeds of saving and loading a full memory, and that of loops meanwhile.
-
-    The peers write and read the same bytes without a memory. What is written is on the disk.
-    """
-    with tempfile.TemporaryDirectory() as directory:
-        saved, plain = pathlib.Path(directory, "saved"), pathlib.Path(directory, "plain")
-        memory.save(saved)
-        content = saved.read_bytes()
-
-        def write() -> None:
-            with open(plain, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-
-        steps = {
-            "save": lambda: memory.save(saved),
-            "file written": write,
-            "load": lambda: make().load(saved),
-            "file read": plain.read_bytes,
-        }
-        speeds = bench.rates("replay/save", steps, 1, len(content) / 1e6)
-        yield speeds.row("replay/save", "MB/s", "save", "file written")
-        yield speeds.row("replay/load", "MB/s", "load", "file read")
-
-        def while_saving() -> float:
-            with _repeating(lambda: memory.save(saved)):
-                return rate(loop, loops)
-
-        name = "replay/in_process_loop_while_saving"
-        candidates = {"ours": while_saving, "not saved": lambda: rate(loop, loops)}
-        yield bench.in_turns(name, candidates).row(name, "loops/s", "ours", "not saved")
-
-
-@contextlib.contextmanager
-def _repeating(function: Callable[[], object]) -> Iterator[None]:
-    """Calls `function` again and again in another thread, until the end of the `with`."""
-    ended = threading.Event()
-
-    def run() -> None:
-        while not ended.is_set():
-            function()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _batches(steps: Nest) -> list[AddedBatch]:
@@ -419,24 +398,21 @@ def through_service(
     capacity: int,
     batches: Sequence[AddedBatch],
     loops: int,
-    with_reverb: bool = False,
 ) -> Row:
     """Returns loops a second through the replay role in another process on the loopback.
 
     One graph call starts 8 loops: inserts, samples, and priorities for the items that the call
     before has drawn, as from actors that send in the background and a learner that draws ahead. All
-    samples arrive in this process. Reverb's side is `common.benchmarks.reverb_peer`.
+    samples arrive in this process.
     """
     with contextlib.ExitStack() as stack:
         topology, token = stack.enter_context(replay_role(bench.program, environment, capacity))
         client = rpc.Client(topology.address("replay"), token)
         filled = FilledMemory(RemoteStore(client, ItemWire(specs)), capacity, batches)
         say("filled the replay role")
-        candidates = {"ours": _remote_loops(client, filled, batches[0], loops)}
-        if with_reverb:
-            candidates[_REVERB] = stack.enter_context(reverb(bench, specs, capacity, loops))
+        loop = _remote_loops(client, filled, batches[0], loops)
         stack.enter_context(client.readable_errors())
-        return bench.in_turns(name, candidates).row(name, "loops/s", "ours", _REVERB)
+        return bench.in_turns(name, {"ours": loop}).row(name, "loops/s", "ours")
 
 
 def _remote_loops(
@@ -469,24 +445,3 @@ def _remote_loops(
 
     run()  # traces
     return lambda: _IN_FLIGHT * rate(run, max(1, loops // _IN_FLIGHT))
-
-
-@contextlib.contextmanager
-def reverb(bench: Bench, specs: Any, capacity: int, loops: int) -> Iterator[Callable[[], float]]:
-    """Yields a function that measures the loops a second of Reverb, in processes of its own."""
-    exponent = _exponent(bench.make_agent())
-    table = dict(
-        capacity=capacity,
-        exponent=exponent,
-        inserted=_INSERTED,
-        sampled=_SAMPLED,
-        shapes=[column.shape.as_list() for column in tree.flatten(specs)],
-    )
-    # By its path: this package is not installed there.
-    script = pathlib.Path(__file__).with_name("reverb_peer.py")
-    command = [str(REVERB / "bin/python"), "-I", str(script), json.dumps(table)]
-    with ChildProcess("peer Reverb", command, answers=True) as process:
-        process.ask("")
-        say("filled Reverb's table")
-        calls = max(1, loops // 10)  # it is slower
-        yield lambda: float(process.ask(str(calls)))

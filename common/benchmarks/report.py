@@ -5,7 +5,6 @@ This module imports neither TensorFlow nor NumPy, whose threads a benchmark limi
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
-import importlib.util
 import json
 import pathlib
 import statistics
@@ -19,13 +18,6 @@ from common.cluster.layout import imported
 from common.reporting import records
 from common.reporting.command_line import say
 from common.reporting.records import replace_file
-
-REVERB = pathlib.Path(__file__).parents[2] / ".venv-peers"
-"""The environment of Reverb, which needs another TensorFlow than ours."""
-IS_INSTALLED = {
-    "cpprb": lambda: importlib.util.find_spec("cpprb") is not None,
-    "Reverb": lambda: (REVERB / ".installed").exists(),
-}
 
 Measure = Callable[[], float | tuple[float, ...]]
 """A function that measures a number, or several at once."""
@@ -86,12 +78,14 @@ class Medians(dict[str, Any]):
         return self[key][part] if isinstance(self[key], tuple) else self[key]
 
 
-def rate(function: Callable[[], object], calls: int) -> float:
-    """Calls `function` so many times and returns calls a second."""
-    begin = time.perf_counter()
+def rate(
+    function: Callable[[], object], calls: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Calls `function` so many times and returns calls a second of a clock."""
+    begin = clock()
     for _ in range(calls):
         function()
-    return calls / (time.perf_counter() - begin)
+    return calls / (clock() - begin)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +95,7 @@ class Bench:
     Attributes:
       program: the agent that is measured.
       repeats: of each measurement, whose median counts.
-      peers: whether other replays are measured, too.
+      peers: whether cpprb is measured, too.
     """
 
     program: AgentDeclaration
@@ -139,13 +133,23 @@ class Bench:
         return Medians({name: _median(measured) for name, measured in values.items()})
 
     def rates(
-        self, title: str, steps: Mapping[str, Callable[[], object]], calls: int, size: int = 1
+        self,
+        title: str,
+        steps: Mapping[str, Callable[[], object]],
+        calls: int,
+        size: int = 1,
+        clock: Callable[[], float] = time.perf_counter,
+        times: int = 1,
     ) -> Medians:
-        """Returns the medians of calls a second, in turns, each of which counts as `size`."""
-        return self.in_turns(
-            title,
-            {name: lambda step=step: size * rate(step, calls) for name, step in steps.items()},
-        )
+        """Returns the medians of calls a second, in turns, each of which counts as `size`.
+
+        `time.process_time` as the clock gives calls per CPU second of all threads of this process,
+        which depend less on other programs.
+        """
+        measures = {
+            name: lambda step=step: size * rate(step, calls, clock) for name, step in steps.items()
+        }
+        return self.in_turns(title, measures, times)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +162,7 @@ class Case:
       measures: description for users.
       quick: sizes that show that it works, not how fast.
       sizes: sizes that differ from the function's defaults.
-      peers: replays that it is compared with on request.
+      has_peer: whether it is compared with cpprb on request.
       one_thread: whether NumPy and TensorFlow have one thread, as in an actor's process.
       uses_gpu: whether it may use a GPU, as its role.
       by_name_only: whether a request for several cases leaves it out.
@@ -169,14 +173,10 @@ class Case:
     measures: str
     quick: Mapping[str, Any]
     sizes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    peers: tuple[str, ...] = ()
+    has_peer: bool = False
     one_thread: bool = False
     uses_gpu: bool = False
     by_name_only: bool = False
-
-    def missing_peers(self) -> list[str]:
-        """Returns those of its peers that are not installed."""
-        return [peer for peer in self.peers if not IS_INSTALLED[peer]()]
 
     def imported(self) -> Callable[..., Iterator[Row]]:
         """Imports the function, and TensorFlow with it."""

@@ -5,25 +5,22 @@ import contextlib
 import functools
 import math
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Any
 
-import tensorflow as tf
-
 from common import environments
 from common.agents.agent import Agent
 from common.agents.declaration import AgentDeclaration
 from common.benchmarks.report import say
-from common.cluster import credentials, rpc, rpc_server
+from common.cluster import credentials, rpc
 from common.cluster.credentials import Credentials
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.layout import Layout
 from common.cluster.processes import StopRequest, set_parent_death_signal
-from common.cluster.topology import Topology, free_ports
+from common.cluster.topology import Topology
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
 from common.reporting.budget import EPISODE_STEPS, Budget
@@ -31,8 +28,6 @@ from common.reporting.run_directory import RunDirectory
 from common.roles.keeper import ActingKeeper, ServingKeeper
 from common.roles.run_context import RunContext
 
-READ, SEND = "read", "send"
-"""Methods of `idle_server`: READ takes a size and returns so many float32, SEND takes float32."""
 _START_SECONDS = 120.0
 
 
@@ -141,43 +136,26 @@ class ChildProcess:
       name: its name in messages.
       command: its command line.
       variables: environment variables beside those of this process.
-      answers: whether it answers lines of its standard input, see `ask`.
     """
 
     def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        variables: Mapping[str, str] | None = None,
-        answers: bool = False,
+        self, name: str, command: Sequence[str], variables: Mapping[str, str] | None = None
     ):
         self._name = name
         self._command = command
         self._variables = {**os.environ, **(variables or {})}
-        self._answers = answers
 
     def __enter__(self) -> "ChildProcess":
         self._log = tempfile.TemporaryFile("w+", errors="replace")
         self._process = subprocess.Popen(
             self._command,
             env=self._variables,
-            stdin=subprocess.PIPE if self._answers else None,
-            stdout=subprocess.PIPE if self._answers else self._log,
+            stdout=self._log,
             stderr=self._log,
             text=True,
             preexec_fn=functools.partial(set_parent_death_signal, os.getpid()),
         )
         return self
-
-    def ask(self, question: str) -> str:
-        """Returns the line that the program answers to a line; raises as `check`."""
-        with contextlib.suppress(BrokenPipeError):
-            print(question, file=self._process.stdin, flush=True)
-        answer = self._process.stdout.readline()
-        if not answer:
-            self.wait(_START_SECONDS)
-            self.check()
-        return answer.strip()
 
     def wait_until_available(self, client: rpc.Client) -> None:
         """Returns when its server answers.
@@ -219,7 +197,7 @@ class ChildProcess:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        self._process.communicate()
+        self._process.wait()
         self._log.close()
 
 
@@ -252,22 +230,3 @@ def replay_role(
     with started_role(agent, "replay", topology, token, environment, config) as role:
         role.wait_until_available(rpc.Client(topology.address("replay"), token))
         yield topology, token
-
-
-@contextlib.contextmanager
-def idle_server(token: str) -> Iterator[str]:
-    """Yields the address of a server in another process, whose methods do nothing."""
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    command = [sys.executable, "-c", f"from {__name__} import serve_idly as f; f({address!r})"]
-    with ChildProcess("idle server", command, {credentials.TOKEN_VARIABLE: token}) as process:
-        process.wait_until_available(rpc.Client(address, token))
-        yield address
-
-
-def serve_idly(address: str) -> None:
-    """Serves until the process is ended."""
-    server = rpc_server.Server(address, credentials.load_token())
-    server.register(READ, lambda size: tf.zeros(size[tf.newaxis]), [tf.TensorSpec([], tf.int64)])
-    server.register(SEND, lambda values: tf.size(values), [tf.TensorSpec([None])])
-    server.start()
-    signal.pause()

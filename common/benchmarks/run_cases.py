@@ -16,15 +16,7 @@ import tensorflow as tf
 from common.benchmarks.actor_cases import MUJOCO, simulators
 from common.benchmarks.learner_cases import fixed_updates
 from common.benchmarks.report import Bench, Row, rate, say
-from common.benchmarks.roles import (
-    READ,
-    SEND,
-    ChildProcess,
-    acting_keeper,
-    command_of,
-    idle_server,
-    started_role,
-)
+from common.benchmarks.roles import ChildProcess, acting_keeper, command_of, started_role
 from common.cluster import credentials, rpc
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
@@ -33,7 +25,7 @@ from common.learning.learner import Gradients, Learner
 from common.learning.parameter_server import RemoteStep
 from common.program import layouts
 from common.remote.gradients import GradientSender
-from common.remote.parameters import SLICE_SIZE, TARGET, ParameterClient
+from common.remote.parameters import TARGET, ParameterClient
 from common.replay.episode_wire import Episode, Episodes
 from common.replay.store import Counters, equal_batch
 from common.reporting.csv_rows import read_rows
@@ -117,12 +109,8 @@ def update_cost(
     with contextlib.ExitStack() as stack:
         for setting, number in zip((costly, cheap), updates):
             keeper = stack.enter_context(_full_keeper(bench, capacity, setting, length))
-            agent = keeper.context.agent
-            calls = max(1, number // agent.updates_per_call)
-            measures[setting] = functools.partial(
-                _per_cpu_second, _updates_alone(keeper), calls, agent.updates_per_call
-            )
-            agents.append(agent.config.agent)
+            agents.append(keeper.context.agent.config.agent)
+            measures[setting] = _updates_per_cpu_second(keeper, number)
         speeds = bench.in_turns("learner/update_cost", measures)
     yield speeds.row(f"learner/{agents[0]}_updates", "updates/CPU s", costly, cheap)
     ratio = speeds[cheap] / speeds[costly]
@@ -169,12 +157,9 @@ def _updates_alone(keeper: ActingKeeper) -> Callable[[], object]:
     return fixed_updates(context.agent, keeper.learner, batch, context.spec)
 
 
-def _per_cpu_second(function: Callable[[], object], calls: int, size: int) -> float:
-    """Returns calls per CPU second of all threads, each of which counts as `size`."""
-    begin = time.process_time()
-    for _ in range(calls):
-        function()
-    return calls * size / (time.process_time() - begin)
+def _updates_per_cpu_second(keeper: ActingKeeper, number: int) -> Callable[[], float]:
+    step, n = _updates_alone(keeper), keeper.context.agent.updates_per_call
+    return lambda: n * rate(step, max(1, number // n), time.process_time)
 
 
 def parameter_server(
@@ -186,8 +171,7 @@ def parameter_server(
     process with a client of its own. Its rounds are a worker's learner steps, whose gradients are
     fixed: it downloads the newest network, and the target network if it has changed, sends
     gradients, and waits until the published network contains them. Workers and server share the
-    machine's cores. The peer sends the same gradients and reads as many parameters, in slices of
-    the same size, but from methods that do nothing, and waits for no update.
+    machine's cores.
 
     Args:
       bench: the request.
@@ -195,11 +179,10 @@ def parameter_server(
       workers: simulated workers.
       rounds: rounds of each worker in a repeat.
     """
-    name, peer = f"parameter_server/rounds_of_{workers}_workers", "methods that do nothing"
+    name = f"parameter_server/rounds_of_{workers}_workers"
     topology = Topology.local(layouts.WORKERS.roles, {"parameter_server": 1})
     token = credentials.new_token()
     with (
-        idle_server(token) as idle_address,
         started_role(bench.program, "parameter_server", topology, token, environment) as role,
         futures.ThreadPoolExecutor(workers) as pool,
     ):
@@ -215,16 +198,9 @@ def parameter_server(
             _simulated_worker(rpc.Client(address, token), worker, gradients)
             for worker in range(workers)
         ]
-        transfers = [_transfer(rpc.Client(idle_address, token), gradients) for _ in simulated]
-        speeds = bench.in_turns(
-            name,
-            {
-                "server": lambda: _rate_of_all(pool, simulated, rounds),
-                peer: lambda: _rate_of_all(pool, transfers, rounds),
-            },
-        )
+        speeds = bench.in_turns(name, {"server": lambda: _rate_of_all(pool, simulated, rounds)})
         role.check()
-    yield speeds.row(name, "rounds/s", "server", peer)
+    yield speeds.row(name, "rounds/s", "server")
 
 
 def workers(
@@ -313,21 +289,6 @@ def _simulated_worker(
     batch = equal_batch(tf.zeros([1]))
     drawn = SimpleNamespace(batch=lambda: batch)
     return lambda: step(drawn)
-
-
-def _transfer(client: rpc.Client, gradients: tf.Tensor) -> Callable[[], None]:
-    """Returns a round of the peer."""
-    size = int(gradients.shape[0])
-    slices = [gradients[offset : offset + SLICE_SIZE] for offset in range(0, size, SLICE_SIZE)]
-    sizes = [tf.constant(len(one), tf.int64) for one in slices]
-
-    def transfer() -> None:
-        for future in [client.call_async(READ, [one]) for one in sizes]:
-            future.result().numpy()
-        for future in [client.call_async(SEND, [one]) for one in slices]:
-            future.result()
-
-    return transfer
 
 
 def _rate_of_all(pool: futures.Executor, rounds: Sequence[Callable[[], None]], calls: int) -> float:

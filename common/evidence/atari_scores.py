@@ -75,12 +75,12 @@ def final_scores(
     return means.sort_values(["score", "frames", "seeds", "setting"]).groupby("game").last()
 
 
-@dataclasses.dataclass(frozen=True)
-class GameScores(OwnNumbers):
-    """Our numbers for a table with a row for each game.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _OfGames(OwnNumbers):
+    """Our numbers for a table of scores on games.
 
     Attributes:
-      agents: {the paper's column: our setting}.
+      agents: {the paper's column or row: our setting}.
       field: paper and source of the scores of other agents, for ranks and Elo.
       smaller: settings that stand for it at smaller scales, where the best of them counts.
       from_starts: columns whose episodes are from files of starts; they have no ranks and no Elo,
@@ -91,6 +91,14 @@ class GameScores(OwnNumbers):
     field: tuple[str, str]
     smaller: tuple[str, ...] = ()
     from_starts: tuple[str, ...] = ()
+
+    def scores(self, runs: Sequence[KeptRun], setting: str, from_starts: bool) -> pandas.DataFrame:
+        """Returns the final scores of a setting, or of those that stand for it."""
+        return final_scores(runs, (setting, *self.smaller), from_starts)
+
+
+class GameScores(_OfGames):
+    """Our numbers for a table with a row for each game and a column for each agent."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -104,7 +112,7 @@ class GameScores(OwnNumbers):
         return {
             (game, column): Cell(row.score, row.frames, row.seeds, row.episodes, row.setting)
             for column, setting in self.agents.items()
-            for game, row in self._scores(runs, column, setting).iterrows()
+            for game, row in self.scores(runs, setting, column in self.from_starts).iterrows()
         }
 
     def summary(
@@ -117,10 +125,9 @@ class GameScores(OwnNumbers):
         """Implements `OwnNumbers`."""
         rows = {}
         for column, setting in self.agents.items():
-            field = numbers.table(*self.field)
-            if column in self.from_starts:
-                field = _human_starts(numbers)
-            ours = self._scores(runs, column, setting)["score"]
+            is_from_starts = column in self.from_starts
+            field = _human_starts(numbers) if is_from_starts else numbers.table(*self.field)
+            ours = self.scores(runs, setting, is_from_starts)["score"]
             rows[column] = among_others(column, table[column].dropna(), field)
             rows[column + _OURS] = among_others(column, ours, field)
         sums = pandas.DataFrame.from_dict(rows, orient="index").rename_axis("summed up")
@@ -128,9 +135,6 @@ class GameScores(OwnNumbers):
             shown = sums[name].map(f"{{:.{digits}f}}".format, na_action="ignore")
             sums[name] = shown.astype(object).fillna("")
         return sums
-
-    def _scores(self, runs: Sequence[KeptRun], column: str, setting: str) -> pandas.DataFrame:
-        return final_scores(runs, (setting, *self.smaller), column in self.from_starts)
 
 
 def reported_scores(
@@ -154,30 +158,22 @@ def reported_scores(
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class GameSummaries(OwnNumbers):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GameSummaries(_OfGames):
     """Our numbers for a table with a row for each agent, whose scores it sums up over games.
 
     Attributes:
-      agents: {the paper's row: our setting}.
       medians: {the paper's column: 100 if it is in percent, 1 if it is in parts of a human}.
-      field: as of `GameScores`.
       ranks: the paper's column of mean ranks, if it has one.
       elo: the paper's column of Elo, if it has one.
       resources: {the paper's column: "days", "frames", "cores", "gpus" or "games"}, means over the
         games that have runs.
-      smaller: as of `GameScores`.
-      from_starts: columns of medians of episodes from files of starts.
     """
 
-    agents: Mapping[str, str]
     medians: Mapping[str, float]
-    field: tuple[str, str]
     ranks: str | None = None
     elo: str | None = None
     resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    smaller: tuple[str, ...] = ()
-    from_starts: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -195,7 +191,7 @@ class GameSummaries(OwnNumbers):
         cells = {}
         agents = itertools.product(self.agents.items(), (False, True))
         for (row, setting), from_starts in agents:
-            final = final_scores(runs, (setting, *self.smaller), from_starts)
+            final = self.scores(runs, setting, from_starts)
             if final.empty:
                 continue
             used = {**final[[*_RESOURCES]].mean(), "games": len(final)}
@@ -207,11 +203,12 @@ class GameSummaries(OwnNumbers):
                 values |= {self.ranks: ours["mean rank"], self.elo: ours["Elo"]}
             runs_of = (used["frames"], final["seeds"].min(), final["episodes"].min())
             settings = ", ".join(sorted(set(final["setting"])))
-            cells |= {
-                (row, name): Cell(values[name], *runs_of, settings)
+            there = [
+                name
                 for name in self.columns
                 if name in values and (name in self.from_starts) == from_starts
-            }
+            ]
+            cells |= {(row, name): Cell(values[name], *runs_of, settings) for name in there}
         return cells
 
 
@@ -251,9 +248,6 @@ def summary(scores: pandas.DataFrame) -> pandas.DataFrame:
     Returns:
       By agent: `games` (count), `median` and `mean` of the human-normalised scores (human = 1),
       `mean_rank` (1 is best), `elo` (0 for a human; nan if there is no finite maximum).
-
-    Raises:
-      ValueError: a score is missing.
     """
     references = pandas.DataFrame({"random": scores["Random"], "human": scores["Human"]})
     normalised = scores.apply(human_normalised, references=references)
@@ -273,21 +267,12 @@ def mean_rank(scores: pandas.DataFrame) -> pandas.Series:
 
     An agent's rank is the number of agents, itself included, that score at least as much: agents
     that tie share the worst of their places.
-
-    Raises:
-      ValueError: a score is missing.
     """
-    require_complete(scores)
     return scores.rank(axis="columns", ascending=False, method="max").mean()
 
 
 def wins(scores: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the number of games in which the row's agent beats the column's; a tie is half a win.
-
-    Raises:
-      ValueError: a score is missing.
-    """
-    require_complete(scores)
+    """Returns the number of games in which the row's agent beats the column's, a tie as a half."""
     score = scores.to_numpy(float)
     row, column = score[:, :, np.newaxis], score[:, np.newaxis, :]
     won = (row > column).sum(axis=0) + (row == column).sum(axis=0) / 2
@@ -323,11 +308,3 @@ def elo(won: pandas.DataFrame, anchor: str) -> pandas.Series:
     strengths = optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-7}).x
     scores = pandas.Series(400 / np.log(10) * strengths, index=won.index)
     return scores - scores[anchor]
-
-
-def require_complete(scores: pandas.DataFrame) -> None:
-    """Raises a ValueError that names the first game and agent without a score."""
-    missing = scores.isna().stack()
-    if missing.any():
-        game, agent = missing.idxmax()
-        raise ValueError(f"there is no score of {agent} on {game}: leave the game or agent out")

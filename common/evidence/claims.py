@@ -4,7 +4,7 @@ The claims themselves are in `reproductions/<paper>/claims.toml`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import enum
 import itertools
@@ -19,19 +19,10 @@ from scipy import stats
 from common.environments.atari_games import ENVIRONMENTS
 from common.evidence import aggregates, atari_scores, effects, runs, selection
 from common.evidence.aggregates import Estimate
-from common.evidence.effects import (
-    CONFIDENCE,
-    MARGIN,
-    Bounds,
-    Effect,
-    EffectPart,
-    Measure,
-    Opposed,
-    Verdict,
-)
+from common.evidence.effects import MARGIN, Bounds, Effect, EffectPart, Measure, Verdict
 from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, SMOKE, Experiment, Paper
-from common.evidence.plan import Speeds, minutes_left
-from common.evidence.reported import Reported, game_of, human_normalised
+from common.evidence.plan import Speeds
+from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRuns, Progress
 from common.reporting import records
 from common.reporting.budget import Budget
@@ -46,25 +37,21 @@ class Basis(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True)
-class NamedEffect:
-    """An effect with its name within a claim.
+class JudgedEffect:
+    """An effect with the verdict on it.
 
     Attributes:
-      name: "" for the only one.
-      effect: the effect.
       part: what the claim says of it.
+      effect: the effect.
       by_task: the effect on each task.
-      opposed: the tasks on which the part surely holds and surely fails.
       verdict: on the part.
       is_logarithm: whether it is in powers of ten, else in parts of the scale of a task.
       improvement: the probability of improvement; None if the effect compares no two means.
     """
 
-    name: str
-    effect: Effect
     part: EffectPart
+    effect: Effect
     by_task: Mapping[str, Effect]
-    opposed: Opposed
     verdict: Verdict
     is_logarithm: bool = False
     improvement: Estimate | None = None
@@ -114,7 +101,7 @@ class Finding:
     verdict: Verdict
     scale: str = ""
     coverage: Coverage | None = None
-    effects: tuple[NamedEffect, ...] = ()
+    effects: tuple[JudgedEffect, ...] = ()
     numbers: Mapping[str, float] = dataclasses.field(default_factory=dict)
     missing: MissingRuns | None = None
     lacks: str = ""
@@ -128,12 +115,12 @@ class Finding:
     @property
     def is_exploratory(self) -> bool:
         """True if some of its runs were made before the rule or the test that judges them."""
-        return any(not named.effect.is_confirmed for named in self.effects)
+        return any(not judged.effect.is_confirmed for judged in self.effects)
 
     @property
     def seeds_needed(self) -> int | None:
         """Seeds with which `effects.SOUGHT` would be found in all parts; None if unknown."""
-        needed = (named.effect.seeds_needed for named in self.effects)
+        needed = (judged.effect.seeds_needed for judged in self.effects)
         return max(filter(None, needed), default=None)
 
 
@@ -239,18 +226,6 @@ class Check:
 
 
 @dataclasses.dataclass(frozen=True)
-class Unavailable:
-    """A test for which nothing has the numbers, for a reason."""
-
-    reason: str
-    basis = Basis.RUNS
-
-    def find(self, paper: Paper, experiment: Experiment | None, evidence: Evidence) -> Finding:
-        """Implements `Test`."""
-        return Finding(Verdict.OPEN, lacks=self.reason)
-
-
-@dataclasses.dataclass(frozen=True)
 class Measured:
     """A test of a number that a benchmark measured.
 
@@ -306,7 +281,6 @@ class GameMedian:
         """Implements `Test`."""
         theirs = evidence.reported.number(paper.name, self.source, self.row, self.column)
         theirs *= 1 if self.is_percent else 100
-        references = evidence.reported.atari_scores()
         kept = evidence.kept.of(paper.name, PAPER_SCALE.name)
         ends = atari_scores.finals(kept, [self.setting])
         games = [name.removeprefix("atari:") for name in ENVIRONMENTS]
@@ -322,18 +296,17 @@ class GameMedian:
             missing = missing_runs(paper, experiment, evidence, needed)
             return Finding(Verdict.OPEN, numbers=numbers, missing=missing)
         by_game = [
-            human_normalised(ended["score"].to_numpy()[:num_seeds], game_of(references, game))
+            human_normalised(ended["score"].to_numpy()[:num_seeds], evidence.reported.game(game))
             for game, ended in ends.groupby("game")
         ]
         medians = 100 * np.median(by_game, axis=0)  # the paper has one run of a game
-        mean, error = float(medians.mean()), stats.sem(medians)
-        reach = float(error * stats.t.ppf((1 + CONFIDENCE) / 2, num_seeds - 1))
-        interval = {"median %, low": mean - reach, "median %, high": mean + reach}
-        numbers |= {"median %": mean, **interval}
+        mean = float(medians.mean())
+        low, high = effects.interval(mean, stats.sem(medians), num_seeds - 1)
+        numbers |= {"median %": mean, "median %, low": low, "median %, high": high}
         least, verdict = (1 - MARGIN) * theirs, Verdict.OPEN
-        if mean - reach >= least:
+        if low >= least:
             verdict = Verdict.HOLDS
-        elif mean + reach < least:
+        elif high < least:
             verdict = Verdict.FAILS
         return Finding(verdict, PAPER_SCALE.name, numbers=numbers)
 
@@ -417,25 +390,28 @@ class MainEffects:
             frame = effects.normalised(frame, evidence.reported.scales(tasks))
         measured = effects.by_run(frame, self.measure, y == EPISODE_RETURN)
         is_better = y == EPISODE_RETURN and self.measure in effects.MEANS
-        named = []
-        for part in self.parts:
-            together = effects.main_effect(measured, part.weights, tasks)
-            by_task = {task: effects.main_effect(measured, part.weights, [task]) for task in tasks}
-            verdict, opposed = part.verdict(together, by_task, len(self.parts))
-            named.append(
-                NamedEffect(
-                    *(part.name, together, part, by_task, opposed, verdict),
-                    self.measure in effects.MAGNITUDES,
-                    aggregates.improvement_of(measured, part.weights, tasks) if is_better else None,
-                )
-            )
+        judged = [self._judged(part, measured, tasks, is_better) for part in self.parts]
         order = (Verdict.FAILS, Verdict.MIXED, Verdict.OPEN, Verdict.HOLDS)
-        named.sort(key=lambda effect: order.index(effect.verdict))  # the deciding ones first
-        verdict = named[0].verdict
+        judged.sort(key=lambda effect: order.index(effect.verdict))  # the deciding ones first
         of_paper = len(listed & set(tasks))
-        others, seeds = len(tasks) - of_paper, named[0].effect.seeds
+        others, seeds = len(tasks) - of_paper, judged[0].effect.seeds
         coverage = Coverage(of_paper, len(listed), others, seeds)
-        return Finding(verdict, scale, coverage, tuple(named))
+        return Finding(judged[0].verdict, scale, coverage, tuple(judged))
+
+    def _judged(
+        self, part: EffectPart, runs: pandas.DataFrame, tasks: Sequence[str], is_better: bool
+    ) -> JudgedEffect:
+        """Returns an effect of `effects.by_run`; `is_better`: more of it is."""
+        effect = effects.main_effect(runs, part.weights, tasks)
+        by_task = {task: effects.main_effect(runs, part.weights, [task]) for task in tasks}
+        return JudgedEffect(
+            part,
+            effect,
+            by_task,
+            part.verdict(effect, by_task, len(self.parts)),
+            self.measure in effects.MAGNITUDES,
+            aggregates.improvement_of(runs, part.weights, tasks) if is_better else None,
+        )
 
     def _can_decide(self, paper: Paper, experiment: Experiment, scale: str) -> bool:
         """Returns whether a scale's runs can: those limited in minutes depend on the machine."""
@@ -506,7 +482,7 @@ def _missing_at(
             missing += lacks
             of_experiments.setdefault(of.name, []).append(curve)
             budget = planned_budget(paper, of, scale)
-            each = minutes_left(budget, Progress(), speeds.of(*curve), paper.scale(scale))
+            each = speeds.minutes_left(curve, budget, Progress())
             minutes += lacks * (math.inf if each is None else each)
     commands = (
         _command(paper, paper.experiment(name), scale, curves)

@@ -6,7 +6,7 @@ statements, which results/README.md shows. One of these keys says what decides i
 
     effect     a comparison of settings in the kept runs, see below
     median     our median human-normalised score over all games of a `setting`, and the paper's:
-               `source`, `row`, `column`, and whether it is in `percent`; see `GameMedian`
+               `source`, `row`, `column`, and whether it `is_percent`; see `GameMedian`
     benchmark  `number` in results/benchmarks/`record`.json, which lies within `bounds`
     check      a function of the paper's checks.py, with its `basis` ("runs" or "benchmark") and a
                `rule`, a sentence
@@ -35,7 +35,6 @@ cannot decide the claim.
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
-import datetime
 import fnmatch
 import itertools
 import math
@@ -52,16 +51,17 @@ from common.evidence.claims import (
     Basis,
     Check,
     Claim,
+    Finding,
     GameMedian,
     MainEffects,
     Measured,
     Test,
-    Unavailable,
 )
-from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Bounds, EffectPart, Over
-from common.evidence.figures_file import spread
+from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Bounds, EffectPart, Over, Verdict
+from common.evidence.figures_file import mistakes_in, spread
 from common.evidence.paper import Experiment, Paper
-from common.reporting.user_error import UserError
+
+_Table = Mapping[str, Any]
 
 Weights = dict[str, float]
 """{setting: weight}, which sum to 0."""
@@ -86,12 +86,12 @@ def trend(sizes: Mapping[str, float]) -> Weights:
 
 _BOUNDS = {">": AHEAD, ">=": NOT_BEHIND, "~": LEVEL}
 _OVER_SIZES = {"trend ": trend, "slope ": slope}
-_KINDS = ("effect", "median", "benchmark", "check", "lacks")
-_REQUIRED = object()
-
-
-class ClaimError(UserError):
-    """An entry of a claims.toml that cannot be read."""
+_KINDS = {"effect", "median", "benchmark", "check", "lacks"}
+_OF_CLAIM = {"says", "source", "headline", "experiment", "basis", "rule"}
+_OF_EFFECT = {
+    *("effect", "each", "over", "least", "bounds", "tasks", "except"),
+    *("measure", "quantity", "clock", "since"),
+}
 
 
 def read(file: pathlib.Path, paper: Paper, checks: ModuleType | None = None) -> tuple[Claim, ...]:
@@ -103,154 +103,110 @@ def read(file: pathlib.Path, paper: Paper, checks: ModuleType | None = None) -> 
       checks: the paper's checks.py.
 
     Raises:
-      ClaimError: an entry is wrong; the message names the file and the key.
+      FileMistakeError: an entry is wrong; the message names the file and the claim.
     """
-    try:
+    with mistakes_in(file):
         entries = tomllib.loads(file.read_text())
-    except ValueError as error:
-        raise ClaimError(f"{file}: {error}") from None
-    return tuple(
-        _claim(name, _Entry(f"{file}: {name}", entry), paper, checks)
-        for name, entry in entries.items()
-    )
+    claims = []
+    for name, entry in entries.items():
+        with mistakes_in(f"{file}: {name}"):
+            claims.append(_claim(name, entry, paper, checks))
+    return tuple(claims)
 
 
-class _Entry:
-    """A table whose keys are taken one by one, so that what is left over is a mistake."""
-
-    def __init__(self, where: str, keys: Mapping[str, Any]):
-        self._where, self._keys = where, dict(keys)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._keys
-
-    def take(self, key: str, kind: type | tuple[type, ...] = str, default: Any = _REQUIRED) -> Any:
-        value = self._keys.pop(key, default)
-        if value is _REQUIRED:
-            raise self.error(key, "is missing")
-        if value is not default and not isinstance(value, kind):
-            raise self.error(key, f"cannot be {value!r}")
-        return value
-
-    def choose(self, key: str, choices: Iterable[str], default: Any = _REQUIRED) -> str:
-        return self.known(key, self.take(key, str, default), choices)
-
-    def known(self, key: str, name: str, names: Iterable[str]) -> str:
-        if name not in (names := list(names)):
-            raise self.error(key, f'there is no "{name}": there are {", ".join(names)}')
-        return name
-
-    def bounds(self, default: Any = _REQUIRED) -> Bounds:
-        given = self.take("bounds", list, default)
-        if given is default:
-            return default
-        if [isinstance(end, int | float) for end in given] != [True, True]:
-            raise self.error("bounds", f"are two numbers, not {given}")
-        return float(given[0]), float(given[1])
-
-    def table(self, key: str) -> "_Entry":
-        return _Entry(f"{self._where}.{key}", self.take(key, dict))
-
-    def changed(self, key: str, name: str, changes: Mapping[str, Any]) -> "_Entry":
-        """Returns the table as another one in it, `key.name`, changes it."""
-        return _Entry(f"{self._where}.{key}.{name}", {**self._keys, **changes})
-
-    def end(self) -> None:
-        for key in self._keys:
-            raise self.error(key, "is no key of such a claim")
-
-    def error(self, key: str, words: object) -> ClaimError:
-        return ClaimError(f"{self._where}.{key}: {words}")
+def _check_keys(table: _Table, known: set[str]) -> None:
+    if unknown := table.keys() - known:
+        raise LookupError(f"{', '.join(sorted(unknown))}: there is no such key")
 
 
-def _claim(name: str, entry: _Entry, paper: Paper, checks: ModuleType | None) -> Claim:
-    says, source = entry.take("says"), entry.take("source")
-    is_headline = entry.take("headline", bool, False)
-    shown_by = entry.take("experiment", default=re.split(", | and ", source)[-1])
-    kinds = [kind for kind in _KINDS if kind in entry]
+def _claim(name: str, entry: _Table, paper: Paper, checks: ModuleType | None) -> Claim:
+    kinds = entry.keys() & _KINDS
     if len(kinds) != 1:
-        raise entry.error("effect", f"a claim has one of {', '.join(_KINDS)}")
+        raise ValueError(f"a claim has one of {', '.join(sorted(_KINDS))}")
     (kind,) = kinds
-    rule = entry.take("rule") if kind in ("check", "lacks") else ""
-    names = [experiment.name for experiment in paper.experiments]
-    if shown_by or kind == "effect":
-        entry.known("experiment", shown_by, names)
+    of_kind = {*_OF_EFFECT, "at", "not_at"} if kind == "effect" else kinds
+    _check_keys(entry, _OF_CLAIM | of_kind)
+    shown_by = entry.get("experiment", re.split(", | and ", entry["source"])[-1])
+    if shown_by:
+        paper.experiment(shown_by)  # raises UnknownError
     test: Test
     if kind == "effect":
         test = _main_effects(entry, paper, paper.experiment(shown_by))
+    elif kind == "median":
+        test = GameMedian(**entry[kind])
+    elif kind == "benchmark":
+        test = Measured(entry[kind]["record"], entry[kind]["number"], _bounds(entry[kind]))
     elif kind == "check":
-        function = entry.choose(kind, vars(checks) if checks else ())
-        test = Check(getattr(checks, function), Basis(entry.choose("basis", list(Basis))))
-    elif kind == "lacks":
-        test = Unavailable(entry.take(kind))
+        test = Check(getattr(checks, entry[kind]), Basis(entry["basis"]))
     else:
-        numbers = entry.table(kind)
-        if kind == "median":
-            of_paper = (numbers.take(key) for key in ("setting", "source", "row", "column"))
-            test = GameMedian(*of_paper, is_percent=numbers.take("percent", bool))
-        else:
-            test = Measured(numbers.take("record"), numbers.take("number"), numbers.bounds())
-        numbers.end()
-    entry.end()
-    return Claim(name, says, source, shown_by, test, is_headline, rule)
+        finding = Finding(Verdict.OPEN, lacks=entry[kind])
+        test = Check(lambda evidence: finding, Basis.RUNS)
+    rule = entry["rule"] if kind in ("check", "lacks") else ""
+    is_headline = entry.get("headline", False)
+    return Claim(name, entry["says"], entry["source"], shown_by, test, is_headline, rule)
 
 
-def _main_effects(entry: _Entry, paper: Paper, experiment: Experiment) -> MainEffects:
+def _main_effects(entry: _Table, paper: Paper, experiment: Experiment) -> MainEffects:
     """Returns a test with its tests at other scales."""
-    scales = [scale.name for scale in paper.scales]
     at: dict[str, MainEffects | None] = {}
-    for scale in entry.take("not_at", list, []):
-        at[entry.known("not_at", scale, scales)] = None
-    for scale, changes in entry.take("at", dict, {}).items():
-        there = experiment.at(entry.known("at", scale, scales))
-        changed = entry.changed("at", scale, changes)
-        at[scale] = _at_scale(changed, paper, there)
-        changed.end()
+    for scale in entry.get("not_at", ()):
+        at[paper.scale(scale).name] = None
+    for scale, changes in entry.get("at", {}).items():
+        _check_keys(changes, _OF_EFFECT)
+        there = experiment.at(paper.scale(scale).name)
+        at[scale] = _at_scale({**entry, **changes}, paper, there)
     return dataclasses.replace(_at_scale(entry, paper, experiment), at=at)
 
 
-def _at_scale(entry: _Entry, paper: Paper, experiment: Experiment) -> MainEffects:
+def _at_scale(entry: _Table, paper: Paper, experiment: Experiment) -> MainEffects:
     """Returns a test with the settings and tasks that the experiment has at a scale."""
     return MainEffects(
         _parts(entry, _Settings(paper, experiment)),
         _tasks(entry, paper, experiment),
-        effects.MEASURES[entry.choose("measure", effects.MEASURES, "late_mean")],
-        entry.take("quantity", default=""),
-        entry.take("clock", default=""),
-        str(entry.take("since", datetime.date, "")),
+        effects.MEASURES[entry.get("measure", "late_mean")],
+        entry.get("quantity", ""),
+        entry.get("clock", ""),
+        str(entry.get("since", "")),
     )
 
 
-def _tasks(entry: _Entry, paper: Paper, experiment: Experiment) -> tuple[str, ...]:
+def _bounds(table: _Table) -> Bounds:
+    low, high = map(float, table["bounds"])
+    return low, high
+
+
+def _tasks(entry: _Table, paper: Paper, experiment: Experiment) -> tuple[str, ...]:
     """Returns the tasks that are named; none stands for all of the experiment's."""
-    tasks = {of.name: of.environments for of in paper.experiments}
-    named: dict[str, list[str]] = {"tasks": [], "except": []}
-    for key, found in named.items():
-        for pattern in entry.take(key, list, []):
-            fitting = tasks.get(pattern) or fnmatch.filter(experiment.environments, pattern)
+    of_experiments = {of.name: of.environments for of in paper.experiments}
+
+    def named(key: str) -> list[str]:
+        found: list[str] = []
+        for pattern in entry.get(key, ()):
+            fitting = fnmatch.filter(experiment.environments, pattern)
+            fitting = of_experiments.get(pattern) or fitting
             if not fitting:
-                entry.known(key, pattern, experiment.environments)
+                raise LookupError(f'{key}: there is no "{pattern}"')
             found += fitting
-    if not named["except"]:
-        return tuple(named["tasks"])
-    chosen = named["tasks"] or experiment.environments
-    return tuple(task for task in chosen if task not in named["except"])
+        return found
+
+    tasks, left_out = named("tasks"), named("except")
+    if not left_out:
+        return tuple(tasks)
+    return tuple(task for task in tasks or experiment.environments if task not in left_out)
 
 
-def _parts(entry: _Entry, settings: "_Settings") -> tuple[EffectPart, ...]:
-    words = settings.words(map(str, entry.take("each", list, [])))
-    bounds, over = entry.bounds(None), Over(entry.choose("over", list(Over), "mean"))
-    least, of = entry.take("least", list) if over is Over.TALLY else (1, 1)
-    effect, parts = entry.take("effect", (str, dict)), []
+def _parts(entry: _Table, settings: "_Settings") -> tuple[EffectPart, ...]:
+    words = settings.words(map(str, entry.get("each", ())))
+    bounds, over = _bounds(entry) if "bounds" in entry else None, Over(entry.get("over", "mean"))
+    least, of = entry["least"] if over is Over.TALLY else (1, 1)
+    effect, parts = entry["effect"], []
     if isinstance(effect, str):
         effect = {"{each}" if "{each}" in effect else "": effect}
     for name, text in effect.items():
-        text = str(text).replace("{all}", f"{{{','.join(words)}}}" if words[1:] else "{each}")
+        text = text.replace("{all}", f"{{{','.join(words)}}}" if words[1:] else "{each}")
         for word in words if "{each}" in name else [""]:
-            try:
+            with mistakes_in(text):
                 weighed = settings.effect(text.replace("{each}", word), bounds)
-            except ValueError as error:
-                raise entry.error("effect", f"{text}: {error}") from None
             parts.append(EffectPart(name.replace("{each}", word), *weighed, over, least / of))
     return tuple(parts)
 

@@ -33,7 +33,6 @@ _NO_METADATA = {
 }
 _MARGIN = 0.012  # at the left and the right, of the width
 _TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
-_LEGEND = {"borderaxespad": 0, "frameon": False, "labelspacing": 0.35}
 _REFERENCE = {"color": "0.35", "linewidth": 0.9}
 _DASHES = ("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
 
@@ -110,16 +109,19 @@ class Page:
             0.5, 1 - 0.05 / height, "\n".join(titles), ha="center", va="top", fontsize=LARGE
         )
         if legend:
-            add_legend(
-                self._figure,
-                legend,
-                NORMAL,
-                "lower center",
-                (0.5, caption_height / height),
+            self._figure.legend(
+                legend.values(),
+                legend.keys(),
+                loc="lower center",
+                bbox_to_anchor=(0.5, caption_height / height),
+                fontsize=NORMAL,
                 ncols=columns,
                 borderpad=0,
                 handlelength=2.4,
                 columnspacing=1.5,
+                borderaxespad=0,
+                frameon=False,
+                labelspacing=0.35,
             )
         words = "\n".join(lines)
         below = {"va": "bottom", "fontsize": SMALL, "linespacing": 1.25}
@@ -149,12 +151,6 @@ class Page:
         self._figure.set_layout_engine(None)  # "none" would make another drawing, for a layout
         for axes in self._figure.axes:
             axes.set_position([round(float(end), 6) for end in axes.get_position().bounds])
-
-
-def add_legend(owner, legend: Mapping, size: float, loc: str, anchor: tuple, **more) -> None:
-    """Adds a legend of {label: artist} to a figure or to axes."""
-    more |= {"loc": loc, "bbox_to_anchor": anchor, "fontsize": size}
-    owner.legend(legend.values(), legend.keys(), **_LEGEND, **more)
 
 
 def reference_lines(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import enum
 import math
-from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -38,6 +37,16 @@ _LEARNT = 0.5
 """A run can fall once it has risen by this part of the scale. It has collapsed if it ends with less
 than half of its best stretch."""
 _RUN = ["setting", "task", "seed"]
+
+
+def interval(
+    mean: float, error: float, freedom: float, confidence: float = CONFIDENCE
+) -> tuple[float, float]:
+    """Returns the ends of Student's two-sided interval of a mean; nan without a standard error."""
+    if error == 0:
+        return mean, mean
+    low, high = stats.t.interval(confidence, freedom, mean, error)
+    return float(low), float(high)
 
 
 class Outcome(enum.StrEnum):
@@ -74,13 +83,8 @@ class Effect:
     collapses: int
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Returns the ends of a two-sided interval, infinite with one seed."""
-        if self.error == 0:
-            return self.estimate, self.estimate
-        if not math.isfinite(self.error):
-            return -math.inf, math.inf
-        reach = self.error * float(stats.t.ppf((1 + confidence) / 2, self.freedom))
-        return self.estimate - reach, self.estimate + reach
+        """Returns the ends of a two-sided interval, nan with one seed."""
+        return interval(self.estimate, self.error, self.freedom, confidence)
 
     @property
     def low(self) -> float:
@@ -159,13 +163,6 @@ class Over(enum.StrEnum):
     """On a part of the tasks, such as 7 of 9."""
 
 
-class Opposed(NamedTuple):
-    """The tasks on which an effect surely lies within a claim's bounds, and outside of them."""
-
-    within: tuple[str, ...]
-    outside: tuple[str, ...]
-
-
 @dataclasses.dataclass(frozen=True)
 class EffectPart:
     """An effect that a claim states.
@@ -184,10 +181,8 @@ class EffectPart:
     over: Over = Over.MEAN
     part: float = 1.0
 
-    def verdict(
-        self, effect: Effect, by_task: Mapping[str, Effect], num_parts: int = 1
-    ) -> tuple[Verdict, Opposed]:
-        """Returns the verdict on the part, and the tasks on which it surely holds and surely fails.
+    def verdict(self, effect: Effect, by_task: Mapping[str, Effect], num_parts: int = 1) -> Verdict:
+        """Returns the verdict on the part.
 
         All parts of a claim must hold, for which the confidence of each is enough. A single part
         that does not is enough to fail, and a single task may be enough to hold or to fail, so
@@ -198,32 +193,28 @@ class EffectPart:
           by_task: on each task.
           num_parts: of the claim.
         """
-        risk = 1 - effect.confidence
+        risk, on_tasks = 1 - effect.confidence, by_task.values()
         of_task, of_part = 1 - risk / len(by_task), 1 - risk / num_parts
         of_both = 1 - risk / num_parts / len(by_task)
-        opposed = Opposed(
-            tuple(task for task, on in by_task.items() if self._holds(on, of_task)),
-            tuple(task for task, on in by_task.items() if self._is_outside(on, of_both)),
-        )
+        within = sum(self._holds(on, of_task) for on in on_tasks)
+        outside = sum(self._is_outside(on, of_both) for on in on_tasks)
         holds, fails = self._holds(effect, effect.confidence), self._fails(effect, of_part)
         if self.over is Over.SOME:
-            holds = bool(opposed.within)
-            fails = all(self._fails(on, of_part) for on in by_task.values())
+            holds, fails = within > 0, all(self._fails(on, of_part) for on in on_tasks)
         elif self.over is Over.TALLY:
             needed = math.ceil(self.part * len(by_task) - 1e-9)
-            holds = len(opposed.within) >= needed
-            fails = len(opposed.outside) > len(by_task) - needed
+            holds, fails = within >= needed, outside > len(by_task) - needed
         elif self.over is Over.UNIFORM:
-            fails = fails or bool(opposed.outside)
+            fails = fails or outside > 0
             holds = holds and not fails
         elif self.over is Over.EVERY:
-            holds = all(self._holds(on, effect.confidence) for on in by_task.values())
-            fails = bool(opposed.outside)
-        elif (holds or opposed.within) and (fails or opposed.outside):
-            return Verdict.MIXED, opposed
+            holds = all(self._holds(on, effect.confidence) for on in on_tasks)
+            fails = outside > 0
+        elif (holds or within) and (fails or outside):
+            return Verdict.MIXED
         if effect.is_too_early or not (holds or fails):
-            return Verdict.OPEN, opposed
-        return Verdict.HOLDS if holds else Verdict.FAILS, opposed
+            return Verdict.OPEN
+        return Verdict.HOLDS if holds else Verdict.FAILS
 
     def _holds(self, effect: Effect, confidence: float) -> bool:
         low, high = effect.interval(confidence)

@@ -3,19 +3,22 @@
 The runs of a session are those of a figure, or of the lines of a list such as results/campaign.csv.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent import futures
 import contextlib
 import dataclasses
 import math
 import os
 import pathlib
+import queue
 import reprlib
 import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from typing import TextIO
+
+import tabulate
 
 from common.cluster.processes import StopRequest, set_parent_death_signal
 from common.evidence.keep import keep_run
@@ -23,7 +26,7 @@ from common.evidence.paper import Paper
 from common.evidence.plan import Plan, PlannedRun, Speeds, State, Status, last_progress, make_plan
 from common.evidence.runs import KeptRuns, Progress
 from common.reporting.budget import duration
-from common.reporting.csv_rows import read_lines
+from common.reporting.csv_rows import numbered_rows
 from common.reporting.progress import LiveLine, shortened
 from common.reporting.records import as_typed
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
@@ -34,7 +37,8 @@ COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone"
 RETRY_SECONDS = 20.0
 """The time before a second attempt: what a killed run left behind has ended by then."""
 _POLL_SECONDS = 0.2
-_SECONDS_BETWEEN_LINES = 1.0
+_LINE_SECONDS = 1.0
+"""The time between two forms of the line."""
 _NICENESS = 10
 """Other programs of the machine go first."""
 
@@ -81,17 +85,13 @@ def read_list(
       not exist yet.
 
     Raises:
-      ListError, CsvError: the file has other columns, or is no CSV.
+      CsvError: the file lacks a column, or is no CSV.
     """
     lines, notes = [], []
-    (_, header), *listed = read_lines(path, may_be_torn=False)
-    if tuple(header) != COLUMNS:
-        raise ListError(f"{path}:1: the columns are not {','.join(COLUMNS)}")
     speeds: dict[tuple[str, str], Speeds] = {}
-    for number, cells in listed:
+    for number, cells in numbered_rows(path, COLUMNS, may_be_torn=False):
         try:
-            if cells:
-                lines.append(_line(number, cells, speeds, runs, kept, paper))
+            lines.append(_line(number, cells, speeds, runs, kept, paper))
         except UserError as error:
             notes.append(f"{as_typed([str(path)])[0]}:{number}: {error}: the line is left out")
     return lines, notes
@@ -99,16 +99,13 @@ def read_list(
 
 def _line(
     number: int,
-    found: Sequence[str],
+    cells: Mapping[str, str],
     speeds: dict[tuple[str, str], Speeds],
     runs: pathlib.Path,
     kept: KeptRuns,
     paper: Callable[[str], Paper],
 ) -> ListedRuns:
     """Returns a line of a list; `speeds` are those of the scales of the lines before it."""
-    cells = dict(zip(COLUMNS, found))
-    if len(found) != len(COLUMNS):
-        raise ListError(f"it does not have {len(COLUMNS)} cells")
     of = paper(cells["paper"])
     experiment, scale = of.experiment(cells["experiment"]), of.scale(cells["scale"])
     if why := experiment.at(scale.name).unavailable:
@@ -118,7 +115,7 @@ def _line(
     if cells["seeds"] and not (cells["seeds"].isdecimal() and len(cells["seeds"]) <= 3):
         raise ListError(f"seeds is {reprlib.repr(cells['seeds'])}, not a number below 1000")
     if cells["alone"] not in ("", "yes"):
-        raise ListError(f"alone is {cells['alone']!r}, neither yes nor empty")
+        raise ListError(f"alone is {reprlib.repr(cells['alone'])}, neither yes nor empty")
     tasks, settings = (cells[name].split() or None for name in ("tasks", "settings"))
     seeds, known = int(cells["seeds"] or 0) or None, speeds.get((of.name, scale.name))
     plan = make_plan(of, experiment, scale, runs, kept, tasks, settings, seeds, known)
@@ -179,8 +176,6 @@ class _Job:
       claims: that hang on it.
       attempts: starts that are left.
       is_finished: whether it is finished.
-      not_before: the time of its next start, on the monotonic clock.
-      slot: where it is made; None before.
       process: that makes it; None before.
     """
 
@@ -190,8 +185,6 @@ class _Job:
     claims: tuple[str, ...]
     attempts: int
     is_finished: bool
-    not_before: float = 0.0
-    slot: Slot | None = None
     process: subprocess.Popen | None = None
 
     @property
@@ -206,7 +199,7 @@ class _Job:
     def minutes(self) -> float | None:
         """The time that it needs; None if it is unknown."""
         progress = self.planned.status.progress if self.process is None else self.progress
-        return self.plan.minutes_of(self.planned, progress)
+        return self.plan.speeds.minutes_left(self.planned.run.curve, self.planned.budget, progress)
 
 
 class Session(LiveLine):
@@ -236,13 +229,13 @@ class Session(LiveLine):
                 job = jobs.setdefault(run.directory, new)
                 job.claims = tuple(dict.fromkeys((*job.claims, *listed.claims)))
         self._jobs = tuple(jobs.values())
-        self._free = list(reversed(slots))
+        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        for slot in slots:
+            self._free.put(slot)
         self._num_slots = len(slots)
         self._kept = kept
-        self._waiting: list[_Job] = []
         self._running: list[_Job] = []
         self._problems: list[str] = []
-        self._is_told, self._shown_at = False, 0.0
         super().__init__(stream, may_redraw=all(slot.is_quiet for slot in slots))
 
     @property
@@ -266,17 +259,17 @@ class Session(LiveLine):
         for job in self._jobs:
             if job.is_finished:
                 self._keep(job, job.planned.status)
-            else:
-                self._waiting.append(job)
-        try:
-            while self._go_on(stop):
-                time.sleep(_POLL_SECONDS)
-        except KeyboardInterrupt:  # the second Ctrl-C
-            for job in self._running:
-                job.process.send_signal(signal.SIGINT)
-            for job in self._running:
-                job.process.wait()
-            raise
+        with futures.ThreadPoolExecutor(self._num_slots) as pool:
+            made = [pool.submit(self._make, job, stop) for job in self._jobs if not job.is_finished]
+            try:
+                while futures.wait(made, _LINE_SECONDS).not_done:
+                    self.refresh()
+            except KeyboardInterrupt:  # the second Ctrl-C
+                for job in self._running:
+                    job.process.send_signal(signal.SIGINT)
+                raise
+        for future in made:
+            future.result()
         return self._problems
 
     def line(self, width: int | None) -> str:
@@ -301,69 +294,43 @@ class Session(LiveLine):
         total = sum(known) * len(minutes) / len(known) / self._num_slots
         return f"about {duration(math.ceil(total))} left"
 
-    def _go_on(self, stop: StopRequest) -> bool:
-        """Collects what has ended and fills the slots; returns whether there is more to do."""
-        for job in [job for job in self._running if job.process.poll() is not None]:
-            self._running.remove(job)
-            self._free.append(job.slot)
-            self._collect(job, stop)
-        while self._free and not stop.requested and (job := self._next()):
-            self._begin(job)
-        if stop.requested and not self._is_told:
-            self._is_told = True
-            for job in self._running:
-                job.process.terminate()
-        if time.monotonic() - self._shown_at >= _SECONDS_BETWEEN_LINES:
-            self._shown_at = time.monotonic()
-            self.refresh()
-        return bool(self._running) or (bool(self._waiting) and not stop.requested)
-
-    def _next(self) -> _Job | None:
-        now = time.monotonic()
-        job = next((job for job in self._waiting if job.not_before <= now), None)
-        if job is not None:
-            self._waiting.remove(job)
-        return job
-
-    def _begin(self, job: _Job) -> None:
-        before = job.planned.read_status()  # hours may have passed since the plan
-        if before.state in (State.UNUSABLE, State.RUNNING):
-            self._fail(job, before.note)
-        elif before.state is State.FINISHED:
-            self._end(job, before)
-        else:
-            job.slot = self._free[-1]
-            try:
-                job.process = start(job.planned, job.slot)
-            except OSError as error:  # a full disk, no memory
-                self._fail(job, f"it cannot be started: {error}")
+    def _make(self, job: _Job, stop: StopRequest) -> None:
+        """Makes a run, in a thread that has a slot; keeps it if it is finished then."""
+        while job.attempts and not stop.requested:
+            status = job.planned.read_status()  # hours may have passed since the plan
+            reason = status.note
+            if status.state in (State.CUT, State.MISSING):
+                status, reason = self._run(job, stop)
+            if status.state is State.FINISHED:
+                job.is_finished = True
+                job.plan.speeds.add(job.planned.run, status.progress)
+                self._keep(job, status)
                 return
+            if not stop.requested:
+                job.attempts -= 1
+                line = f"failed: {job.planned.name}: {reason}"
+                if job.attempts:
+                    self.print(f"{line}; it is tried once more")
+                    stop.wait(RETRY_SECONDS)
+                else:
+                    self._name(line)
+
+    def _run(self, job: _Job, stop: StopRequest) -> tuple[Status, str]:
+        """Runs the program once; returns the run's status, and why it is not finished."""
+        slot = self._free.get()
+        try:
+            job.process = start(job.planned, slot)
             self._running.append(job)
-            self._free.pop()
             if not self.is_live:
                 self.print(self.line(None))
-
-    def _collect(self, job: _Job, stop: StopRequest) -> None:
+            wait(job.process, stop)
+            self._running.remove(job)
+        except OSError as error:  # a full disk, no memory
+            return job.planned.status, f"it cannot be started: {error}"
+        finally:
+            self._free.put(slot)
         after = job.planned.read_status()
-        if after.state is State.FINISHED:
-            self._end(job, after)
-        elif not stop.requested:
-            self._fail(job, after.note or _reason(job))
-
-    def _end(self, job: _Job, status: Status) -> None:
-        job.is_finished = True
-        job.plan.speeds.add(job.planned.run, status.progress)
-        self._keep(job, status)
-
-    def _fail(self, job: _Job, reason: str) -> None:
-        job.attempts -= 1
-        line = f"failed: {job.planned.name}: {reason}"
-        if job.attempts > 0:
-            self.print(f"{line}; it is tried once more")
-            job.not_before = time.monotonic() + RETRY_SECONDS
-            self._waiting.insert(0, job)
-        else:
-            self._name(line)
+        return after, after.note or _reason(job, slot)
 
     def _keep(self, job: _Job, status: Status) -> None:
         """Keeps a finished run; removes its directory if the run's scale has many."""
@@ -373,7 +340,10 @@ class Session(LiveLine):
             try:
                 keep_run(job.planned, self._kept)
             except RunDirectoryError:
-                if job.process is None or not job.planned.is_kept():
+                if (
+                    job.process is None
+                    or job.planned.read_kept_status().state is not State.FINISHED
+                ):
                     raise
                 self.print(f"{job.planned.name}: another session has kept it meanwhile")
             if job.planned.scale.is_compact:
@@ -386,10 +356,10 @@ class Session(LiveLine):
         self.print(problem)
 
 
-def _reason(job: _Job) -> str:
+def _reason(job: _Job, slot: Slot) -> str:
     """Returns why a run that ended is not finished."""
     log, words, where = log_of(job.planned), "", "above"
-    if job.slot.is_quiet:
+    if slot.is_quiet:
         lines = log.read_text(errors="replace").split("\n")
         words = next((f" ({line.strip()})" for line in reversed(lines) if line.strip()), "")
         where = f"in {log}"
@@ -428,6 +398,19 @@ def start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
         )
 
 
+def wait(
+    process: subprocess.Popen, stop: StopRequest, watch: Callable[[], object] = lambda: None
+) -> None:
+    """Waits for the end of a run's program; ends it in order on `stop`, or if `watch` raises."""
+    try:
+        while process.poll() is None and not stop.wait(_POLL_SECONDS):
+            watch()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+
+
 def _remove(planned: PlannedRun) -> None:
     """Removes a run's directory, of which nothing is seen as a run if this is interrupted."""
     directory = planned.directory
@@ -443,18 +426,17 @@ def table(rows: Iterable[tuple[str, Sequence[PlannedRun], str]]) -> list[str]:
 
     A run in several rows counts in the first.
     """
-    lines = [("", "runs", "finished", "cut", "running", "missing", "spent", "left", "")]
+    header = ("", "runs", "finished", "cut", "running", "missing", "spent", "left", "")
+    lines: list[tuple[str, ...]] = []
     seen: dict[pathlib.Path, PlannedRun] = {}
     for name, runs, words in rows:
         new = {run.directory: run for run in runs if run.directory not in seen}
         seen |= new
         lines.append((name, *_counts(list(new.values())), words))
     lines.append(("all", *_counts(list(seen.values())), ""))
-    first, *widths = [max(map(len, column)) for column in zip(*lines)]
-    return [
-        "  ".join([name.ljust(first), *map(str.rjust, cells, widths), words]).rstrip()
-        for name, *cells, words in lines
-    ]
+    sides = ("left", *["right"] * 7, "left")
+    text = tabulate.tabulate(lines, header, "plain", colalign=sides, disable_numparse=True)
+    return [line.rstrip() for line in text.splitlines()]
 
 
 def _counts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from common.evidence.claims import Claim, Finding
 from common.evidence.effects import CONFIDENCE, MARGIN
 from common.evidence.paper import (
     EPISODE_RETURN,
-    PAPER_SCALE,
     Band,
     Experiment,
     Look,
@@ -26,14 +25,12 @@ from common.evidence.paper import (
     Run,
     Style,
 )
-from common.evidence.reported import Reported, game_of, human_normalised
+from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRun
-from common.evidence.selection import FEWEST_SEEDS, caption, task_title, title
+from common.evidence.selection import ALL_RUNS, FEWEST_SEEDS, caption, file_name, task_title, title
 from common.reporting.curves import COLORS
 from common.reporting.user_error import UserError
 
-ALL_RUNS = "runs"
-"""The name of the figure of everything that was run at a scale."""
 EFFECTS = "effects"
 """The end of the names of the files with the effects of a paper's claims."""
 PNG = (".png",)
@@ -67,12 +64,6 @@ _LINES = ("-", "--", ":", "-.")
 
 class NothingToDraw(UserError):
     """A figure whose runs have no values yet."""
-
-
-def file_name(paper: str, figure: str, scale: str) -> str:
-    """Returns "PAPER_figure_2" at the paper's scale, "PAPER_figure_2_smoke" at another."""
-    name = paper if figure == ALL_RUNS else f"{paper}_{figure.replace(' ', '_')}"
-    return name if scale == PAPER_SCALE.name else f"{name}_{scale}"
 
 
 def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
@@ -169,9 +160,9 @@ def draw(
       NothingToDraw: none of the runs has anything to draw.
     """
     experiment, reported = experiment.at(scale), Reported()
-    listed = selection.runs_of(experiment, runs)
+    every = listed = selection.runs_of(experiment, runs)
     if any(each.name == scale and each.is_compact for each in paper.scales):
-        listed = _of_one_rule(experiment, listed)
+        listed = _of_one_rule(experiment, every)
     parts = [
         _Part(paper, part, _lines(part, listed, reported), reported)
         for part in experiment.divided()
@@ -181,13 +172,13 @@ def draw(
         words = f"no run of {experiment.name} at the scale {scale} has anything to draw"
         raise NothingToDraw(words)
     if experiment.x:
-        page = _page_of_curves(parts, whole_axis)
+        page = _page_of_curves(parts, having, whole_axis)
     else:
-        page = _page_of_finals(experiment, parts)
+        page = _page_of_finals(experiment, parts, having)
     settings = [name for name in experiment.settings if name in having]
     return page.save(
         title(paper, experiment, scale, [run.environment for run in listed]),
-        caption(paper, experiment, listed, settings, len(selection.runs_of(experiment, runs))),
+        caption(paper, experiment, listed, settings, len(every)),
         *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
     )
 
@@ -220,11 +211,11 @@ def draw_effects(
 
 def _effect_rows(claim: Claim, finding: Finding) -> Iterator[drawing.ForestRow]:
     """Yields the effect that decides a claim, then that on each task."""
-    named = finding.effects[0]
+    judged = finding.effects[0]
     says = textwrap.shorten(claim.says, _EFFECT_WORDS, placeholder=" ...")
-    yield drawing.ForestRow(f"{says} {str(finding.verdict).upper()}", named.effect, True)
-    if len(named.by_task) > 1:
-        for task, effect in named.by_task.items():
+    yield drawing.ForestRow(f"{says} {str(finding.verdict).upper()}", judged.effect, True)
+    if len(judged.by_task) > 1:
+        for task, effect in judged.by_task.items():
             yield drawing.ForestRow(task_title(task), effect, False)
 
 
@@ -268,13 +259,12 @@ def _points(experiment: Experiment, run: KeptRun, reported: Reported) -> pandas.
 
 def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) -> Lines:
     is_normalised = experiment.over_tasks is OverTasks.MEDIAN_NORMALISED
-    human = reported.atari_scores() if is_normalised else None
     curves: dict[tuple[str, str], list[pandas.Series]] = {}
     for run in selection.runs_of(experiment, runs):
         points = _points(experiment, run, reported)
         if is_normalised and len(points):
-            game = run.environment.removeprefix("atari:")
-            points = 100 * human_normalised(points, game_of(human, game))
+            game = reported.game(run.environment.removeprefix("atari:"))
+            points = 100 * human_normalised(points, game)
         if len(points):
             curves.setdefault(run.curve, []).append(points)
     if experiment.over_tasks is OverTasks.APART:
@@ -312,24 +302,31 @@ class _Part:
         ends = [line.index[-1] for tasks in shown for seeds in tasks for line in seeds]
         return max(ends, default=None)
 
-    def axes(self, whole_axis: bool) -> panels.Axes:
-        """Returns the axes of the part's panels."""
-        experiment, ours = self.experiment, self.end()
+    def shown(
+        self, panel: str, looks: Looks
+    ) -> Iterator[tuple[str, Style, Sequence[Sequence[pandas.Series]]]]:
+        """Yields label, style and the lines of each task of a panel's settings."""
+        for setting, look in looks.items():
+            if (panel, setting) in self.lines:
+                yield *look, self.lines[panel, setting]
+
+    def group(self, names: Sequence[str], having: Container[str], whole: bool) -> panels.PanelGroup:
+        """Returns the panels; `whole`: with the paper's horizontal axis."""
+        experiment, ours, looks = self.experiment, self.end(), self.looks(having)
         papers = papers_limit(experiment)
         limit = None if experiment.name == ALL_RUNS else ours
         if experiment.is_of_ends:
             limit = max([ours or 0, *(curve.x[0] for curve in self._reported_points())])
-        elif papers is not None and (whole_axis or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
+        elif papers is not None and (whole or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
             limit = max(papers, ours or 0)
-        return panels.Axes(experiment.x, limit, _y_label(experiment), experiment.y in _LOGARITHMIC)
+        is_log = experiment.y in _LOGARITHMIC
+        drawn = tuple(self.panel(name, looks) for name in names)
+        return panels.PanelGroup(drawn, experiment.x, limit, _y_label(experiment), is_log)
 
     def panel(self, name: str, looks: Looks) -> panels.Panel:
         """Returns the panel of a task, or of several that are combined."""
         curves = []
-        for setting, (label, style) in looks.items():
-            tasks = self.lines.get((name, setting))
-            if tasks is None:
-                continue
+        for label, style, tasks in self.shown(name, looks):
             grid, values = _on_grid([line for seeds in tasks for line in seeds])
             by_task = np.split(values, np.cumsum([len(seeds) for seeds in tasks])[:-1])
             curves.append(panels.Curve(label, style, grid, *self._over_seeds(by_task)))
@@ -343,8 +340,8 @@ class _Part:
             limits = _CONTROL_SUITE_LIMITS
         elif self.experiment.is_of_returns and name.startswith("atari:") and curves:
             references += self._atari_references(name)
-        words = task_title(name)
-        return panels.Panel(words, tuple(curves), self.end(name), references, limits, words)
+        end = self.end(name)
+        return panels.Panel(task_title(name), tuple(curves), end, references, limits)
 
     def _reported_points(self) -> list[panels.Curve]:
         """Returns the reported numbers of a figure of ends, as curves of a single point."""
@@ -384,7 +381,7 @@ class _Part:
     def _atari_references(self, environment: str) -> References:
         """Returns the scores of a human, of random play, and the paper's of these settings."""
         game = environment.removeprefix("atari:")
-        scores = game_of(self.reported.atari_scores(), game)
+        scores = self.reported.game(game)
         settings = [setting for panel, setting in self.lines if panel == environment]
         agents = reported_scores(self.paper, game, settings, self.reported)
         return (
@@ -396,20 +393,19 @@ class _Part:
     def bars_of(self, name: str, looks: Looks) -> list[drawing.Bar]:
         """Returns the final values on a task."""
         drawn, (take, _) = [], selection.final_of(self.experiment.y)
-        for setting, (label, style) in looks.items():
-            if (name, setting) in self.lines:
-                tasks = self.lines[name, setting]
-                finals = [np.array([[take(line)] for line in seeds]) for seeds in tasks]
-                value, *ends = self._over_seeds(finals)
-                low, high = (None if end is None else float(end[0]) for end in ends)
-                seeds = tuple(finals[0].ravel()) if len(finals) == 1 else ()
-                drawn.append(drawing.Bar(label, style, float(value[0]), low, high, seeds))
+        for label, style, tasks in self.shown(name, looks):
+            finals = [np.array([[take(line)] for line in seeds]) for seeds in tasks]
+            value, *ends = self._over_seeds(finals)
+            low, high = (None if end is None else float(end[0]) for end in ends)
+            seeds = tuple(finals[0].ravel()) if len(finals) == 1 else ()
+            drawn.append(drawing.Bar(label, style, float(value[0]), low, high, seeds))
         return drawn
 
 
-def _page_of_finals(experiment: Experiment, parts: Sequence[_Part]) -> drawing.Page:
+def _page_of_finals(
+    experiment: Experiment, parts: Sequence[_Part], having: Container[str]
+) -> drawing.Page:
     """Returns the page of a figure of final values."""
-    having = {setting for part in parts for _, setting in part.lines}
     names = [f"{part.name}, " for part in experiment.parts] or [""]
     groups = {
         f"{name}{task_title(panel)}": part.bars_of(panel, part.looks(having))
@@ -436,9 +432,10 @@ def _references(paper: Paper, experiment: Experiment, reported: Reported) -> Ref
     )
 
 
-def _page_of_curves(parts: Sequence[_Part], whole_axis: bool) -> drawing.Page:
+def _page_of_curves(
+    parts: Sequence[_Part], having: Container[str], whole_axis: bool
+) -> drawing.Page:
     """Returns the page of a figure of learning curves."""
-    having = {setting for part in parts for _, setting in part.lines}
     shown = {panel for part in parts for panel, _ in part.lines}
     groups = []
     for part in parts:
@@ -453,9 +450,7 @@ def _page_of_curves(parts: Sequence[_Part], whole_axis: bool) -> drawing.Page:
         names = tuple(dict.fromkeys(panel for panel, _ in part.lines)) or ("",)
         if of_part.over_tasks is OverTasks.APART:
             names = tuple(name for name in of_part.environments if name in shown)
-        looks = part.looks(having)
-        grid = tuple(part.panel(name, looks) for name in names)
-        groups.append(panels.PanelGroup(grid, part.axes(whole_axis)))
+        groups.append(part.group(names, having, whole_axis))
     return panels.draw(groups)
 
 
@@ -473,14 +468,14 @@ def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
 
 def papers_limit(experiment: Experiment) -> float | None:
     """Returns where the paper's runs end on the horizontal axis; None if that is not known."""
-    budget = experiment.budget
-    if experiment.x == "wall_seconds":
-        return None if budget.minutes is None else 60 * budget.minutes
-    if experiment.x == "learner_steps":
-        return budget.learner_steps
-    if budget.actor_steps is None or experiment.x == "actor_steps":
-        return budget.actor_steps
-    return budget.actor_steps * max(map(frames_per_step, experiment.environments))
+    budget, x = experiment.budget, experiment.x
+    of_clocks = {"wall_seconds": budget.minutes, "learner_steps": budget.learner_steps}
+    limit = of_clocks.get(x, budget.actor_steps)
+    if limit is None or x not in ("wall_seconds", "environment_frames"):
+        return limit
+    return limit * (
+        60 if x == "wall_seconds" else max(map(frames_per_step, experiment.environments))
+    )
 
 
 def _y_label(experiment: Experiment) -> str:

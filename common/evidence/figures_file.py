@@ -26,6 +26,7 @@ of what replaces experiments at a scale.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
 import dataclasses
 import importlib.util
 import itertools
@@ -54,7 +55,6 @@ from common.evidence.paper import (
     Scale,
     Style,
     Substitute,
-    changes,
     flag_name,
 )
 from common.reporting.budget import Budget
@@ -68,8 +68,17 @@ _LIMITS = ("hours", *(field.name for field in dataclasses.fields(Budget)))
 _OF_RUNS = ("runs", "curves", "tasks", "flags", "fixed")
 
 
-class FiguresFileError(UserError):
-    """A mistake in a file; the message says where."""
+class FileMistakeError(UserError):
+    """A mistake in a file of a paper; the message says where."""
+
+
+@contextlib.contextmanager
+def mistakes_in(where: object) -> Iterator[None]:
+    """Names the place of a mistake, such as a file and a key: raises FileMistakeError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FileMistakeError(f"{where}: {error}") from error
 
 
 def read(path: pathlib.Path, declared: Callable[[str], AgentDeclaration]) -> Paper:
@@ -80,14 +89,10 @@ def read(path: pathlib.Path, declared: Callable[[str], AgentDeclaration]) -> Pap
       declared: returns the agent of a name.
 
     Raises:
-      FiguresFileError: a name or a key is not known.
+      FileMistakeError: a name or a key is not known.
     """
-    with path.open("rb") as file:
-        content = tomllib.load(file)
-    try:
-        return _Reader(content, declared).paper(path.parent.name)
-    except (KeyError, TypeError, ValueError, LookupError) as error:
-        raise FiguresFileError(f"{path}: {error}") from error
+    with mistakes_in(path):
+        return _Reader(tomllib.loads(path.read_text()), declared).paper(path.parent.name)
 
 
 def spread(pattern: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -113,55 +118,40 @@ class _Reader:
         self._scales: dict[str, _Table] = {PAPER_SCALE.name: {}} | content["scales"]
 
     def paper(self, name: str) -> Paper:
+        content = self._content
         experiments = tuple(
             self._experiment(f"{kind} {number}", table)
             for kind in KINDS
-            for number, table in self._content.get(kind, {}).items()
+            for number, table in content.get(kind, {}).items()
         )
-        return Paper(
-            name=name,
-            title=self._content["title"],
-            citation=self._content["citation"],
-            agents=tuple(self._agents.values()),
-            experiments=experiments,
-            scales=tuple(self._scale(*named) for named in self._scales.items()),
-            looks=self._looks(experiments),
-            band=Band[self._content.get("band", "unstated").upper()],
-        )
+        scales = tuple(self._scale(*named) for named in self._scales.items())
+        agents, looks = tuple(self._agents.values()), self._looks(experiments)
+        band = Band[content.get("band", "unstated").upper()]
+        title, citation = content["title"], content["citation"]
+        return Paper(name, title, citation, agents, experiments, scales, looks, band)
 
     def _scale(self, name: str, table: _Table) -> Scale:
         changed: list[Change] = []
         for change in table.get("changes", ()):
             entry = {"flags": [change]} if isinstance(change, str) else change
             agent = self._agents[entry["agent"]] if "agent" in entry else None
-            changed += changes(*entry["flags"], agent=agent)
-        return Scale(
-            name,
-            table.get("title", PAPER_SCALE.title),
-            _budget(table),
-            tuple(changed),
-            tuple(table.get("flags", ())),
-            table.get("tried_minutes"),
-            table.get("is_compact", False),
-        )
+            changed += [Change(flag, agent) for flag in entry["flags"]]
+        title, flags = table.get("title", PAPER_SCALE.title), tuple(table.get("flags", ()))
+        is_compact = table.get("is_compact", False)
+        return Scale(name, title, _budget(table), tuple(changed), flags, is_compact)
 
     def _experiment(self, name: str, table: _Table) -> Experiment:
         if any(key in table for key in _OF_RUNS):
             table = _with_defaults(self._content.get("defaults", {}), table)
-        try:
+        scales = [scale for scale in self._scales if scale in table]
+        with mistakes_in(name):
             return Experiment(
                 name,
                 runs=self._runs(table),
                 budget=_budget(table) or Budget(),
-                substitutes={
-                    scale: self._substitute(table, scale)
-                    for scale in self._scales
-                    if scale in table
-                },
+                substitutes={scale: self._substitute(table, scale) for scale in scales},
                 **self._fields(table),
             )
-        except (KeyError, TypeError, ValueError, LookupError) as error:
-            raise FiguresFileError(f"{name}: {error}") from error
 
     def _substitute(self, table: _Table, scale: str) -> Substitute:
         own = _with_defaults(self._scales[scale].get("figures", {}), table[scale])
@@ -173,14 +163,9 @@ class _Reader:
         of_runs = {key: table[key] for key in _OF_RUNS if key in table}
         if "curves" in own:
             of_runs.pop("runs", None)
-        return Substitute(
-            self._runs({**of_runs, **own}, scale),
-            own.pop("note", ""),
-            _budget(own),
-            own.pop("seeds", None),
-            is_evidence=own.pop("is_evidence", True),
-            overrides=self._fields(own),
-        )
+        runs, budget = self._runs({**of_runs, **own}, scale), _budget(own)
+        named = {key: own.pop(key) for key in ("note", "seeds", "is_evidence") if key in own}
+        return Substitute(runs, budget=budget, overrides=self._fields(own), **named)
 
     def _fields(self, table: _Table) -> dict[str, Any]:
         """Returns fields of `Experiment`."""
@@ -190,37 +175,30 @@ class _Reader:
         return {key: readers.get(key, lambda as_is: as_is)(fields[key]) for key in fields}
 
     def _parts(self, listed: Sequence[_Table]) -> tuple[Part, ...]:
-        return tuple(
-            Part(
-                part["name"],
-                names(part.get("curves", ())),
-                self._tasks(part.get("tasks", ())),
-                self._fields({key: value for key, value in part.items() if key != "name"}),
-            )
-            for part in listed
-        )
+        found = []
+        for part in listed:
+            curves, tasks = names(part.get("curves", ())), self._tasks(part.get("tasks", ()))
+            fields = self._fields({key: part[key] for key in part if key != "name"})
+            found.append(Part(part["name"], curves, tasks, fields))
+        return tuple(found)
 
     def _runs(self, table: _Table, scale: str = "") -> tuple[Run, ...]:
         """Returns the runs of a table at a scale; "": at those that it does not name."""
-        if "runs" in table:
-            shared = {key: table[key] for key in _OF_RUNS[1:] if key in table}
-            return tuple(
-                run for each in table["runs"] for run in self._runs({**shared, **each}, scale)
-            )
+        shared = {key: table[key] for key in _OF_RUNS[1:] if key in table}
         return tuple(
-            self._run(name, environment, table, scale)
-            for name in names(table.get("curves", ()))
-            for environment in self._tasks(table["tasks"])
+            self._run(name, environment, {**shared, **each}, scale)
+            for each in table.get("runs", [{}])
+            for name in names({**shared, **each}.get("curves", ()))
+            for environment in self._tasks({**shared, **each}["tasks"])
         )
 
     def _run(self, name: str, environment: str, table: _Table, scale: str) -> Run:
         curve = self._curve(name, scale)
         setting = curve.get("setting", name)
-        agent = next(
-            (agent for agent in self._agents.values() if setting in agent.settings.names), None
-        )
-        if agent is None:
+        agents = [agent for agent in self._agents.values() if setting in agent.settings.names]
+        if not agents:
             raise LookupError(f"{name} is no setting, nor does a pattern in [curves] match it")
+        agent = agents[0]
         flags, fixed = (
             (*self._flags(curve.get(key, ())), *self._flags(table.get(key, ())))
             for key in ("flags", "fixed")
@@ -263,17 +241,12 @@ class _Reader:
         looks = {}
         for pattern, look in self._content["looks"].items():
             found = dict(spread(pattern))
-            styles: list[Style | None] = [None] * len(found)
+            colors = [look.get("color", "")] * len(found)
             if "shades" in look:
-                ends = self._content["shades"][look["shades"]]
-                line = look.get("line", "-")
-                styles = [Style(color, line) for color in _shades(*ends, len(found))]
-            elif "color" in look:
-                others = {key: look[key] for key in ("line", "width") if key in look}
-                styles = [Style(COLOR_NAMES.get(look["color"], look["color"]), **others)] * len(
-                    found
-                )
-            for (name, chosen), style in zip(found.items(), styles):
+                colors = _shades(*self._content["shades"][look["shades"]], len(found))
+            others = {key: look[key] for key in ("line", "width") if key in look}
+            for (name, chosen), color in zip(found.items(), colors):
+                style = Style(COLOR_NAMES.get(color, color), **others) if color else None
                 looks[name] = Look(look["label"].format(*chosen), style)
         for run in (run for experiment in experiments for run in experiment.every_run):
             if run.setting not in looks and run.agent_setting in looks:

@@ -7,20 +7,19 @@ were kept.
 
 from collections.abc import Iterable, Iterator, Mapping
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import pathlib
 import types
 from typing import Any
 
 import numpy as np
+import pandas
 
 from common.config import earlier_values
 from common.evidence.paper import EARLIER, Returns
 from common.evidence.plan import Plan, PlannedRun, State, last_progress
-from common.evidence.runs import KEYS, Key, Tables
+from common.evidence.runs import KEYS, Key, Tables, read_rows
 from common.reporting import csv_rows
 from common.reporting import records as records_lib
 from common.reporting.records import replace_file
@@ -177,8 +176,7 @@ class TableWriter:
             return False
         self._outdated |= {key} & self._records.keys()
         self._records[key] = new
-        self._evaluations.put(key, evaluations)
-        self._training.put(key, training)
+        self._evaluations.rows[key], self._training.rows[key] = evaluations, training
         return True
 
     def take(self, key: Key, other: "TableWriter") -> bool:
@@ -187,9 +185,8 @@ class TableWriter:
         if record is None:
             return False
         config = other._configs[record["config"]]
-        rows = other._evaluations.of(key), other._training.of(key)
         kept = {name: record[name] for name in record if name not in (*KEYS, "config", "rows")}
-        self.put(key, config, kept, *rows)
+        self.put(key, config, kept, *other._rows(key))
         del other._records[key]
         return True
 
@@ -210,6 +207,9 @@ class TableWriter:
         self._training.write(records)
         self._write_records(records)
         self._outdated = set()
+
+    def _rows(self, key: Key) -> tuple[Rows, Rows]:
+        return self._evaluations.rows.get(key, []), self._training.rows.get(key, [])
 
     def _write_records(self, records: Mapping[Key, Mapping[str, Any]]) -> None:
         text = "".join(f"{json.dumps(record)}\n" for record in records.values())
@@ -237,7 +237,7 @@ class TableWriter:
             name = record["config"]
             if not (
                 configs.setdefault(key[:2], name) == name == _id(self._configs.get(name, {}))
-                and _digest(self._evaluations.of(key), self._training.of(key)) == record["rows"]
+                and _digest(*self._rows(key)) == record["rows"]
             ):
                 raise RunDirectoryError(
                     f"{self._tables.runs}: {_words(key)}: its rows or its config are not those "
@@ -305,38 +305,24 @@ class _RowTable:
     Args:
       path: of the file.
       names: of the columns that all of its rows have.
+
+    Attributes:
+      rows: of each run, by wall-clock time.
     """
 
     def __init__(self, path: pathlib.Path, names: Iterable[str]):
         self._path = path
         self._names = [*KEYS, *names]
-        self._rows: dict[Key, Rows] = {}
-        numbers = ("seed", "wall_seconds")
-        for _, cells in csv_rows.numbered_rows(path, KEYS, numbers) if path.exists() else ():
-            self._add_names(cells)
-            setting, environment, seed = (cells.pop(name) for name in KEYS)
-            row = {name: cell for name, cell in cells.items() if cell}
-            self._rows.setdefault((setting, environment, int(float(seed))), []).append(row)
-        self._rows = {key: _in_order(rows) for key, rows in self._rows.items()}
-
-    def of(self, key: Key) -> Rows:
-        """Returns the rows of a run, by wall-clock time."""
-        return self._rows.get(key, [])
-
-    def put(self, key: Key, rows: Rows) -> None:
-        """Replaces the rows of a run."""
-        self._rows[key] = rows
-        for row in rows:
-            self._add_names(row)
+        self.rows: dict[Key, Rows] = {}
+        for (setting, environment, seed), table in read_rows(path, self._names, str).items():
+            self._names = list(table)
+            cells = table.drop(columns=[*KEYS]).to_dict("records")
+            rows = [{n: cell for n, cell in row.items() if isinstance(cell, str)} for row in cells]
+            self.rows[setting, environment, int(float(seed))] = _in_order(rows)
 
     def write(self, keys: Iterable[Key]) -> None:
         """Replaces the file by one of the rows of some runs."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self._names, restval="", lineterminator="\n")
-        writer.writeheader()
-        for key in keys:
-            writer.writerows(dict(zip(KEYS, key)) | row for row in self.of(key))
-        replace_file(self._path, text.getvalue())
-
-    def _add_names(self, row: Iterable[str]) -> None:
-        self._names += [name for name in row if name not in self._names]
+        rows = [dict(zip(KEYS, key)) | row for key in keys for row in self.rows.get(key, [])]
+        names = dict.fromkeys([*self._names, *(name for row in rows for name in row)])
+        table = pandas.DataFrame(rows, columns=list(names))
+        replace_file(self._path, table.to_csv(index=False, lineterminator="\n"))

@@ -44,7 +44,6 @@ class Panel:
       lines: horizontal lines of reported numbers, as (value, label). Below the title stand those
         that would leave little room to the curves.
       y_limits: of the vertical axis; None: those of the curves.
-      task: panels of the same have the same vertical axis, unless it is "".
     """
 
     title: str
@@ -52,38 +51,31 @@ class Panel:
     end: float | None = None
     lines: tuple[drawing.Line, ...] = ()
     y_limits: tuple[float, float] | None = None
-    task: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
-class Axes:
-    """The panels' axes.
+class PanelGroup:
+    """Panels with the same axes: a whole figure, a half of it, or a row.
 
     Attributes:
+      panels: of the group.
       x_column: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
       x_limit: end of the horizontal axis in all panels; None: in each the end of its runs.
       y_label: of the vertical axis.
       is_log: whether the vertical axis is logarithmic.
     """
 
+    panels: tuple[Panel, ...]
     x_column: str
     x_limit: float | None
     y_label: str
     is_log: bool = False
 
-
-@dataclasses.dataclass(frozen=True)
-class PanelGroup:
-    """Panels with the same axes: a whole figure, a half of it, or a row."""
-
-    panels: tuple[Panel, ...]
-    axes: Axes
-
     @property
     def shares(self) -> bool:
         """True if all panels have the same axes."""
         limits = {panel.y_limits for panel in self.panels}
-        return self.axes.x_limit is not None and len(limits) == 1 and None not in limits
+        return self.x_limit is not None and len(limits) == 1 and None not in limits
 
 
 END_LABEL = "end of our runs"
@@ -108,8 +100,7 @@ _ONE_SEED_WIDTH = 0.8
 def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """Returns a page with the panels.
 
-    Parts with equal numbers of panels, more than one, are rows; others stand side by side. Rows
-    with different curves have a legend each at their side, else there is one for all.
+    Parts with equal numbers of panels, more than one, are rows; others stand side by side.
     """
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
@@ -131,10 +122,6 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
         has_unit = part is below or not (are_rows and _unit(below) == _unit(part))
         legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
     _share_heights(parts, grids)
-    if are_rows and any(legend.keys() != legends[0].keys() for legend in legends):
-        for places, legend in zip(grids, legends):
-            drawing.add_legend(places[-1], legend, drawing.SMALL, "center left", (1.02, 0.5))
-        legends = []
     page.legend = {label: line for legend in legends for label, line in legend.items()} | marks
     return page
 
@@ -144,8 +131,8 @@ def _share_heights(parts: Sequence[PanelGroup], grids: Sequence[Sequence]) -> No
     of_task: dict[tuple[str, str], list] = {}
     for part, places in zip(parts, grids):
         for panel, place in zip(part.panels, places):
-            if panel.curves and panel.task:
-                of_task.setdefault((panel.task, part.axes.y_label), []).append(place)
+            if panel.curves and panel.title:
+                of_task.setdefault((panel.title, part.y_label), []).append(place)
     for places in of_task.values():
         limits = [place.get_ylim() for place in places]
         for place in places:
@@ -165,11 +152,10 @@ def _draw_part(
 
     The page has `columns` of panels; the more there are, the smaller is the text.
     """
-    axes = part.axes
     unit, size = _unit(part)
     legend = {}
     for number, (place, panel) in enumerate(zip(places, part.panels)):
-        near, fallen = (panel.curves, ()) if axes.is_log else _divide(panel.curves)
+        near, fallen = (panel.curves, ()) if part.is_log else _divide(panel.curves)
         far = _far_lines(near, panel.lines)
         words = [f"{label}: {value:,.6g}" for value, label in far]
         words += [f"{curve.label}: down to {curve.middle.min():,.0f}" for curve in fallen]
@@ -183,7 +169,7 @@ def _draw_part(
         for label, line in _draw_curves(place, panel, far, size).items():
             if label not in legend or line.get_linewidth() > legend[label].get_linewidth():
                 legend[label] = line  # not thin, unless it is everywhere
-        limit = axes.x_limit or panel.end or size
+        limit = part.x_limit or panel.end or size
         if panel.end is not None and panel.end * _MARGIN < limit:
             marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
         if not panel.curves:
@@ -192,7 +178,7 @@ def _draw_part(
             place.grid(False)
             if not part.shares:
                 place.set_yticks([])
-        if axes.is_log and panel.curves:
+        if part.is_log and panel.curves:
             place.set_yscale("log")
             place.yaxis.set_major_locator(LogLocator(numticks=5))
             place.yaxis.set_minor_formatter(NullFormatter())
@@ -205,7 +191,7 @@ def _draw_part(
         if size == 1:
             place.xaxis.set_major_formatter(lambda value, _: count_text(value))
         if number % width == 0:
-            place.set_ylabel(axes.y_label, fontsize=drawing.NORMAL)
+            place.set_ylabel(part.y_label, fontsize=drawing.NORMAL)
         if has_unit and number + width >= len(part.panels):
             place.set_xlabel(unit, fontsize=drawing.NORMAL)
             place.tick_params(labelbottom=True)
@@ -293,8 +279,8 @@ def _far_lines(curves: Sequence[Curve], lines: Sequence[drawing.Line]) -> list[d
 
 def _unit(part: PanelGroup) -> tuple[str, float]:
     """Returns the label of the horizontal axis and the size of its unit."""
-    if part.axes.x_column in _X_LABELS:
-        return _X_LABELS[part.axes.x_column], 1
-    limit = part.axes.x_limit or max(panel.end or 0 for panel in part.panels)
+    if part.x_column in _X_LABELS:
+        return _X_LABELS[part.x_column], 1
+    limit = part.x_limit or max(panel.end or 0 for panel in part.panels)
     name, size = next((name, size) for name, size in _TIMES if limit >= 2 * size or size == 1)
     return f"training time ({name})", size

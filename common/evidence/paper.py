@@ -155,11 +155,6 @@ class Change:
         return f"{self.name} {self.value}" + f" instead of {reported}" * bool(reported)
 
 
-def changes(*flags: str, agent: AgentDeclaration | None = None) -> tuple[Change, ...]:
-    """Returns a `Change` for each of `flags`."""
-    return tuple(Change(flag, agent) for flag in flags)
-
-
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """A size of runs.
@@ -170,7 +165,6 @@ class Scale:
       budget: of each run; None leaves each experiment the paper's.
       changes: what else differs from the paper. A run's own flags win over them.
       flags: of every run, which the paper has so.
-      tried_minutes: of a run that is limited in steps, for estimates until one is finished.
       is_compact: its runs are many, so they are thinned when they are kept, and end with an
         evaluation of their final parameters.
     """
@@ -180,7 +174,6 @@ class Scale:
     budget: Budget | None = None
     changes: tuple[Change, ...] = ()
     flags: tuple[str, ...] = ()
-    tried_minutes: float | None = None
     is_compact: bool = False
 
     def budget_of(self, reported: Budget) -> Budget:
@@ -377,10 +370,9 @@ class Experiment:
         for part in self.parts:
             settings = part.settings or self.settings
             tasks = part.environments or self.environments
-            runs = (
-                run for run in self.runs if run.setting in settings and run.environment in tasks
-            )
-            own = {"runs": tuple(runs), "parts": (), **part.overrides}
+            of_part = (run for run in self.runs if run.setting in settings)
+            runs = tuple(run for run in of_part if run.environment in tasks)
+            own = {"runs": runs, "parts": (), **part.overrides}
             found.append(dataclasses.replace(self, **own))
         return tuple(found)
 

@@ -9,7 +9,6 @@ import operator
 import pathlib
 import reprlib
 import sys
-from types import MappingProxyType
 from typing import Any
 
 from common.config import completed, earlier_values
@@ -62,76 +61,6 @@ class Status:
     is_kept: bool = False
 
 
-def read_status(
-    directory: pathlib.Path,
-    budget: Budget,
-    flags: Iterable[str],
-    needs_evaluation: bool = False,
-    earlier: Mapping[str, Any] = MappingProxyType({}),
-) -> Status:
-    """Returns the status of the run in a directory; changes nothing.
-
-    A run is finished if its newest start ended in order and its budget is reached. With a larger
-    budget it is cut, and can be resumed. It is unusable if it is another run, or if one of its
-    files is damaged.
-
-    A run that needs an evaluation is finished if its last one is of parameters that reached the
-    budget, whatever happened to it afterwards.
-
-    Args:
-      directory: of the run.
-      budget: of the run.
-      flags: arguments of its program. Environment, seed, actors and each hyperparameter that is
-        among them must stand in its config.json. Those that `--setting` implies are left to the
-        program, which compares them when it resumes a run.
-      needs_evaluation: see above.
-      earlier: hyperparameters of runs that were started before these existed.
-    """
-    files = RunDirectory(directory)
-    if not files.config_json.exists():
-        return Status(State.MISSING)
-    try:
-        _check_identity(files.config_json, files.read_config(), flags, earlier)
-        progress = last_progress(files.learner_csv)
-        starts = files.read_starts()
-        has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
-        if needs_evaluation:
-            evaluated = last_progress(files.evaluator_csv)
-            is_over, progress = budget.reached(*evaluated), Progress(*map(max, progress, evaluated))
-        else:
-            is_over = has_ended and budget.reached(*progress)
-        if is_over and has_ended:
-            return Status(State.FINISHED, progress)
-        with files.hold():
-            return Status(State.FINISHED if is_over else State.CUT, progress)
-    except RunInUseError as error:
-        return Status(State.RUNNING, progress, str(error))
-    except UserError as error:
-        return Status(State.UNUSABLE, note=str(error))
-
-
-def kept_status(
-    run: KeptRun,
-    budget: Budget,
-    flags: Iterable[str],
-    earlier: Mapping[str, Any] = MappingProxyType({}),
-) -> Status:
-    """Returns the status of a kept run, which is missing if it has not reached the budget.
-
-    Args:
-      run: as its table has it.
-      budget: of the run.
-      flags: as of `read_status`.
-      earlier: as of `read_status`.
-    """
-    try:
-        _check_identity(run.where, run.config, flags, earlier)
-    except RunDirectoryError as error:
-        return Status(State.UNUSABLE, note=str(error), is_kept=True)
-    is_over = run.has_ended and budget.reached(*run.progress)
-    return Status(State.FINISHED, run.progress, is_kept=True) if is_over else Status(State.MISSING)
-
-
 def last_progress(path: pathlib.Path) -> Progress:
     """Returns the progress in the last row of learner.csv or evaluator.csv; 0 without a row.
 
@@ -143,14 +72,13 @@ def last_progress(path: pathlib.Path) -> Progress:
 
 
 def _check_identity(
-    where: pathlib.Path | str,
-    config: Mapping[str, Any],
-    flags: Iterable[str],
-    earlier: Mapping[str, Any],
+    where: pathlib.Path | str, config: Mapping[str, Any], flags: Iterable[str]
 ) -> None:
-    """Raises RunDirectoryError if the config is not one of a run with these arguments."""
-    if isinstance(own := config.get("config"), Mapping):
-        config = {**config, "config": completed(own, earlier)}
+    """Raises RunDirectoryError if the config is not one of a run with these arguments.
+
+    Environment, seed, actors and each hyperparameter that is among them must stand in the config.
+    Those that `--setting` implies are left to the program, which compares them when it resumes.
+    """
     for flag in flags:
         name, _, wanted = flag.removeprefix("--").partition("=")
         if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
@@ -185,14 +113,24 @@ class Speeds:
         """Adds a run that has ended."""
         self._add((run.setting, run_folder(run.environment)), progress)
 
-    def of(self, setting: str, environment: str) -> tuple[float, float]:
-        """Returns actor and learner steps a minute, 0 if they are unknown.
+    def minutes_left(
+        self, curve: tuple[str, str], budget: Budget, progress: Progress
+    ) -> float | None:
+        """Returns the time that a run needs which has done so much; None if it is unknown.
 
-        Those of runs of the same setting and environment; else of the same setting; else of all.
+        It is by the speeds of runs of the same setting and environment; else of the same setting;
+        else of all.
         """
+        setting, environment = curve
         keys = ((setting, run_folder(environment)), (setting,), ())
-        seconds, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
-        return tuple(60 * done / seconds if seconds else 0.0 for done in steps)
+        spent, *steps = next((self._done[key] for key in keys if key in self._done), Progress())
+        left = [] if budget.minutes is None else [budget.minutes - progress.wall_seconds / 60]
+        for limit, before, done in zip(
+            (budget.actor_steps, budget.learner_steps), progress[1:], steps
+        ):
+            if limit is not None and spent and done:
+                left.append((limit - before) / (60 * done / spent))
+        return max(0.0, min(left)) + _START_MINUTES if left else None
 
     def _add(self, place: tuple[str, ...], progress: Progress) -> None:
         for key in (place, place[:1], ()):
@@ -262,28 +200,62 @@ class PlannedRun:
 
     def read_status(self) -> Status:
         """Returns the status of the run at this moment: in its directory, or as it was kept."""
-        needs_evaluation = self.scale.is_compact or self.has_final_evaluation
-        here = read_status(self.directory, self.budget, self.flags, needs_evaluation, self._earlier)
-        if self.kept is None or here.state is State.FINISHED:
+        here = self._read_directory_status()
+        if here.state is State.FINISHED:
             return here
-        try:
-            run = self.kept.find(self.paper, self.scale.name, self.key)
-        except UserError as error:
-            return Status(State.UNUSABLE, note=str(error))
-        there = kept_status(run, self.budget, self.flags, self._earlier) if run else here
+        there = self.read_kept_status()
         is_decisive = there.state is State.FINISHED or here.state is State.MISSING
         return there if is_decisive else here
 
-    def is_kept(self) -> bool:
-        """Returns whether a finished run is kept at this moment; raises UserError as `KeptRuns`."""
-        run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
-        if not run:
-            return False
-        return kept_status(run, self.budget, self.flags, self._earlier).state is State.FINISHED
+    def read_kept_status(self) -> Status:
+        """Returns the status of the kept run, which is missing if it has not reached the budget."""
+        try:
+            run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
+            if run:
+                _check_identity(run.where, self._completed(run.config), self.flags)
+        except UserError as error:
+            return Status(State.UNUSABLE, note=str(error), is_kept=True)
+        if run and run.has_ended and self.budget.reached(*run.progress):
+            return Status(State.FINISHED, run.progress, is_kept=True)
+        return Status(State.MISSING)
 
-    @property
-    def _earlier(self) -> dict[str, Any]:
-        return earlier_values(self.run.agent.settings.config_class)
+    def _read_directory_status(self) -> Status:
+        """Returns the status of the run in its directory; changes nothing.
+
+        The run is finished if its newest start ended in order and its budget is reached. With a
+        larger budget it is cut, and can be resumed. It is unusable if it is another run, or if one
+        of its files is damaged.
+
+        If tables or claims need its final evaluation, it is finished if its last one is of
+        parameters that reached the budget, whatever happened to it afterwards.
+        """
+        files = RunDirectory(self.directory)
+        if not files.config_json.exists():
+            return Status(State.MISSING)
+        try:
+            _check_identity(files.config_json, self._completed(files.read_config()), self.flags)
+            progress = last_progress(files.learner_csv)
+            starts = files.read_starts()
+            has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
+            if self.scale.is_compact or self.has_final_evaluation:
+                evaluated = last_progress(files.evaluator_csv)
+                is_over = self.budget.reached(*evaluated)
+                progress = Progress(*map(max, progress, evaluated))
+            else:
+                is_over = has_ended and self.budget.reached(*progress)
+            if is_over and has_ended:
+                return Status(State.FINISHED, progress)
+            with files.hold():
+                return Status(State.FINISHED if is_over else State.CUT, progress)
+        except RunInUseError as error:
+            return Status(State.RUNNING, progress, str(error))
+        except UserError as error:
+            return Status(State.UNUSABLE, note=str(error))
+
+    def _completed(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Returns a config with the hyperparameters that are newer than it."""
+        own, earlier = config.get("config"), earlier_values(self.run.agent.settings.config_class)
+        return config | {"config": completed(own, earlier)} if isinstance(own, dict) else config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,11 +281,6 @@ class Plan:
     def of(self, *states: State) -> tuple[PlannedRun, ...]:
         """Returns the runs that are in one of these states."""
         return tuple(run for run in self.runs if run.status.state in states)
-
-    def minutes_of(self, planned: PlannedRun, progress: Progress) -> float | None:
-        """Returns the time that a run needs which has done so much; None if it is unknown."""
-        speeds = self.speeds.of(planned.run.setting, planned.run.environment)
-        return minutes_left(planned.budget, progress, speeds, self.scale)
 
     @property
     def to_do(self) -> tuple[PlannedRun, ...]:
@@ -376,8 +343,8 @@ def make_plan(
             changes=tuple(scale.differences(reported, *own, experiment.states_budget)),
             kept=kept,
         )
-        seen, speed = new.read_status(), measured.of(*run.curve)
-        left = minutes_left(new.budget, seen.progress, speed, scale)
+        seen = new.read_status()
+        left = measured.minutes_left(run.curve, new.budget, seen.progress)
         every.append(dataclasses.replace(new, status=seen, minutes=left))
     return Plan(paper, experiment, scale, tuple(every), measured)
 
@@ -394,24 +361,3 @@ def _chosen(
             known = ", ".join(short)
             raise UnknownError(f'{experiment.name} has no {what} "{name}": there are {known}')
     return [short.get(name, name) for name in wanted]
-
-
-def minutes_left(
-    budget: Budget, progress: Progress, speeds: tuple[float, float], scale: Scale
-) -> float | None:
-    """Returns the time that a run needs; None if it is unknown.
-
-    Args:
-      budget: of the run.
-      progress: what it has done.
-      speeds: as of `Speeds.of`.
-      scale: of the run, which may say the minutes of one until a speed is measured.
-    """
-    done = (progress.wall_seconds / 60, *progress[1:])
-    limits = (budget.minutes, budget.actor_steps, budget.learner_steps)
-    left = [
-        (limit - before) / speed
-        for limit, before, speed in zip(limits, done, (1, *speeds))
-        if limit is not None and speed
-    ]
-    return max(0.0, min(left)) + _START_MINUTES if left else scale.tried_minutes

@@ -1,27 +1,22 @@
 """The numbers that papers report: a CSV file for each paper, and Atari's reference scores."""
 
 from collections.abc import Iterable, Sequence
-import difflib
 import fnmatch
 import functools
 import math
 import operator
 from pathlib import Path
-import reprlib
 from typing import Any
 
 import pandas
 
 from common.evidence.paper import RESULTS
 from common.reporting.csv_rows import numbered_rows
-from common.reporting.records import LARGEST
 from common.reporting.user_error import UserError
 
 DIRECTORY = RESULTS / "reported"
 COLUMNS = ("paper", "source", "row", "column", "value", "unit")
 
-_ATARI_COLUMNS = ("game", "random", "human", "source")
-_SCALE_COLUMNS = ("task", "untrained", "reference", "source")
 _FACTORS = {"K": 1e3, "M": 1e6}
 
 
@@ -33,7 +28,7 @@ class Reported:
     """Reads the files of a directory, by default this repository's results/reported."""
 
     def __init__(self, directory: Path = DIRECTORY):
-        self.directory = directory
+        self._directory = Path(directory)
         self._read: dict[str, pandas.DataFrame] = {}
 
     def rows(self, paper: str) -> pandas.DataFrame:
@@ -47,18 +42,8 @@ class Reported:
           ReportedError, CsvError: the file does not exist or is malformed.
         """
         if paper not in self._read:
-            rows, lines = [], {}
-            for where, number, row in self._lines(paper, COLUMNS):
-                key = row["source"], row["row"], row["column"]
-                if row["paper"] != paper:
-                    raise ReportedError(
-                        f"{where}: the paper is {reprlib.repr(row['paper'])}, not {paper!r}"
-                    )
-                if key in lines:
-                    raise ReportedError(f"{where}: {' | '.join(key)} is also in line {lines[key]}")
-                lines[key] = number
-                rows.append({**row, "number": _number(row["value"])})
-            self._read[paper] = pandas.DataFrame(rows, columns=[*COLUMNS, "number"])
+            rows = self._file(paper, COLUMNS)
+            self._read[paper] = rows.assign(number=rows["value"].map(_number))
         return self._read[paper]
 
     def has(self, paper: str, source: str) -> bool:
@@ -82,7 +67,7 @@ class Reported:
         rows = self.rows(paper)
         found = rows[rows["source"] == source]
         if found.empty:
-            raise _unknown(f"{paper}.csv", "source", source, rows["source"].unique())
+            raise ReportedError(f"{paper}.csv has no source {source!r}")
         return found.pivot(index="row", columns="column", values=cells).reindex(
             index=found["row"].unique(), columns=found["column"].unique()
         )
@@ -94,13 +79,10 @@ class Reported:
           ReportedError, CsvError: as of `table`, or that cell is missing or is no single number.
         """
         numbers = self.table(paper, source)
-        for kind, name, names in (("row", row, numbers.index), ("column", column, numbers)):
-            if name not in names:
-                raise _unknown(f"{source} in {paper}.csv", kind, name, names)
-        found = float(numbers.at[row, column])
+        found = numbers.at[row, column] if row in numbers.index and column in numbers else math.nan
         if math.isnan(found):
             raise ReportedError(f"{source} in {paper}.csv has no number for {row} | {column}")
-        return found
+        return float(found)
 
     def atari_scores(self, from_human_starts: bool = False) -> pandas.DataFrame:
         """Returns the scores of random play and of a human on 57 Atari games.
@@ -115,8 +97,18 @@ class Reported:
           ReportedError, CsvError: the file does not exist or is malformed.
         """
         name = "atari_scores_human_starts" if from_human_starts else "atari_scores"
-        scores = self._pairs(name, _ATARI_COLUMNS)
-        return pandas.DataFrame.from_dict(scores, orient="index", columns=["random", "human"])
+        scores = self._file(name, ("game", "random", "human")).set_index("game")
+        return scores[["random", "human"]].astype(float).rename_axis(None)
+
+    def game(self, name: str) -> pandas.Series:
+        """Returns a game's row of `atari_scores`; raises ReportedError if it has none."""
+        if name not in self._games.index:
+            raise ReportedError(f"atari_scores.csv has no {name}: put its row there")
+        return self._games.loc[name]
+
+    @functools.cached_property
+    def _games(self) -> pandas.DataFrame:
+        return self.atari_scores()
 
     def scales(self, tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
         """Returns of each task the return of an untrained agent, and the one that counts as 1.
@@ -130,7 +122,7 @@ class Reported:
         found = {}
         for task in tasks:
             if (pair := self.scale(task)) is None:
-                path = Path(self.directory) / "task_scales.csv"
+                path = self._directory / "task_scales.csv"
                 raise ReportedError(
                     f"{path} has no row for {task}: add the returns that are 0 and 1"
                 )
@@ -144,46 +136,22 @@ class Reported:
 
     @functools.cached_property
     def _scales(self) -> dict[str, tuple[float, float]]:
-        games = self._pairs("atari_scores", _ATARI_COLUMNS)
-        tasks = self._pairs("task_scales", _SCALE_COLUMNS)
-        return tasks | {f"atari:{game}": pair for game, pair in games.items()}
+        tasks = self._file("task_scales", ("task", "untrained", "reference"))
+        low, high = tasks["untrained"].astype(float), tasks["reference"].astype(float)
+        return dict(zip(tasks["task"], zip(low, high))) | {
+            f"atari:{game}": (scores["random"], scores["human"])
+            for game, scores in self._games.iterrows()
+        }
 
-    def _pairs(self, name: str, columns: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Returns the two numbers in each row of a file, by the row's first column."""
-        pairs: dict[str, tuple[float, float]] = {}
-        key, *numbers = columns[:3]
-        for where, _, row in self._lines(name, columns):
-            low, high = (_number(row[number]) for number in numbers)
-            if row[key] in pairs:
-                raise ReportedError(f"{where}: {row[key]} stands above already")
-            if not (math.isfinite(low) and math.isfinite(high)):
-                shown = " or ".join(reprlib.repr(row[number]) for number in numbers)
-                raise ReportedError(f"{where}: {shown} is no number")
-            pairs[row[key]] = (low, high)
-        return pairs
-
-    def _lines(
-        self, name: str, columns: Sequence[str]
-    ) -> Iterable[tuple[str, int, dict[str, str]]]:
-        """Yields "file:line", the line number and {column: text} of each row."""
-        path = Path(self.directory) / f"{name}.csv"
+    def _file(self, name: str, columns: Sequence[str]) -> pandas.DataFrame:
+        """Returns the rows of a file as text."""
+        path = self._directory / f"{name}.csv"
         try:
             rows = numbered_rows(path, columns, may_be_torn=False)
         except FileNotFoundError:
             there = ", ".join(sorted(file.stem for file in path.parent.glob("*.csv"))) or "nothing"
             raise ReportedError(f"there is no {path}; reported is: {there}") from None
-        for number, row in rows:
-            empty = [column for column, cell in row.items() if not cell.strip()]
-            if empty:
-                raise ReportedError(f"{path}:{number}: nothing for {', '.join(empty)}")
-            yield f"{path}:{number}", number, row
-
-
-def game_of(scores: pandas.DataFrame, game: str) -> pandas.Series:
-    """Returns a game's row of `Reported.atari_scores`; raises ReportedError if it has none."""
-    if game not in scores.index:
-        raise ReportedError(f"atari_scores.csv has no {game}: put its row there")
-    return scores.loc[game]
+        return pandas.DataFrame([row for _, row in rows], columns=list(columns))
 
 
 def human_normalised(scores: Any, references: pandas.Series | pandas.DataFrame) -> Any:
@@ -203,8 +171,7 @@ def human_normalised(scores: Any, references: pandas.Series | pandas.DataFrame) 
 def _number(text: str) -> float:
     """Returns the value of "1.5e-7", "22800M", "0.00025 / 4" or "2^18"; else nan."""
     try:
-        value = _value(text)
-        return value if abs(value) <= LARGEST else math.nan
+        return _value(text)
     except (ValueError, ArithmeticError):
         return math.nan
 
@@ -217,8 +184,3 @@ def _value(text: str) -> float:
     if text[-1:] in _FACTORS:
         return float(text[:-1]) * _FACTORS[text[-1]]
     return float(text)
-
-
-def _unknown(where: str, kind: str, name: str, names: Iterable[str]) -> ReportedError:
-    near = difflib.get_close_matches(name, names, n=5, cutoff=0.3) or list(names)[:5]
-    return ReportedError(f"{where} has no {kind} {name!r}; near ones: {', '.join(near)}")

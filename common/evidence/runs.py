@@ -94,7 +94,6 @@ class Tables(NamedTuple):
         found: dict[Key, tuple[str, dict[str, Any]]] = {}
         for where, record in _json_lines(self.runs):
             records.require_keys(where, record, _RECORD)
-            records.require_keys(where, record.get("evaluation") or {}, {EPISODE_RETURN: float})
             require_starts(where, record.get("starts"))
             members = [(record, _RECORD), (record.get("progress") or {}, _RECORD["progress"])]
             if any(there.get(name) is None for there, names in members for name in names):
@@ -317,8 +316,8 @@ class KeptRuns:
 
 def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
     configs = tables.read_configs()
-    evaluations = _read_rows(tables.evaluations, EVALUATIONS)
-    training = _read_rows(tables.training, (*KEYS, *csv_rows.PROGRESS))
+    evaluations = read_rows(tables.evaluations, EVALUATIONS)
+    training = read_rows(tables.training, (*KEYS, *csv_rows.PROGRESS))
     for key, (where, record) in tables.read_records().items():
         if record["config"] not in configs:
             raise RunDirectoryError(f"{where}: {tables.configs} lacks its config: put it back")
@@ -347,21 +346,28 @@ def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         yield f"{path}:{number}", records.parse_json(line, f"{path}:{number}")
 
 
-def _read_rows(path: pathlib.Path, columns: Sequence[str]) -> dict[Key, pandas.DataFrame]:
-    """Returns the distinct rows of each run; numbers are float64, empty cells NaN.
+def read_rows(
+    path: pathlib.Path, columns: Sequence[str], kind: type = float
+) -> dict[tuple[str, str, Any], pandas.DataFrame]:
+    """Returns the distinct rows of each run in a table; empty cells are NaN.
+
+    Args:
+      path: of the table; if it does not exist, it has no rows.
+      columns: that it must have.
+      kind: of its numbers; str leaves them as they are written.
 
     Raises:
       CsvError: it is malformed.
     """
     if not path.exists():
         return {}
-    kinds = collections.defaultdict(lambda: float, {"setting": str, "environment": str})
+    kinds = collections.defaultdict(lambda: kind, {"setting": str, "environment": str})
     try:
         table = pandas.read_csv(
             path, dtype=kinds, lineterminator="\n", keep_default_na=False, na_values=["", "nan"]
         )
-        cells = table[[*KEYS, *csv_rows.PROGRESS]]
-        if (cells.isna() | cells.isin([-np.inf, np.inf])).any(axis=None):
+        numbers = table[["seed", *csv_rows.PROGRESS]].astype(float)
+        if table[[*KEYS]].isna().any(axis=None) or not np.isfinite(numbers).all(axis=None):
             raise ValueError("a row is cut")
         if not set(columns) <= set(table):
             raise ValueError("a column is missing")

@@ -5,18 +5,18 @@ so that the same command goes on with it; a trial that was cut resumes its run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import dataclasses
 import math
 import pathlib
 import queue
 import threading
-import time
 from typing import Any
 
 from common.cluster.processes import StopRequest
 from common.config import Config
 from common.evidence.effects import late_mean
-from common.evidence.execute import Slot, log_of, start
+from common.evidence.execute import Slot, log_of, start, wait
 from common.evidence.plan import Plan, PlannedRun, State
 from common.evidence.sweep import SweepError, values_of
 from common.reporting.command_line import say
@@ -27,7 +27,6 @@ _PARTS = 8
 """Trials are compared at the ends of these parts of a run."""
 _FACTOR = 10.0
 """By how much a value may differ from the setting's where its field has no bound."""
-_POLL_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,27 +84,28 @@ def ranges(texts: Sequence[str], config: Config) -> dict[str, Range]:
 
 
 def _between(ends: Sequence[str], text: str, each: dataclasses.Field | None) -> Range:
-    try:
+    with contextlib.suppress(ValueError):
         low, high = map(float, ends)
-    except ValueError:
-        low, high = math.nan, math.nan
-    if not (math.isfinite(low) and low < high < math.inf):
-        raise SweepError(f"--vary {text}: a range is LOW..HIGH, as in 1e-5..1e-3")
-    return Range((), low, high, low > 0 and high >= _FACTOR * low, bool(each and each.type is int))
+        if math.isfinite(low) and low < high < math.inf:
+            return _range(low, high, bool(each and each.type is int))
+    raise SweepError(f"--vary {text}: a range is LOW..HIGH, as in 1e-5..1e-3")
+
+
+def _range(low: float, high: float, is_whole: bool) -> Range:
+    return Range((), low, high, low > 0 and high >= _FACTOR * low, is_whole)
 
 
 def _of_field(each: dataclasses.Field, value: Any) -> Range:
     bounds, choices = each.metadata["bounds"], each.metadata["choices"]
     if choices or each.type is bool:
         return Range(choices=tuple(choices) or ("true", "false"))
-    lowest = bounds.get("minimum", bounds.get("above", -math.inf))
-    highest = bounds.get("maximum", bounds.get("below", math.inf))
-    if each.type in (int, float) and math.isfinite(lowest) and math.isfinite(highest):
-        low, high = lowest, highest
-    elif each.type in (int, float) and value:
-        low, high = sorted((value / _FACTOR, value * _FACTOR))
-        low, high = max(low, lowest), min(high, highest)
-    else:
+    low = bounds.get("minimum", bounds.get("above", -math.inf))
+    high = bounds.get("maximum", bounds.get("below", math.inf))
+    is_number = each.type in (int, float)
+    if is_number and value and not (math.isfinite(low) and math.isfinite(high)):
+        around = sorted((value / _FACTOR, value * _FACTOR))
+        low, high = max(low, around[0]), min(high, around[1])
+    if not (is_number and math.isfinite(low) and math.isfinite(high)):
         raise SweepError(
             f"--vary config.{each.name}: it has no range around {value!r}: give one, "
             f"config.{each.name}=LOW..HIGH, or values"
@@ -114,7 +114,7 @@ def _of_field(each: dataclasses.Field, value: Any) -> Range:
     margin = (high - low) / 1000 if each.type is float else 1
     low += margin * ("above" in bounds and low == bounds["above"])
     high -= margin * ("below" in bounds and high == bounds["below"])
-    return Range((), low, high, low > 0 and high >= _FACTOR * low, each.type is int)
+    return _range(low, high, each.type is int)
 
 
 class _UnfinishedError(Exception):
@@ -224,23 +224,18 @@ def _value_of(plan: Plan, slot: Slot, trial: Any, stop: StopRequest) -> float:
     (planned,) = plan.runs
     told: set[int] = set()
     if planned.read_status().state is not State.FINISHED:
-        process = start(planned, slot)
-        try:
-            while process.poll() is None:
-                time.sleep(_POLL_SECONDS)
-                if stop.requested:
-                    raise _UnfinishedError
-                _tell(planned, trial, told)
-                if trial.should_prune():
-                    raise optuna.TrialPruned
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+
+        def watch() -> None:
+            _tell(planned, trial, told)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+
+        wait(start(planned, slot), stop, watch)
     status = planned.read_status()
     if status.state is not State.FINISHED:
-        reason = status.note or f"the output of its run is in {log_of(planned)}"
-        trial.set_user_attr("failed", reason)
+        if not stop.requested:
+            reason = status.note or f"the output of its run is in {log_of(planned)}"
+            trial.set_user_attr("failed", reason)
         raise _UnfinishedError
     rows = read_numbers(RunDirectory(planned.directory).evaluator_csv, RESULT)
     x = rows[plan.experiment.x or "wall_seconds"]

@@ -7,11 +7,21 @@ import math
 import numpy as np
 import pandas
 
-from common.evidence.paper import EARLIER, SMOKE, Experiment, OverTasks, Paper, UnknownError
+from common.evidence.paper import (
+    EARLIER,
+    PAPER_SCALE,
+    SMOKE,
+    Experiment,
+    OverTasks,
+    Paper,
+    UnknownError,
+)
 from common.evidence.runs import KeptRun, KeptRuns
 from common.reporting.budget import Budget, duration
 from common.reporting.run_directory import RunDirectoryError
 
+ALL_RUNS = "runs"
+"""The name of the figure of everything that was run at a scale."""
 FINAL = "the mean of all values in the last third of a run"
 """The definition of a final return."""
 _FINAL_SPEED = "the mean over the last third of a run's time"
@@ -148,6 +158,12 @@ def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
     return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
 
 
+def file_name(paper: str, name: str, scale: str | None) -> str:
+    """Returns "PAPER_figure_2" or "PAPER_table_2"; with "_smoke" if its runs are of that scale."""
+    stem = paper if name == ALL_RUNS else f"{paper}_{name.replace(' ', '_')}"
+    return stem if scale in (None, PAPER_SCALE.name) else f"{stem}_{scale}"
+
+
 def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]) -> str:
     """Returns the title of a figure: paper, figure, scale, and what is drawn.
 
@@ -160,7 +176,7 @@ def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]
             ", ".join(_SUITES.get(suite, "environments of this repository") for suite in suites)
             or head
         )
-    name = "" if experiment.name == "runs" else f", {experiment.name}"
+    name = "" if experiment.name == ALL_RUNS else f", {experiment.name}"
     return f"{paper.title}{name}, scale {scale}. {head[:1].upper()}{head[1:]}{colon}{rest}"
 
 

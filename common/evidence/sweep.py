@@ -10,12 +10,11 @@ import re
 import tempfile
 
 import pandas
-from scipy import stats
 
 from common.agents.declaration import AgentDeclaration
 from common.config import near_names
-from common.evidence import figures
-from common.evidence.effects import CONFIDENCE, late_mean
+from common.evidence import figures, selection
+from common.evidence.effects import interval, late_mean
 from common.evidence.keep import keep
 from common.evidence.paper import Experiment, Run, Scale, flag_name, flag_values
 from common.evidence.plan import Plan
@@ -197,7 +196,7 @@ def show(plan: Plan, names: Sequence[str], directory: pathlib.Path) -> list[path
             paper, plan.experiment, scale, KeptRuns(root).of(paper.name, scale), directory
         )
         values = frame(paper.name, scale, root)
-    stem = directory / figures.file_name(paper.name, plan.experiment.name, scale)
+    stem = directory / selection.file_name(paper.name, plan.experiment.name, scale)
     return [*files, *write_table(ranking(plan, names, values), stem)]
 
 
@@ -230,14 +229,11 @@ def ranking(plan: Plan, names: Sequence[str], values: pandas.DataFrame) -> list[
     late = values.groupby(_KEYS)[["x", "value"]].apply(late_mean)
     rows = []
     for (setting, task), seeds in late.groupby(level=_KEYS[:2]):
-        mean, half = float(seeds.mean()), math.nan
-        if len(seeds) > 1:
-            quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(seeds) - 1)
-            half = float(quantile * seeds.std() / math.sqrt(len(seeds)))
+        mean = float(seeds.mean())
+        low, high = interval(mean, seeds.sem(), len(seeds) - 1)
         base = setting.removesuffix(suffix_of(chosen[setting]))
-        ends = {"low": mean - half, "high": mean + half}
-        row = {"task": task, "setting": base, **chosen[setting]}
-        rows.append({**row, "late_mean": mean, **ends, "seeds": len(seeds)})
+        row = {"task": task, "setting": base, **chosen[setting], "late_mean": mean}
+        rows.append({**row, "low": low, "high": high, "seeds": len(seeds)})
     return sorted(rows, key=lambda row: (row["task"], -row["late_mean"]))
 
 

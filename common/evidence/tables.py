@@ -9,7 +9,7 @@ import pandas
 
 from common.environments import frames_per_step
 from common.evidence import selection
-from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, Experiment, Paper
+from common.evidence.paper import EPISODE_RETURN, Experiment, Paper
 from common.evidence.reported import Reported, ReportedError
 from common.evidence.runs import EVALUATIONS, KeptRun
 from common.evidence.selection import task_title
@@ -74,22 +74,15 @@ class Table:
     Attributes:
       title: paper, name and title of the table.
       note: sentences on our numbers, and the unit if all columns have the same.
-      rows: the paper's numbers and ours; columns of ours in which nothing stands are left out.
-      units: of the paper's columns, as far as neither their names nor the note say them.
+      rows: the paper's numbers and ours; columns of ours in which nothing stands are left out. The
+        names of the paper's columns have their units, if neither they nor the note say them.
       summary: sums up the rows; None if nothing does.
     """
 
     title: str
     note: str
     rows: pandas.DataFrame
-    units: Mapping[str, str]
     summary: pandas.DataFrame | None
-
-
-def file_name(paper: str, name: str, scale: str | None) -> str:
-    """Returns "PAPER_table_2"; with "_smoke" if its runs are of that scale."""
-    stem = f"{paper}_{name.replace(' ', '_')}"
-    return stem if scale in (None, PAPER_SCALE.name) else f"{stem}_{scale}"
 
 
 def build(
@@ -120,32 +113,29 @@ def build(
         columns[name] = texts[name].fillna("")
         if ours and name in ours.columns:
             columns |= _ours(name, texts[name], values[name], cells, ours)
-    units = _units(numbers.table(paper.name, experiment.name, "unit"))
+    of_columns = _units(numbers.table(paper.name, experiment.name, "unit"))
     note = _note(paper, experiment, scale, cells, runs)
-    if len(units) == len(texts.columns) and len(set(units.values())) == 1:
-        note, units = f"{note} Unit: {units.popitem()[1]}.".strip(), {}
+    if len(of_columns) == len(texts.columns) and len(set(of_columns.values())) == 1:
+        note, of_columns = f"{note} Unit: {of_columns.popitem()[1]}.".strip(), {}
+    rows = pandas.DataFrame(columns, index=texts.index).rename_axis("")
     return Table(
         f"{paper.title}, {experiment.name}: {experiment.title}",
         note,
-        pandas.DataFrame(columns, index=texts.index).rename_axis(""),
-        units,
+        rows.rename(columns={name: f"{name} [{unit}]" for name, unit in of_columns.items()}),
         ours.summary(values, experiment, runs, numbers) if ours else None,
     )
 
 
 def page(table: Table) -> str:
     """Returns the table as a page."""
-    parts = [f"# {table.title}", table.note, _grid(_with_units(table))]
-    if table.summary is not None:
-        parts.append(_grid(table.summary))
-    return "\n\n".join(filter(None, parts)) + "\n"
+    frames = [table.rows] if table.summary is None else [table.rows, table.summary]
+    return "\n\n".join(filter(None, [f"# {table.title}", table.note, *map(_grid, frames)])) + "\n"
 
 
 def csv(table: Table) -> str:
     """Returns the table's rows as CSV, then an empty line and the summary, if there is one."""
-    rows = _with_units(table)
-    parts = [rows] if table.summary is None else [rows, table.summary]
-    return "\n".join(frame.to_csv(lineterminator="\n") for frame in parts)
+    frames = [table.rows] if table.summary is None else [table.rows, table.summary]
+    return "\n".join(frame.to_csv(lineterminator="\n") for frame in frames)
 
 
 def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:
@@ -199,12 +189,6 @@ def _units(units: pandas.DataFrame) -> dict[str, str]:
         if not in_column and unit != "-" and unit.lower() not in name.lower():
             found[name] = unit
     return found
-
-
-def _with_units(table: Table) -> pandas.DataFrame:
-    return table.rows.rename(
-        columns={name: f"{name} [{unit}]" for name, unit in table.units.items()}
-    )
 
 
 def _ours(

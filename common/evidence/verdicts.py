@@ -12,7 +12,7 @@ import pandas
 
 from common.evidence import figures, selection, tables
 from common.evidence.aggregate_figure import AGGREGATES
-from common.evidence.claims import Claim, Evidence, Finding, Measured, NamedEffect
+from common.evidence.claims import Claim, Evidence, Finding, JudgedEffect, Measured
 from common.evidence.effects import Effect, Verdict
 from common.evidence.paper import Experiment, Paper
 from common.evidence.reported import Reported
@@ -112,13 +112,13 @@ def show_claim(papers: Sequence[Paper], findings: Findings, name: str) -> None:
 
 
 def _claim_row(paper: Paper, claim: Claim, finding: Finding) -> Row:
-    coverage, missing = finding.coverage, finding.missing
-    is_open, cells = finding.verdict is Verdict.OPEN, dict.fromkeys(_OF_MISSING, "")
+    missing, is_open = finding.missing, finding.verdict is Verdict.OPEN
+    coverage = finding.coverage or [""] * 4
+    to_make: Sequence[object] = [""] * len(_OF_MISSING)
     if missing is not None and missing.missing:
         hours = f"{missing.hours:.1f}" if math.isfinite(missing.hours) else ""
-        counts = (str(missing.made), str(missing.missing))
-        values = (missing.scale, *counts, hours, "; ".join(missing.commands))
-        cells = dict(zip(_OF_MISSING, values))
+        commands = "; ".join(missing.commands)
+        to_make = (missing.scale, missing.made, missing.missing, hours, commands)
     return {
         "paper": paper.title,
         "claim": claim.name,
@@ -128,11 +128,11 @@ def _claim_row(paper: Paper, claim: Claim, finding: Finding) -> Row:
         "basis": str(claim.test.basis),
         "headline": "yes" * claim.is_headline,
         "verdict": str(finding.verdict),
-        **dict(zip(_RUNS, (finding.scale, *map(str, coverage or [""] * len(_RUNS))))),
+        **dict(zip(_RUNS, map(str, (finding.scale, *coverage)))),
         "exploratory": "yes" * finding.is_exploratory,
         "complete": "yes" * finding.is_complete,
         "seeds needed": str(is_open and finding.seeds_needed or ""),
-        **cells,
+        **dict(zip(_OF_MISSING, map(str, to_make))),
         "lacks": finding.lacks,
         "rule": claim.rule,
     }
@@ -140,31 +140,31 @@ def _claim_row(paper: Paper, claim: Claim, finding: Finding) -> Row:
 
 def _numbers(claim: Claim, finding: Finding) -> Iterator[Row]:
     """Yields a row for each number that a verdict hangs on, and for each task of an effect."""
-    for named in finding.effects:
+    for judged in finding.effects:
         measure = claim.test.at_scale(finding.scale).measure.__name__
-        for task, effect in {"": named.effect, **named.by_task}.items():
-            cells = [named.name, task, *_parts(named, effect)]
-            cells += [f"{_factor(named) * bound:g}" for bound in named.part.bounds]
-            cells += [named.part.over, measure, "" if task else named.verdict, effect.outcome]
+        for task, effect in {"": judged.effect, **judged.by_task}.items():
+            cells = [judged.part.name, task, *_parts(judged, effect)]
+            cells += [f"{_factor(judged) * bound:g}" for bound in judged.part.bounds]
+            cells += [judged.part.over, measure, "" if task else judged.verdict, effect.outcome]
             cells += [effect.collapses, "" if effect.is_confirmed else "yes"]
             cells += [effect.tasks, effect.seeds, effect.seeds_needed or ""]
-            if not task and named.improvement:
-                cells += [f"{number:.3f}" for number in named.improvement]
+            if not task and judged.improvement:
+                cells += [f"{number:.3f}" for number in judged.improvement]
             yield dict(zip(_OF_NUMBERS[2:], map(str, cells)))
     least, most = claim.test.bounds if isinstance(claim.test, Measured) else ("", "")
     for name, number in finding.numbers.items():
         yield {"number": name, "value": f"{number:.6g}", "from": str(least), "to": str(most)}
 
 
-def _factor(named: NamedEffect) -> int:
-    return 1 if named.is_logarithm else 100
+def _factor(judged: JudgedEffect) -> int:
+    return 1 if judged.is_logarithm else 100
 
 
-def _parts(named: NamedEffect, effect: Effect) -> tuple[str, str, str, str]:
+def _parts(judged: JudgedEffect, effect: Effect) -> tuple[str, str, str, str]:
     """Returns the estimate, the ends of its interval and the unit; one seed has no interval."""
-    digits, unit = (2, "log10") if named.is_logarithm else (1, "%")
+    digits, unit = (2, "log10") if judged.is_logarithm else (1, "%")
     ends = (effect.estimate, effect.low, effect.high)
-    cells = [f"{_factor(named) * end:+.{digits}f}" if math.isfinite(end) else "" for end in ends]
+    cells = [f"{_factor(judged) * end:+.{digits}f}" if math.isfinite(end) else "" for end in ends]
     return cells[0], cells[1], cells[2], unit
 
 
@@ -179,21 +179,16 @@ def _answer(claim: Claim, finding: Finding) -> list[Row]:
         "open because": _why_open(finding),
     }
     rows = []
-    for named in finding.effects:
-        estimate, low, high, unit = _parts(named, named.effect)
+    for judged in finding.effects:
+        estimate, low, high, unit = _parts(judged, judged.effect)
         interval = f" ({low} to {high})" if low else ", one seed"
-        tasks = {task_title(task): on for task, on in named.by_task.items()}
-        cells = (f"{task} {_parts(named, on)[0]}" for task, on in tasks.items())
-        rows.append(
-            {
-                "effect": f"{named.name}: ".lstrip(": ") + f"{estimate} {unit}{interval}",
-                "probability of improvement": "{:.2f} ({:.2f} to {:.2f})".format(*named.improvement)
-                if named.improvement
-                else "",
-                "by task": ", ".join(cells) if len(tasks) > 1 else "".join(tasks),
-                "seeds": str(named.effect.seeds),
-            }
-        )
+        improvement = judged.improvement
+        chance = "{:.2f} ({:.2f} to {:.2f})".format(*improvement) if improvement else ""
+        tasks = {task_title(task): on for task, on in judged.by_task.items()}
+        cells = (f"{task} {_parts(judged, on)[0]}" for task, on in tasks.items())
+        row = {"effect": f"{judged.part.name}: ".lstrip(": ") + f"{estimate} {unit}{interval}"}
+        row |= {"probability of improvement": chance, "seeds": str(judged.effect.seeds)}
+        rows.append(row | {"by task": ", ".join(cells) if len(tasks) > 1 else "".join(tasks)})
     if isinstance(claim.test, Measured):
         rows += [{"effect": f"{number:.3g}"} for number in finding.numbers.values()]
     rows = rows or [{}]
@@ -207,7 +202,7 @@ def _why_open(finding: Finding) -> str:
         return ""
     if finding.lacks:
         return finding.lacks
-    if any(named.effect.is_too_early for named in finding.effects):
+    if any(judged.effect.is_too_early for judged in finding.effects):
         words.append("a run collapsed")
     if missing is not None and missing.missing:
         hours = f", {missing.hours:.1f} h" if math.isfinite(missing.hours) else ""
@@ -253,15 +248,11 @@ def page(paper: Paper, kept: KeptRuns, findings: Sequence[tuple[Claim, Finding]]
     pictures: dict[str, list[str]] = {}
     for name, picture in _pictures(paper, kept):
         pictures.setdefault(name, []).append(picture)
-    of_figures: dict[str, list[tuple[Claim, Finding]]] = {name: [] for name in pictures}
-    for claim, finding in findings:
-        place = claim.experiment if claim.experiment in pictures else ""
-        of_figures.setdefault(place, []).append((claim, finding))
-    others = of_figures.pop("", [])
-    for name, shown in of_figures.items():
-        title = "" if name == figures.ALL_RUNS else f": {paper.experiment(name).title}"
-        parts += [f"## {name.capitalize()}{title}", *pictures[name]]
-        parts += _tables(shown)
+    for name, shown in pictures.items():
+        title = "" if name == selection.ALL_RUNS else f": {paper.experiment(name).title}"
+        of_figure = [of for of in findings if of[0].experiment == name]
+        parts += [f"## {name.capitalize()}{title}", *shown, *_tables(of_figure)]
+    others = [of for of in findings if of[0].experiment not in pictures]
     decided = [of for of in others if of[1].verdict is not Verdict.OPEN]
     waiting = [of for of in others if of[1].verdict is Verdict.OPEN]
     parts += ["## Decided without a figure", *_tables(decided)] if decided else []
@@ -290,11 +281,11 @@ def renew(file: pathlib.Path, overview: str) -> None:
     Raises:
       OverviewError: the file does not have both marks in their order.
     """
-    before, begin, rest = file.read_text(errors="surrogateescape").partition(BEGIN)
+    text = file.read_text(errors="surrogateescape")
+    before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
-        marks = f"put the lines {BEGIN} and {END} where it belongs"
-        raise OverviewError(f"{file} has no place for the overview: {marks}")
+        raise OverviewError(f"{file} has no place for the overview: put {BEGIN} and {END} there")
     file.write_text(f"{before}{BEGIN}\n\n{overview}\n\n{END}{after}", errors="surrogateescape")
 
 
@@ -307,10 +298,9 @@ def _changes(paper: Paper, kept: KeptRuns) -> Iterator[str]:
                 for agent in paper.agents
                 for change in scale.changes_of(agent, ())
             ]
-            budget = f" ({scale.budget})" if scale.budget else ""
-            header = ("agent", "flag", "here", "the agent's default")
-            summary = f"{scale.name}: {scale.title}{budget}"
-            yield tables.details(summary, tables.markdown_table(header, rows))
+            table = tables.markdown_table(("agent", "flag", "here", "the agent's default"), rows)
+            summary = f"{scale.name}: {scale.title}" + f" ({scale.budget})" * bool(scale.budget)
+            yield tables.details(summary, table)
 
 
 def _row(
@@ -353,9 +343,9 @@ def _pictures(paper: Paper, kept: KeptRuns) -> Iterator[tuple[str, str]]:
             curves = {run.curve for run in runs}
             tasks = len(selection.shown_tasks(experiment, curves))
             listed = len({run.curve for run in experiment.runs})
-            is_everything = experiment.name == figures.ALL_RUNS
-            flag = f"--figure={figures.ALL_RUNS}" if is_everything else experiment.flag
-            file = f"figures/{figures.file_name(paper.name, experiment.name, scale)}.png"
+            is_everything = experiment.name == selection.ALL_RUNS
+            flag = f"--figure={selection.ALL_RUNS}" if is_everything else experiment.flag
+            file = f"figures/{selection.file_name(paper.name, experiment.name, scale)}.png"
             counts = (
                 f"Scale {scale}: {len(curves)} of {listed} curves, {tasks} of "
                 f"{len(experiment.environments)} tasks, {len(runs)} runs, {_hours(runs):.1f} hours."

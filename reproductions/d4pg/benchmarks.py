@@ -7,8 +7,8 @@ CASES = (
         "replay",
         "replay_cases:replay",
         "the memory of transitions: loops, bytes, latency, service",
-        dict(capacity=20_000, loops=100, samples=200, copied_bytes=2**24),
-        peers=("cpprb", "Reverb"),
+        dict(capacity=20_000, loops=100, samples=200),
+        has_peer=True,
     ),
     Case(
         "learner",
@@ -22,13 +22,6 @@ CASES = (
         "actor_cases:actor",
         "D4PG's actor with humanoids",
         dict(actors=4, batch_steps=50, turns=1),
-        one_thread=True,
-    ),
-    Case(
-        "simulator",
-        "actor_cases:simulator",
-        "batches of Control Suite tasks, beside the suite itself",
-        dict(num_tasks=1, actors=2, batch_steps=20, turns=1),
         one_thread=True,
     ),
 )

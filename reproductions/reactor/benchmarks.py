@@ -6,16 +6,16 @@ CASES = (
     Case(
         "sequence_learner",
         "learner_cases:item_learner",
-        "Reactor's updates, and Retrace alone",
+        "Reactor's updates",
         dict(items=200, games=2, updates=4),
-        dict(games=8, updates=40, precisions=("float32",), atoms=51),
+        dict(games=8, updates=40, precisions=("float32",)),
         uses_gpu=True,
     ),
     Case(
         "priority_tree",
-        "memory_cases:priority_tree",
+        "replay_cases:priority_tree",
         "the tree that infers Reactor's priorities",
-        dict(items=(1000,), calls=20, frames=2000),
+        dict(items=(1000,), calls=20),
     ),
     Case(
         "sequence_actor",

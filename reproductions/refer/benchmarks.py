@@ -16,10 +16,4 @@ CASES = (
         dict(capacity=2**11, length=50, updates=(2, 16)),
         dict(costly="acer_lr1e-05", cheap="vracer_refer"),
     ),
-    Case(
-        "episode_memory",
-        "memory_cases:episode_memory",
-        "the memory of episodes",
-        dict(capacity=2**13, length=100, calls=20),
-    ),
 )

@@ -1,19 +1,17 @@
 import dataclasses
 import importlib.util
 import inspect
-import itertools
 import math
 import re
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from common import environments
-from common.benchmarks import actor_cases, learner_cases, memory_cases, replay_cases, run_cases
-from common.benchmarks.report import REVERB, Bench, Row
-from common.benchmarks.roles import ChildProcess, started_role
+from common.benchmarks import actor_cases, learner_cases, replay_cases, run_cases
+from common.benchmarks.report import Bench, Row
+from common.benchmarks.roles import started_role
 from common.cluster.topology import Topology
 from common.config import Settings
 from common.environments.spec import EnvironmentSpec
@@ -67,20 +65,14 @@ def check(rows, names):
 
 def test_replay():
     rows = check(
-        replay_cases.replay(bench(), capacity=8000, loops=16, samples=50, copied_bytes=2**20),
+        replay_cases.replay(bench(), capacity=8000, loops=16, samples=50),
         [
             "replay/bytes_per_raw_byte_52",
             "replay/bytes_per_raw_byte",
             "replay/in_process_loop",
             "replay/in_process_loop_from_arrays",
-            "replay/in_process_loop_limit",
             "replay/sample_p99_under_adds",
-            "replay/sample_p99_under_adds_from_python",
-            "replay/sample_p99_under_adds_scheduling",
             "replay/sample_p99_under_adds_added",
-            "replay/save",
-            "replay/load",
-            "replay/in_process_loop_while_saving",
             "replay/service_loop",
         ],
     )
@@ -88,40 +80,16 @@ def test_replay():
 
 
 def test_priority_tree():
-    rows = memory_cases.priority_tree(reactor(), items=(1000, 3000), calls=4, frames=4000)
-    names = ["pairs_of_1000", "pairs_of_3000", "bytes_per_frame_byte"]
-    rows = check(rows, [f"priority_tree/{name}" for name in names])
-    assert 1 < rows[-1].value < 1.2
-
-
-def test_episode_memory():
-    check(
-        memory_cases.episode_memory(bench(), capacity=2000, length=50, calls=10),
-        [
-            "episode_memory/sample",
-            "episode_memory/refresh",
-            "episode_memory/refresh_full",
-            "episode_memory/refresh_unchanged",
-            "episode_memory/count_far_policy",
-            "episode_memory/add",
-        ],
-    )
+    rows = replay_cases.priority_tree(reactor(), items=(1000, 3000), calls=4)
+    check(rows, ["priority_tree/pairs_of_1000", "priority_tree/pairs_of_3000"])
 
 
 def test_replay_with_cpprb():
     pytest.importorskip("cpprb")
-    rows = replay_cases.replay(
-        bench(peers=True), capacity=4000, loops=16, samples=50, copied_bytes=2**20
-    )
-    first = check(
-        itertools.islice(rows, 2, 5),
-        [
-            "replay/in_process_loop",
-            "replay/in_process_loop_from_arrays",
-            "replay/in_process_loop_numpy",
-        ],
-    )
-    assert [row.peer for row in first] == ["cpprb 11", "cpprb 11", "NumPy sum tree"]
+    agent = bench().program.make_agent(replay_capacity=4000, min_replay_size=1)
+    batch = replay_cases.random_steps(agent.step_specs(replay_cases.HUMANOID), 1000)
+    loop = replay_cases.cpprb_loop(agent, 4000, [batch])
+    loop()
 
 
 def test_the_loop_works_a_full_memory():
@@ -135,13 +103,6 @@ def test_the_loop_works_a_full_memory():
     statistics = filled.memory.statistics()
     assert statistics.items == 4000 and statistics.duplicates == 0 and statistics.missing == 0
     assert statistics.inserted == 5 * 1000 + 2 * 50 and statistics.sampled == 2 * 256
-
-
-@pytest.mark.skipif(not (REVERB / ".installed").exists(), reason="`make peers` installs Reverb")
-def test_reverb():
-    specs = bench().program.make_agent().step_specs(replay_cases.HUMANOID)
-    with replay_cases.reverb(bench(), specs, capacity=1000, loops=20) as speed:
-        assert speed() > 0 and speed() > 0
 
 
 def test_image_replay(monkeypatch):
@@ -163,7 +124,6 @@ def test_image_replay(monkeypatch):
             "image_replay/bytes_per_transition",
             "image_replay/in_process_loop",
             "image_replay/in_process_loop_raw",
-            "image_replay/in_process_loop_raw_from_arrays",
             "image_replay/encode",
             "image_replay/decode",
             "image_replay/service_loop",
@@ -186,7 +146,6 @@ def test_learner():
         [
             "learner/d4pg_batch16",
             "learner/d4pg_updates_per_call_1",
-            "learner/d4pg_batch16_limit",
             "learner/d4pg_batch16_with_actors",
             "learner/d4pg_batch16_with_actors_acting",
         ],
@@ -201,10 +160,9 @@ def test_image_learner():
 
 def test_sequence_learner():
     rows = learner_cases.item_learner(
-        reactor(sequence_length=5), items=20, games=2, updates=2, precisions=("float32",), atoms=51
+        reactor(sequence_length=5), items=20, games=2, updates=2, precisions=("float32",)
     )
-    rows = check(rows, ["learner/reactor_batch4", "learner/reactor_batch4_retrace"])
-    assert rows[1].peer_value == pytest.approx(1000 / rows[0].peer_value)
+    check(rows, ["learner/reactor_batch4"])
 
 
 def test_random_actions_of_a_game():
@@ -214,45 +172,23 @@ def test_random_actions_of_a_game():
     assert first.shape == (5,) and first.dtype == "int32" and any(first != second)
 
 
-def test_operations_of_the_update_are_those_of_the_equations():
-    agent = bench().program.make_agent()
-    learner = agent.make_learner(learner_cases.WALKER, seed=0)
-    policy = 24 * 300 + 300 * 200 + 200 * 6
-    critic = 30 * 400 + 400 * 300 + 300 * 51
-    # Target: both forward. Critic: forward, and back to all weights and hidden layers. Policy: both
-    # forward, through the critic back to its input, and back to the policy's weights and layers.
-    products = policy + critic + 3 * critic - 30 * 400 + policy + 2 * critic + 2 * policy - 24 * 300
-    counted = learner_cases.update_operations(agent, learner)
-    assert counted == 2 * 256 * products
-    assert int(learner.steps) == 0
-
-
 def test_actor_sends_what_it_makes(capsys):
     rows = actor_cases.actor(
         bench(send_batch=10), "control:cartpole:swingup", actors=2, batch_steps=60, turns=1
     )
     name = "actor/cartpole_swingup"
-    rows = check(rows, [name, f"{name}_wall", f"{name}_mujoco"])
-    assert rows[0].ratio < 1 and rows[2].ratio < 1
+    rows = check(rows, [name, f"{name}_mujoco"])
+    assert rows[0].ratio < 1 and rows[1].ratio < 1
     counts = re.search(r"got (\d+) items of (\d+)", capsys.readouterr().err)
     got, steps = map(int, counts.groups())
     # 120 batch steps; open elements and an unsent rest of a batch stay behind.
     assert steps == 2 * 120 and steps - 2 * 5 - 10 <= got <= steps
 
 
-def test_a_batch_is_faster_than_the_suite_and_slower_than_mujoco():
-    sizes = dict(num_tasks=1, actors=8, batch_steps=300, turns=3)
-    rows = check(
-        actor_cases.simulator(bench(), **sizes),
-        ["simulator/cartpole_swingup", "simulator/cartpole_swingup_mujoco"],
-    )
-    assert rows[1].ratio < 1 < rows[0].ratio
-
-
 def test_actor_of_a_worker_adds_to_its_own_memory(capsys):
     sizes = dict(environment="atari:pong", actors=1, batch_steps=30, turns=1, in_worker=True)
     rows = actor_cases.actor(reactor(sequence_length=5), **sizes)
-    check(rows, ["actor/pong_in_worker", "actor/pong_in_worker_wall"])
+    check(rows, ["actor/pong_in_worker"])
     counts = re.search(r"got (\d+) items of (\d+)", capsys.readouterr().err)
     # The last step is not complete yet, and the four before it begin no whole sequence.
     assert [int(count) for count in counts.groups()] == [2 * 30 - 5, 2 * 30]
@@ -287,14 +223,6 @@ def test_a_role_that_cannot_start_is_an_error_with_its_words():
         role.check()
 
 
-def test_a_program_answers_until_it_fails():
-    script = "import sys; print(input() * 2, flush=True); sys.exit('error: no more')"
-    with ChildProcess("echo", [sys.executable, "-c", script], answers=True) as process:
-        assert process.ask("ab") == "abab"
-        with pytest.raises(RuntimeError, match="the echo ended with exit code 1: error: no more"):
-            process.ask("cd")
-
-
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_sizes_for_quick_are_smaller(case):
     assert case.measures
@@ -310,18 +238,16 @@ def aql():
 
 
 def test_unroll_actor():
-    rows = check(
+    check(
         actor_cases.unroll_actor(aql(), actors=2, searches=1, batch_steps=32),
         [
             "search/3528_actions",
-            "search/exact_q_3528_time_over_aql",
             "actor/humanoid_stand_with_search",
             "actor/humanoid_stand_with_search_mujoco",
             "actor/cartpole_swingup_with_search",
             "actor/cartpole_swingup_with_search_mujoco",
         ],
     )
-    assert rows[0].ratio == rows[1].value
 
 
 def test_update_cost():

@@ -10,7 +10,7 @@ import planted
 
 from common.cluster.processes import StopRequest
 from common.evidence.execute import ListedRuns, Session
-from common.evidence.paper import Experiment, Run, Scale, changes
+from common.evidence.paper import Change, Experiment, Run, Scale
 from common.evidence.plan import make_plan
 from common.reporting.budget import Budget
 from reproductions.d4pg.config import AGENT
@@ -19,16 +19,19 @@ TINY = Scale(
     "tiny",
     "for a test",
     None,
-    changes(
-        "--learner_threads=1",
-        "--evaluation_episodes=1",
-        "--evaluation_seconds=1",
-        "--checkpoint_seconds=0.3",
-        "--config.policy_sizes=(16,16)",
-        "--config.critic_sizes=(16,16)",
-        "--config.batch_size=16",
-        "--config.min_replay_size=200",
-        "--config.samples_per_insert=0.5",  # slow enough to be cut
+    tuple(
+        Change(flag)
+        for flag in (
+            "--learner_threads=1",
+            "--evaluation_episodes=1",
+            "--evaluation_seconds=1",
+            "--checkpoint_seconds=0.3",
+            "--config.policy_sizes=(16,16)",
+            "--config.critic_sizes=(16,16)",
+            "--config.batch_size=16",
+            "--config.min_replay_size=200",
+            "--config.samples_per_insert=0.5",  # slow enough to be cut
+        )
     ),
 )
 D4PG = Experiment(

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 
-from common.evidence.paper import PAPER_SCALE, Experiment, Paper, Run, Scale, changes
+from common.evidence.paper import PAPER_SCALE, Change, Experiment, Paper, Run, Scale
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
@@ -29,7 +29,7 @@ SMALL = Scale(
     "small",
     "a small one",
     Budget(learner_steps=10),
-    changes("--num_actors=2", "--config.sizes=(4,4)"),
+    (Change("--num_actors=2"), Change("--config.sizes=(4,4)")),
 )
 
 

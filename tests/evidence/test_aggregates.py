@@ -97,7 +97,7 @@ def test_of_a_tally_so_many_tasks_must_hold():
     def verdict(*estimates):
         part = effects.EffectPart("", {}, effects.NOT_BEHIND, effects.Over.TALLY, 7 / 9)
         by_task = {f"task {number}": effect(value) for number, value in enumerate(estimates)}
-        return part.verdict(effect(float(np.mean(estimates))), by_task)[0]
+        return part.verdict(effect(float(np.mean(estimates))), by_task)
 
     assert verdict(*[0.5] * 7, -0.5, -0.5) is effects.Verdict.HOLDS
     assert verdict(*[0.5] * 6, -0.5, -0.5, -0.5) is effects.Verdict.FAILS

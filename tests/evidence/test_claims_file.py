@@ -7,17 +7,10 @@ import numpy as np
 import pytest
 
 from common.evidence import claims_file, effects
-from common.evidence.claims import (
-    Basis,
-    Check,
-    Evidence,
-    Finding,
-    GameMedian,
-    Measured,
-    Unavailable,
-)
-from common.evidence.claims_file import ClaimError, slope, spread, trend
+from common.evidence.claims import Basis, Check, Evidence, Finding, GameMedian, Measured
+from common.evidence.claims_file import slope, spread, trend
 from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Over, Verdict
+from common.evidence.figures_file import FileMistakeError
 import reproductions
 
 D4PG = reproductions.paper("d4pg")
@@ -160,12 +153,12 @@ def test_what_else_decides_a_claim(tmp_path):
     claim = read(tmp_path, 'check = "soak"\nbasis = "benchmark"\nrule = "It is."', own)
     assert claim.test == Check(CHECKS.soak, Basis.BENCHMARK) and claim.rule == "It is."
     claim = read(tmp_path, 'lacks = "Nobody knows."\nrule = "It is."', own)
-    assert claim.test == Unavailable("Nobody knows.") and claim.experiment == ""
+    assert claim.experiment == "" and claim.test.basis is Basis.RUNS
     finding = claim.judge(D4PG, Evidence(None, None, None, tmp_path))
     assert finding == Finding(Verdict.OPEN, lacks="Nobody knows.")
     text = 'benchmark = { record = "d4pg", number = "cost", bounds = [1, inf] }'
     assert read(tmp_path, text, own).test == Measured("d4pg", "cost", (1.0, math.inf))
-    text = 'median = { setting = "a", source = "b", row = "c", column = "d", percent = true }'
+    text = 'median = { setting = "a", source = "b", row = "c", column = "d", is_percent = true }'
     assert read(tmp_path, text, own).test == GameMedian("a", "b", "c", "d", is_percent=True)
 
 
@@ -175,34 +168,31 @@ GOOD = f'effect = "{FULL} > ddpg"'
 @pytest.mark.parametrize(
     "text, complaint",
     [
-        ("", "name.effect: a claim has one of effect, median, benchmark, check, lacks"),
-        (f'{GOOD}\ncheck = "soak"', "name.effect: a claim has one of"),
-        (f"{GOOD}\nfoo = 1", "name.foo: is no key"),
+        ("", "a claim has one of benchmark, check, effect, lacks, median"),
+        (f'{GOOD}\ncheck = "soak"', "a claim has one of"),
+        (f"{GOOD}\nfoo = 1", "foo: there is no such key"),
         (f'{GOOD}\nsays = "twice"', "claims.toml: "),
-        (f"{GOOD}\nat.small.foo = 1", "name.at.small.foo: is no key"),
-        (f'{GOOD}\nat.tiny.effect = ""', 'name.at: there is no "tiny": there are paper, '),
-        (f'{GOOD}\nnot_at = ["tiny"]', 'name.not_at: there is no "tiny"'),
-        (f'{GOOD}\nexperiment = "figure 99"', 'name.experiment: there is no "figure 99"'),
-        (
-            f'{GOOD}\nover = "all"',
-            'name.over: there is no "all": there are mean, uniform, every, some',
-        ),
-        (f'{GOOD}\nmeasure = "mean"', 'name.measure: there is no "mean": there are late_mean'),
-        (f'{GOOD}\ntasks = ["control:*:sleep"]', 'name.tasks: there is no "control:.*:sleep"'),
-        (f"{GOOD}\nbounds = [0, 1]", "name.effect: .*give .>., .>=. or .~. once, or `bounds`"),
-        ('effect = "ddpg"', "name.effect: .*give .>., .>=. or .~. once"),
-        ('effect = "ddpg"\nbounds = [0]', "name.bounds: are two numbers, not "),
-        ('effect = "ddpg > *_n7"', 'name.effect: .*there is no setting "\\*_n7"'),
-        ('effect = "ddpg > nobody"', 'name.effect: .*there is no setting "nobody"'),
-        ('effect = "trend ddpg > 0"', "name.effect: "),
-        ("effect = 1", "name.effect: cannot be 1"),
-        ('check = "nothing"\nrule = "a"', 'name.check: there is no "nothing"'),
-        ('check = "soak"\nbasis = "faith"\nrule = "a"', 'name.basis: there is no "faith"'),
-        ('lacks = "a"', "name.rule: is missing"),
-        ('benchmark = { record = "a" }', "name.benchmark.number: is missing"),
+        (f"{GOOD}\nat.small.foo = 1", "foo: there is no such key"),
+        (f'{GOOD}\nat.tiny.effect = ""', "no scale tiny: there are paper, "),
+        (f'{GOOD}\nnot_at = ["tiny"]', "no scale tiny"),
+        (f'{GOOD}\nexperiment = "figure 99"', "no figure 99"),
+        (f'{GOOD}\nover = "all"', "'all' is not a valid Over"),
+        (f'{GOOD}\nmeasure = "mean"', "'mean'"),
+        (f'{GOOD}\ntasks = ["control:*:sleep"]', 'tasks: there is no "control:.*:sleep"'),
+        (f"{GOOD}\nbounds = [0, 1]", "give .>., .>=. or .~. once, or `bounds`"),
+        ('effect = "ddpg"', "give .>., .>=. or .~. once"),
+        ('effect = "ddpg"\nbounds = [0]', "name: "),
+        ('effect = "ddpg > *_n7"', 'there is no setting "\\*_n7"'),
+        ('effect = "ddpg > nobody"', 'there is no setting "nobody"'),
+        ('effect = "trend ddpg > 0"', "name: "),
+        ("effect = 1", "name: "),
+        ('check = "nothing"\nrule = "a"', "nothing"),
+        ('check = "soak"\nbasis = "faith"\nrule = "a"', "'faith' is not a valid Basis"),
+        ('lacks = "a"', "'rule'"),
+        ('benchmark = { record = "a" }', "'number'"),
     ],
 )
-def test_a_mistake_is_named_with_file_and_key(tmp_path, text, complaint):
-    with pytest.raises(ClaimError, match=complaint) as error:
+def test_a_mistake_is_named_with_file_and_claim(tmp_path, text, complaint):
+    with pytest.raises(FileMistakeError, match=complaint) as error:
         read(tmp_path, text)
     assert str(error.value).startswith(str(tmp_path / "claims.toml"))

@@ -28,8 +28,11 @@ def curve(setting, level):
 
 def draw(path, *drawn, x_limit=300.0, caption="Some words."):
     drawn = tuple(dataclasses.replace(panel, y_limits=(0.0, 1000.0)) for panel in drawn)
-    axes = panels.Axes("wall_seconds", x_limit, "episode return")
-    return saved(panels.draw([panels.PanelGroup(drawn, axes)]), path, caption)
+    return saved(
+        panels.draw([panels.PanelGroup(drawn, "wall_seconds", x_limit, "episode return")]),
+        path,
+        caption,
+    )
 
 
 def saved(page, path, caption="Some words."):
@@ -96,7 +99,7 @@ def test_curves_at_the_ends_of_the_axis_can_be_seen(tmp_path, limit):
 
 def part(setting, *titles, unit="wall_seconds"):
     drawn = tuple(panels.Panel(title, (curve(setting, 800),), 300) for title in titles)
-    return panels.PanelGroup(drawn, panels.Axes(unit, 300.0, "episode return"))
+    return panels.PanelGroup(drawn, unit, 300.0, "episode return")
 
 
 def placed(*parts):
@@ -109,7 +112,7 @@ def placed(*parts):
 def test_lines_far_from_the_curves_stand_below_the_title():
     lines = ((70_000.0, "the paper"), (2000.0, "a human"), (5.0, "random play"))
     panel = panels.Panel("a", (curve("ddpg", 800),), 300, lines)
-    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "episode return"))
+    group = panels.PanelGroup((panel,), "wall_seconds", 300.0, "episode return")
     (axes,), legend = placed(group)
     assert legend == ["ddpg", "a human", "random play"]
     assert 2000 < axes.get_ylim()[1] < 3000
@@ -119,7 +122,7 @@ def test_lines_far_from_the_curves_stand_below_the_title():
 def test_a_curve_that_diverges_leaves_the_height_to_the_others():
     curves = (curve("ddpg", 800), curve("fallen", -20_000), curve("two", -300))
     panel = panels.Panel("a", curves, 300)
-    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "episode return"))
+    group = panels.PanelGroup((panel,), "wall_seconds", 300.0, "episode return")
     (axes,), legend = placed(group)
     assert legend == ["ddpg", "fallen", "two"]
     low, high = axes.get_ylim()
@@ -130,7 +133,7 @@ def test_a_curve_that_diverges_leaves_the_height_to_the_others():
 def test_a_curve_above_the_others_may_fall():
     falling = dataclasses.replace(curve("two", -30), middle=30 - 25 * X / 300, low=None, high=None)
     panel = panels.Panel("a", (curve("ddpg", 0.3), falling), 300)
-    group = panels.PanelGroup((panel,), panels.Axes("wall_seconds", 300.0, "KL divergence"))
+    group = panels.PanelGroup((panel,), "wall_seconds", 300.0, "KL divergence")
     (axes,), _ = placed(group)
     assert axes.get_ylim()[1] > 30 and axes.get_title() == "a"
 
@@ -145,19 +148,14 @@ def test_halves_stand_beside_each_other_as_high_as_the_page():
     assert abs(whole.y0 - last.y0) < 0.01 and abs(whole.y1 - first.y1) < 0.01
 
 
-def test_rows_have_legends_of_their_own_if_they_show_other_curves():
+def test_rows_name_their_tasks_and_their_axis_once():
     tasks = ("ant", "humanoid")
     axes, legend = placed(part("one", *tasks), part("two", *tasks))
-    assert legend == []
-    labels = [
-        [text.get_text() for text in one.get_legend().get_texts()] if one.get_legend() else None
-        for one in axes
-    ]
-    assert labels == [None, ["one"], None, ["two"]]
+    assert legend == ["one", "two"]
     assert [one.get_title() for one in axes] == ["ant", "humanoid", "", ""]
     assert [one.get_xlabel() for one in axes] == ["", "", *2 * ["training time (minutes)"]]
     axes, legend = placed(part("one", *tasks), part("one", *tasks, unit="actor_steps"))
-    assert legend == ["one"] and axes[1].get_legend() is None
+    assert legend == ["one"]
     assert [one.get_xlabel() for one in axes] == [
         *2 * ["training time (minutes)"],
         *2 * ["actor steps"],
@@ -216,14 +214,11 @@ def test_more_actors_are_darker(begin):
 
 def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay():
     rows = [part("one", "ant", "humanoid"), part("two", "ant", "humanoid")]
-    low = dataclasses.replace(rows[0].panels[0], curves=(curve("one", 8),), task="ant")
-    rows[0] = panels.PanelGroup((low, rows[0].panels[1]), rows[0].axes)
-    high = dataclasses.replace(rows[1].panels[0], task="ant")
-    rows[1] = panels.PanelGroup((high, rows[1].panels[1]), rows[1].axes)
+    low = dataclasses.replace(rows[0].panels[0], curves=(curve("one", 8),))
+    rows[0] = dataclasses.replace(rows[0], panels=(low, rows[0].panels[1]))
     axes, _ = placed(*rows)
     assert axes[0].get_ylim() == axes[2].get_ylim() and axes[0].get_ylim()[1] > 800
-    is_log = dataclasses.replace(rows[0].axes, is_log=True)
-    (one, _), _ = placed(panels.PanelGroup(rows[0].panels, is_log))[:2]
+    (one, _), _ = placed(dataclasses.replace(rows[0], is_log=True))[:2]
     assert one.get_yscale() == "log"
 
 

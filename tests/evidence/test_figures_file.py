@@ -3,7 +3,7 @@
 import pytest
 
 from common.evidence import figures_file
-from common.evidence.figures_file import FiguresFileError, names
+from common.evidence.figures_file import FileMistakeError, names
 from common.evidence.paper import COLOR_NAMES, OverTasks, Returns, Style
 from common.reporting.budget import Budget
 from reproductions.d4pg.config import AGENT
@@ -141,6 +141,6 @@ def test_looks_and_scales(tmp_path):
     ],
 )
 def test_mistakes_are_named(tmp_path, text, words):
-    with pytest.raises(FiguresFileError, match=words) as caught:
+    with pytest.raises(FileMistakeError, match=words) as caught:
         figure_of(tmp_path, text)
     assert "fake/figures.toml" in str(caught.value)

@@ -12,9 +12,9 @@ from common.evidence.paper import (
     DEFAULT_SCALE,
     PAPER_SCALE,
     RESULTS,
+    Change,
     Scale,
     UnknownError,
-    changes,
     flag_name,
     run_path,
 )
@@ -292,7 +292,7 @@ def test_a_runs_own_flags_win_over_its_scales():
         "s",
         "",
         Budget(minutes=1),
-        (*changes("--num_actors=2", "--x=1"), *changes("--y=1", agent=APEX_DQN)),
+        (Change("--num_actors=2"), Change("--x=1"), Change("--y=1", APEX_DQN)),
     )
     assert [change.flag for change in scale.changes_of(D4PG, ["--num_actors=1"])] == ["--x=1"]
     assert scale.differences(Budget(minutes=60), APEX_DQN, ["--num_actors=1"]) == [

@@ -11,7 +11,7 @@ import pytest
 from common.evidence import keep as keep_lib
 from common.evidence import plan as plan_lib
 from common.evidence.keep import TableWriter, keep, set_aside
-from common.evidence.paper import PAPER_SCALE, Run, Scale, Substitute, UnknownError, changes
+from common.evidence.paper import PAPER_SCALE, Change, Run, Scale, Substitute, UnknownError
 from common.evidence.plan import State, Status, make_plan
 from common.evidence.runs import KeptRuns
 from common.reporting.budget import Budget
@@ -129,7 +129,7 @@ def test_a_run_that_others_keep_after_the_plan_is_finished(roots):
 
 def test_a_kept_run_of_another_config_is_unusable(roots):
     plant_kept(roots, "good")
-    other = Scale("small", "", SMALL.budget, changes("--num_actors=3"))
+    other = Scale("small", "", SMALL.budget, (Change("--num_actors=3"),))
     run = plan_of(roots, other).runs[0]
     assert run.status.state is State.UNUSABLE
     assert "small.runs.jsonl:1 is of another run, num_actors is 2, not 3" in run.status.note
@@ -137,13 +137,16 @@ def test_a_kept_run_of_another_config_is_unusable(roots):
     assert run.read_status().state is State.UNUSABLE and ":1 is not" in run.read_status().note
 
 
-def test_a_hyperparameter_that_a_run_lacks_may_follow_from_its_others(tmp_path):
+def test_a_hyperparameter_that_a_run_lacks_may_follow_from_its_others(tmp_path, monkeypatch):
     config = {"environment": TASKS[0], "config": {"period": 3}}
     RunDirectory(tmp_path).config_json.write_text(json.dumps(config))
     earlier = {"period": 1, "trace": lambda values: 2 * values["period"]}
     for trace, state in ((6, State.CUT), (2, State.UNUSABLE)):
-        flags = [f"--config.trace={trace}"]
-        assert plan_lib.read_status(tmp_path, Budget(), flags, earlier=earlier).state is state
+        run = Run(AGENT, "good", TASKS[0], ())
+        flags = (f"--config.trace={trace}",)
+        planned = plan_lib.PlannedRun(run, 0, tmp_path, "", SMALL, Budget(), flags, (), None)
+        monkeypatch.setattr(plan_lib, "earlier_values", lambda config_class: earlier)
+        assert planned.read_status().state is state
 
 
 def test_scales_do_not_mix(roots):
@@ -373,5 +376,5 @@ def test_tables_that_others_changed_are_refused(roots):
 def test_a_list_has_several_spellings(roots, text):
     plant(path(roots[0], "good", TASKS[0], 0))
     flags = ("--num_actors=2", f"--config.sizes={text}")
-    scale = Scale("small", "", SMALL.budget, changes(*flags))
+    scale = Scale("small", "", SMALL.budget, tuple(map(Change, flags)))
     assert plan_of(roots, scale).runs[0].status.state is State.FINISHED

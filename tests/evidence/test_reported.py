@@ -28,7 +28,10 @@ PAPERS = {"apex": 284, "reactor": 939, "d4pg": 125, "refer": 130, "aql": 92}
 @pytest.mark.parametrize("paper, rows", PAPERS.items())
 def test_every_row_of_a_paper_is_well_formed(paper, rows):
     assert (reported.DIRECTORY / f"{paper}.csv").read_text().endswith("\n")
-    assert len(REPORTED.rows(paper)) == rows
+    table = REPORTED.rows(paper)
+    assert len(table) == rows and set(table["paper"]) == {paper}
+    assert not table.duplicated(["source", "row", "column"]).any()
+    assert (table[list(reported.COLUMNS)].map(str.strip) != "").all(axis=None)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_only_what_is_no_single_number_has_no_number():
 
 def test_the_papers_and_the_references_name_the_same_57_games():
     games = list(REPORTED.atari_scores().index)
-    assert len(games) == 57
+    assert len(set(games)) == 57 and REPORTED.atari_scores().notna().all(axis=None)
     assert sorted(REPORTED.table("apex", "table 2").index) == games
     assert sorted(REPORTED.table("reactor", "table 5").index) == games
 
@@ -136,29 +139,25 @@ def test_what_is_no_number_stays_as_text(tmp_path, value):
     [
         ("apex,table 1,DQN,frames,200M", "5 cells for 6 columns"),
         ("apex,table 1,DQN,frames,22,800,frames", "7 cells for 6 columns"),
-        ("apex,table 1,DQN,frames,,frames", "nothing for value"),
         ("", "0 cells for 6 columns"),
-        ("d4pg,table 1,DQN,frames,1,frames", "the paper is 'd4pg', not 'apex'"),
-        (GOOD, "table 1 | DQN | Training time is also in line 2"),
     ],
 )
 def test_a_malformed_row_is_named(tmp_path, line, complaint):
     _write(tmp_path, GOOD, line, "apex,table 1,UNREAL,frames,250M,frames")
-    with pytest.raises((ReportedError, CsvError)) as error:
+    with pytest.raises(CsvError) as error:
         Reported(tmp_path).rows("apex")
     assert str(error.value) == f"{tmp_path / 'apex.csv'}:3: {complaint}"
 
 
-def test_a_missing_name_is_answered_with_near_ones(tmp_path):
+def test_a_missing_name_is_said(tmp_path):
     numbers = Reported(_write(tmp_path, GOOD))
     with pytest.raises(ReportedError, match="no .*rainbow.csv; reported is: apex"):
         numbers.rows("rainbow")
-    with pytest.raises(ReportedError, match="no source 'table 3'; near ones: table 1"):
+    with pytest.raises(ReportedError, match="apex.csv has no source 'table 3'"):
         numbers.table("apex", "table 3")
-    with pytest.raises(ReportedError, match="no row 'dqn'; near ones: DQN"):
-        numbers.number("apex", "table 1", "dqn", "Training time")
-    with pytest.raises(ReportedError, match="no column 'time'; near ones: Training time"):
-        numbers.number("apex", "table 1", "DQN", "time")
+    for row, column in (("dqn", "Training time"), ("DQN", "time")):
+        with pytest.raises(ReportedError, match=rf"no number for {row} \| {column}"):
+            numbers.number("apex", "table 1", row, column)
     with pytest.raises(ReportedError, match="no number for Gorila DQN"):
         REPORTED.number("apex", "table 1", "Gorila DQN", "Resources: cores")
 
@@ -167,17 +166,3 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     (tmp_path / "apex.csv").write_text("paper,value\napex,1\n")
     with pytest.raises(CsvError, match="apex.csv:1: the header has no column source, row, column"):
         Reported(tmp_path).rows("apex")
-
-
-@pytest.mark.parametrize(
-    "line, complaint",
-    [
-        ("pong,0,1,x", "3: pong stands above already"),
-        ("alien,227.8,n/a,x", "3: '227.8' or 'n/a' is no number"),
-    ],
-)
-def test_malformed_atari_scores_are_named(tmp_path, line, complaint):
-    text = f"game,random,human,source\npong,-20.7,14.6,x\n{line}\n"
-    (tmp_path / "atari_scores.csv").write_text(text)
-    with pytest.raises(ReportedError, match=f"atari_scores.csv:{complaint}"):
-        Reported(tmp_path).atari_scores()

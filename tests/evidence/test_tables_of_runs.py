@@ -95,15 +95,18 @@ def test_only_columns_with_numbers_of_ours_are_there_and_few_rows_are_named(tmp_
 
 def test_units_stand_with_the_columns_or_in_the_note():
     table = tables.build(APEX, APEX.experiment("table 1"), None, (), NUMBERS)
-    assert table.units == {
-        "Training time": "days",
-        "Median (no-op starts)": "percent",
-        "Median (human starts)": "percent",
-    }
+    with_units = [name for name in table.rows if "[" in name]
+    assert with_units == [
+        "Training time [days]",
+        "Median (no-op starts) [percent]",
+        "Median (human starts) [percent]",
+    ]
     assert "| Training time [days] " in tables.page(table)
     assert tables.csv(table).startswith(",Training time [days],Environment frames (per game),")
     scores = tables.build(APEX, APEX.experiment("table 2"), None, (), NUMBERS)
-    assert not scores.units and scores.note.endswith("Unit: score.")
+    assert list(scores.rows) == ["No-op starts", "Human starts"] and scores.note.endswith(
+        "Unit: score."
+    )
 
 
 def test_runs_of_too_few_games_are_said_to_be(tmp_path):
