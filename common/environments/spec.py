@@ -195,7 +195,10 @@ def _require_torso(torso: str, spec: EnvironmentSpec) -> None:
     if min(shape[:2]) < side or (is_png and not 1 <= shape[2] <= MAX_PNG_CHANNELS):
         channels = f" and 1 to {MAX_PNG_CHANNELS} channels" if is_png else ""
         small = "; --config.torso=minatar is for small images" if is_png else ""
-        raise ValueError(f"{found} at least {side} x {side} pixels{channels}{small}")
+        raise ValueError(
+            f"--environment has images of {list(shape)}, but this agent needs at least "
+            f"{side} x {side} pixels{channels}{small}"
+        )
 
 
 def _found(spec: EnvironmentSpec) -> str:
