@@ -28,17 +28,17 @@ class TransitionAgent(Agent):
 
     def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
         """Decodes PNG files [B] to uint8 [B, H, W, C], in both columns of observations."""
+        assert spec.image_shape is not None
         return steps._replace(
-            **{
-                name: png.decode(getattr(steps, name), spec.image_shape, name)
-                for name in ("observation_tm1", "observation_t")
-            }
+            observation_tm1=png.decode(steps.observation_tm1, spec.image_shape, "observation_tm1"),
+            observation_t=png.decode(steps.observation_t, spec.image_shape, "observation_t"),
         )
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
         """Returns the columns of an n-step transition with both observations (appendix F)."""
         observation = tf.TensorSpec(spec.observation_shape, spec.observation_dtype)
         if self.decodes:
+            assert spec.image_shape is not None
             observation = png.column(spec.image_shape)
         continuous = tf.TensorSpec([spec.action_size])
         return StoredTransition(
