@@ -311,7 +311,7 @@ def _code(stop: StopRequest, otherwise: int) -> int:
 def _search(plan: "Plan", arguments: argparse.Namespace) -> int:
     """Searches for values of the flags in --vary, on the single run of a plan."""
     from common.evidence import search
-    from common.evidence.sweep import write_table
+    from common.evidence.sweep import require_flags, write_table
 
     runs = {planned.run for planned in plan.runs}
     if len(runs) != 1:
@@ -320,6 +320,7 @@ def _search(plan: "Plan", arguments: argparse.Namespace) -> int:
     settings = run.agent.settings
     config = settings.configuration(run.agent_setting or settings.default)
     tried = search.ranges(arguments.vary, config)
+    require_flags(run, tried)
     folder = arguments.runs / plan.paper.name / plan.scale.name
     stem = folder / "_".join(["search", run.setting, *tried]).replace("config.", "")
     stop = StopRequest().install()

@@ -13,36 +13,50 @@ import tensorflow as tf
 
 from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, Policy
 from common.agents.actor_critic_config import ActorCriticConfig
-from common.agents.agent import Agent, GraphPolicy
-from common.data.transitions import StoredTransition
+from common.agents.agent import GraphPolicy
+from common.agents.transition_agent import TransitionAgent
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Learner
-from common.networks import control, numpy_twins, packing, recurrent
-from common.types import Metrics, Nest
+from common.networks import control, images, numpy_twins, packing, recurrent
+from common.networks.standardizer import RunningMoments, Standardizer
+from common.types import Batch, Metrics, Nest
 
 
 class ActorCritic(NamedTuple):
     """A deterministic policy and its critic, which are trained, saved and sent together.
 
     Attributes:
-      policy: observations [B, D] -> actions [B, A].
-      critic: (observations [B, D], actions [B, A]) -> output of its head [B, ...].
+      policy: features [B, D] -> actions [B, A].
+      critic: (features [B, D], actions [B, A]) -> output of its head [B, ...].
+      torso: observations [B, ...] -> features; None if flat observations are features.
     """
 
     policy: control.ControlPolicy | control.SoftsignMLP | control.ReluMLP | recurrent.LSTMNetwork
     critic: control.Critic | snt.Module
+    torso: Standardizer | images.ImageEncoder | None = None
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
-        """Variables of the policy, then of the critic, in the order in which they are packed."""
-        return (*self.policy.trainable_variables, *self.critic.trainable_variables)
+        """Variables of policy, critic and torso, in the order in which they are packed."""
+        torso = () if self.torso is None else self.torso.variables
+        return (*self.policy.trainable_variables, *self.critic.trainable_variables, *torso)
+
+    @property
+    def critic_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that the critic's loss trains: those of the critic and of the torso."""
+        torso = () if self.torso is None else self.torso.trainable_variables
+        return (*self.critic.trainable_variables, *torso)
+
+    def features(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns the inputs of both networks, float32 [B, D], at observations [B, ...]."""
+        return observation if self.torso is None else self.torso(observation)
 
 
-CriticLoss = Callable[[], tuple[tf.Tensor, tf.Tensor]]
-"""Function that returns a scalar to minimise, and errors [B]."""
-PolicyLoss = Callable[[], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-"""Function with the results of `common.values.policy_gradients.dpg_loss`."""
+CriticLoss = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+"""Function of features [B, D] that returns a scalar to minimise, and errors [B]."""
+PolicyLoss = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+"""Function of features [B, D] with the results of `common.values.policy_gradients.dpg_loss`."""
 
 
 class ActorCriticGradients(NamedTuple):
@@ -50,7 +64,7 @@ class ActorCriticGradients(NamedTuple):
 
     Attributes:
       policy: the gradients of the policy's variables, after clipping.
-      critic: the gradients of the critic's variables, after clipping.
+      critic: the gradients of `ActorCritic.critic_variables`, after clipping.
       errors: [B], TD errors or distances before the step; second result of the critic's loss.
       critic_loss: the critic's loss before the step.
       mean_q: mean value of the policy's actions; second result of the policy's loss.
@@ -90,6 +104,7 @@ class ActorCriticLearner(Learner):
     Attributes:
       networks: the online networks.
       target_networks: copies of the online networks; they compute targets.
+      moments: of all observations so far that updates began from; None if they stay as they are.
       policy_optimizer: optimiser of the online policy.
       critic_optimizer: optimiser of the online critic.
       steps: int64 scalar, number of updates made.
@@ -132,37 +147,51 @@ class ActorCriticLearner(Learner):
         self.networks = make_networks()
         self.target_networks = make_networks()
         learner.copy_variables(self.networks.variables, self.target_networks.variables)
+        self.moments: RunningMoments | None = None
+        if isinstance(self.networks.torso, Standardizer):
+            self.moments = RunningMoments(tuple(self.networks.torso.mean.shape))
         self.policy_optimizer = policy_optimizer
         self.critic_optimizer = critic_optimizer
         learner.create_variables(self.policy_optimizer, self.networks.policy.trainable_variables)
-        learner.create_variables(self.critic_optimizer, self.networks.critic.trainable_variables)
+        learner.create_variables(self.critic_optimizer, self.networks.critic_variables)
 
     @property
     def actor_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables of the online policy and critic, which are published to the actors."""
+        """Variables of the online networks, which are published to the actors."""
         return self.networks.variables
 
+    def update(self, batch: Batch) -> tuple[Nest, Metrics]:
+        """Makes one learner step, with the moments of its observations; see base class."""
+        if self.moments is not None:
+            self.moments.update(batch.steps.observation_tm1)
+            for networks in (self.networks, self.target_networks):
+                assert isinstance(networks.torso, Standardizer)
+                networks.torso.follow(self.moments)
+        return super().update(batch)
+
     def gradients_of(
-        self, critic_loss: CriticLoss, policy_loss: PolicyLoss
+        self, observation: tf.Tensor, critic_loss: CriticLoss, policy_loss: PolicyLoss
     ) -> ActorCriticGradients:
         """Returns the gradients of both losses.
 
-        `policy_loss` does not contribute to the critic's gradient.
+        `policy_loss` contributes to the gradients of neither the critic nor the torso.
 
         Args:
+          observation: [B, ...], whose features both losses get.
           critic_loss: returns the scalar loss and errors [B].
           policy_loss: returns the scalar loss, the mean value of the policy's actions, and their
             saturated share.
         """
         with tf.GradientTape() as critic_tape:
-            loss, errors = critic_loss()
+            features = self.networks.features(observation)
+            loss, errors = critic_loss(features)
             regularized = loss
             if self._critic_decay:
                 weights = [w for w in self.networks.critic.trainable_variables if w.shape.rank == 2]
                 regularized += self._critic_decay * tf.add_n(list(map(tf.nn.l2_loss, weights)))
         with tf.GradientTape() as policy_tape:
-            negative_value, mean_q, saturated = policy_loss()
-        critic = critic_tape.gradient(regularized, self.networks.critic.trainable_variables)
+            negative_value, mean_q, saturated = policy_loss(tf.stop_gradient(features))
+        critic = critic_tape.gradient(regularized, self.networks.critic_variables)
         policy = policy_tape.gradient(negative_value, self.networks.policy.trainable_variables)
         critic_norm, policy_norm = map(tf.linalg.global_norm, (critic, policy))
         if self._max_critic_norm:
@@ -178,7 +207,7 @@ class ActorCriticLearner(Learner):
     def apply(self, gradients: ActorCriticGradients) -> None:
         """Makes a step of both optimisers; see base class."""
         networks = self.networks
-        self.critic_optimizer.apply(gradients.critic, networks.critic.trainable_variables)
+        self.critic_optimizer.apply(gradients.critic, networks.critic_variables)
         self.policy_optimizer.apply(gradients.policy, networks.policy.trainable_variables)
         self.steps.assign_add(1)
         online, target = networks.variables, self.target_networks.variables
@@ -213,7 +242,7 @@ def make_networks(
     activation: control.Layer = tf.nn.elu,
     terrain_sizes: Sequence[int] = (),
 ) -> ActorCritic:
-    """Builds both networks and their variables; the action enters the critic's first layer.
+    """Builds the networks and their variables; the action enters the critic's first layer.
 
     Args:
       config: an `ActorCriticConfig` with `policy_sizes`, `critic_sizes` and `layer_norm`.
@@ -222,7 +251,15 @@ def make_networks(
       activation: of every hidden layer after the first.
       terrain_sizes: layers that each network has for heights of the terrain; none by default.
     """
-    norm = config.layer_norm
+    norm, num_features = config.layer_norm, spec.observation_size
+    torso: Standardizer | images.ImageEncoder | None = None
+    if config.torso != "mlp":
+        assert spec.image_shape is not None
+        num_features = config.image_features
+        convolutions = images.SIZES[config.torso].convolutions
+        torso = images.ImageEncoder(spec.image_shape, convolutions, num_features)
+    elif config.normalize_observations:
+        torso = Standardizer(num_features)
 
     def first() -> Sequence[control.Layer]:
         return control.terrain_layers(spec, terrain_sizes, norm) if terrain_sizes else ()
@@ -230,32 +267,40 @@ def make_networks(
     policy = control.ControlPolicy(
         spec.action_size, config.policy_sizes, norm, activation, first(), config.unit_norm
     )
-    torso = control.ControlCriticTorso(config.critic_sizes, norm, activation, first())
-    critic = control.Critic(torso, head)
-    packing.create_variables(policy, critic, spec.observation_size, spec.action_size)
-    return ActorCritic(policy, critic)
+    below_head = control.ControlCriticTorso(config.critic_sizes, norm, activation, first())
+    critic = control.Critic(below_head, head)
+    packing.create_variables(policy, critic, num_features, spec.action_size)
+    return ActorCritic(policy, critic, torso)
 
 
 class ActorCriticEvaluator(Policy):
-    """The policy without noise, run as a NumPy twin."""
+    """The policy without noise, run as NumPy twins."""
 
     def __init__(self, networks: ActorCritic):
         self._policy = numpy_twins.twin(networks.policy)
+        self._torso = None if networks.torso is None else numpy_twins.twin(networks.torso)
 
     def load(self, flat: np.ndarray) -> None:
-        """Loads the policy from the parameters of both networks, [P] float32."""
+        """Loads the policy from `ActorCritic.variables`, [P] float32."""
         self._policy.load(flat[: self._policy.num_parameters])
+        if self._torso is not None:
+            self._torso.load(flat[-self._torso.num_parameters :])
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
-        """Returns the policy's layers; see base class."""
-        return self._policy.layers()
+        """Returns the layers without noise; see base class."""
+        first = [] if self._torso is None else self._torso.layers()
+        return [*first, *self._policy.layers()]
+
+    def features(self, observation: np.ndarray) -> np.ndarray:
+        """Returns the inputs of the networks, float32 [K, D], at observations [K, ...]."""
+        return observation if self._torso is None else self._torso(observation)
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """Returns actions, state and no extras: observations [K, D] -> actions [K, A]."""
-        return self._policy(observation), state, {}
+        """Returns actions, state and no extras: observations [K, ...] -> actions [K, A]."""
+        return self._policy(self.features(observation)), state, {}
 
 
-class ActorCriticActor(Policy):
+class ActorCriticActor(ActorCriticEvaluator):
     """The policy with noise, run as NumPy twins.
 
     Its extras are two outputs of its copy of the critic: for the action taken and for the policy's
@@ -266,22 +311,23 @@ class ActorCriticActor(Policy):
     def __init__(
         self, networks: ActorCritic, action_size: int, noise: GaussianNoise | OrnsteinUhlenbeckNoise
     ):
-        self._policy = numpy_twins.twin(networks.policy)
+        super().__init__(networks)
         self._critic = numpy_twins.twin(networks.critic)
         self._action_size = action_size
         self._noise = noise
 
     def load(self, flat: np.ndarray) -> None:
-        """Loads both networks, [P] float32 in the order of `ActorCritic.variables`."""
-        self._policy.load(flat[: self._policy.num_parameters])
-        self._critic.load(flat[self._policy.num_parameters :])
+        """Loads all networks; see base class."""
+        super().load(flat)
+        begin = self._policy.num_parameters
+        self._critic.load(flat[begin : begin + self._critic.num_parameters])
 
     def initial_state(self, num_environments: int) -> Nest:
         """Returns the state of the noise before an episode."""
         return self._noise.initial_state((num_environments, self._action_size))
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """Acts on observations [K, D].
+        """Acts on observations [K, ...].
 
         Returns:
           action: [K, A], with noise.
@@ -289,17 +335,18 @@ class ActorCriticActor(Policy):
           extras: outputs of the critic [K, ...]: "taken" for the noisy action, "bootstrap" for the
             policy's own action.
         """
-        greedy = self._policy(observation)
+        features = self.features(observation)
+        greedy = self._policy(features)
         action, state = self._noise(greedy, state)
         outputs = self._critic(
-            np.concatenate([observation, observation]), np.concatenate([action, greedy])
+            np.concatenate([features, features]), np.concatenate([action, greedy])
         )
         taken, bootstrap = np.split(outputs, 2)
         return action, state, {"taken": taken, "bootstrap": bootstrap}
 
 
-class ActorCriticAgent(Agent):
-    """Base of agents for flat observations and continuous actions.
+class ActorCriticAgent(TransitionAgent):
+    """Base of agents for continuous actions.
 
     A paper's agent inherits it and adds its learner, its actor and its data.
     """
@@ -320,18 +367,10 @@ class ActorCriticAgent(Agent):
           make_networks: (config, the environment's spec) -> networks.
         """
         super().__init__(config, setting)
+        if config.torso != "mlp":
+            self.jit_compile = False  # XLA slows convolutions on a CPU
         self.updates_per_call = config.updates_per_call
         self._make_networks = make_networks
-
-    def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
-        """Returns the columns of an n-step transition: observations [D], actions [A], float32."""
-        return StoredTransition(
-            observation_tm1=tf.TensorSpec([spec.observation_size]),
-            action_tm1=tf.TensorSpec([spec.action_size]),
-            n_step_reward=tf.TensorSpec([]),
-            n_step_discount=tf.TensorSpec([]),
-            observation_t=tf.TensorSpec([spec.observation_size]),
-        )
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ActorCriticEvaluator:
         """Builds the policy without noise (D4PG section 4, Ape-X appendix D)."""
@@ -341,4 +380,9 @@ class ActorCriticAgent(Agent):
     def graph_policy(self, learner: ActorCriticLearner, spec: EnvironmentSpec) -> GraphPolicy:
         """Returns the policy without noise; see base class."""
         del spec
-        return lambda observation, state: (learner.networks.policy(observation), state)
+        networks = learner.networks
+
+        def act(observation: tf.Tensor, state: Nest) -> tuple[tf.Tensor, Nest]:
+            return networks.policy(networks.features(observation)), state
+
+        return act

@@ -1,6 +1,7 @@
 """Hyperparameters of agents with a deterministic policy and a critic that their papers leave out.
 
-All are off by default. This module imports neither TensorFlow nor NumPy.
+All are off by default, and in runs that are older than a field. This module imports neither
+TensorFlow nor NumPy.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from common.config import Config, field
 
 @dataclasses.dataclass
 class ActorCriticConfig(Config):
-    """Remedies for saturated policies, and what the DDPG of Lillicrap et al. (2016) has."""
+    """Remedies for saturated policies, what the DDPG of Lillicrap et al. (2016) has, and torsos."""
 
     unit_norm: bool = field(False, suffix="unit_norm")
     """Divides the last features of pi by their Euclidean norm. Not in the paper; Bjorck et al.
@@ -27,6 +28,25 @@ class ActorCriticConfig(Config):
     target_rate: float = field(1.0, above=0, maximum=1, suffix="tau{:g}")
     """Below 1, each update moves the targets this much towards the online networks, and
     target_period has no effect. Not in the paper, whose targets are copies; 0.001 in DDPG."""
+    normalize_observations: bool = field(False, suffix="normalized")
+    """Standardises flat observations by mean and standard deviation of all that the learner drew so
+    far. Not in the paper; ReF-ER, for observations of unknown scales."""
+    torso: str = field("mlp", choices=("mlp", "atari", "minatar"), suffix="{}")
+    """Layers below both networks: mlp, none, for flat observations; for images the convolutions of
+    DQN (atari, 36 x 36 or larger) or of MinAtar (minatar) and a layer, which the critic's loss
+    alone trains. Not in the paper; SAC-AE, Yarats et al. 2021."""
+    image_features: int = field(50, minimum=1, suffix="features{}")
+    """Units of the layer above the convolutions, with LayerNorm and tanh. Not in the paper;
+    SAC-AE."""
+
+    def validate(self) -> None:
+        """Adds that images are not normalised."""
+        super().validate()
+        self.require(
+            self.torso == "mlp" or not self.normalize_observations,
+            "torso",
+            "mlp with normalize_observations, which is for flat observations",
+        )
 
 
 LILLICRAP: Mapping[str, object] = {

@@ -234,7 +234,8 @@ class GaussianPolicy(Policy):
         self._clip = networks.observation_clip
         self._mean_twin = numpy_twins.twin(networks.mean)
         self._value_twin = numpy_twins.twin(networks.value)
-        sizes = [observation_size, observation_size, 1, 1, action_size]
+        self._standardizer = numpy_twins.twin(Standardizer(observation_size))
+        sizes = [self._standardizer.num_parameters, 1, 1, action_size]
         sizes += [self._mean_twin.num_parameters, self._value_twin.num_parameters]
         self._ends = np.cumsum(sizes)
         self._generator = None if seed is None else np.random.default_rng(seed)
@@ -252,8 +253,9 @@ class GaussianPolicy(Policy):
                 f"shape {flat.shape}: it comes from networks of other sizes."
             )
         parts = np.split(flat.copy(), self._ends[:-1])
-        self._center, deviation, scale, self._version, raw, mean, value = parts
-        self._unit, self._scale = deviation + np.float32(EPSILON), scale + np.float32(EPSILON)
+        moments, scale, self._version, raw, mean, value = parts
+        self._standardizer.load(moments)
+        self._scale = scale + np.float32(EPSILON)
         self._variance = standardizer.variance_of_raw_np(raw)
         self._mean_twin.load(mean)
         self._value_twin.load(value)
@@ -262,8 +264,8 @@ class GaussianPolicy(Policy):
         """Returns the layers of the mean; see base class."""
         if self._generator is not None:
             raise ValueError("it draws its actions: the observation alone does not give them")
-        first = ("standardize", [self._center, self._unit])
-        return [first, ("clip", [np.float32(self._clip)]), *self._mean_twin.layers()]
+        clip = ("clip", [np.float32(self._clip)])
+        return [*self._standardizer.layers(), clip, *self._mean_twin.layers()]
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
         """Acts on observations [K, D] float32.
@@ -293,7 +295,7 @@ class GaussianPolicy(Policy):
         return self._mean_twin(inputs), self._value_twin(inputs), state
 
     def _standardized(self, observation: np.ndarray) -> np.ndarray:
-        return np.clip((observation - self._center) / self._unit, -self._clip, self._clip)
+        return np.clip(self._standardizer(observation), -self._clip, self._clip)
 
 
 class ProximalAgent(Agent):

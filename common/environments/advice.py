@@ -9,7 +9,7 @@ import dm_env
 import numpy as np
 
 from common.environments.canonical import leaves
-from common.environments.spec import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec, random_action
 
 _LONG = 50
 """Steps from which on equal lengths of all episodes are hardly the task's own."""
@@ -46,17 +46,12 @@ def play(
 ) -> Specimen:
     """Plays at random, at least a step, and until one of the limits is reached."""
     generator, action = np.random.default_rng(seed), environment.action_spec()
-    is_integer = action.dtype.kind in "iu"
     timestep = environment.reset()
     low = high = np.asarray(timestep.observation)
     rewards, lengths, true_ends, length = [], [], 0, 0
     began = time.perf_counter()
     while len(rewards) < max_steps and (not rewards or time.perf_counter() - began < max_seconds):
-        if is_integer:
-            chosen = generator.integers(action.minimum, action.maximum, action.shape, endpoint=True)
-        else:
-            chosen = generator.uniform(action.minimum, action.maximum, action.shape)
-        timestep = environment.step(np.asarray(chosen, action.dtype))
+        timestep = environment.step(random_action(action, generator))
         low, high = np.minimum(low, timestep.observation), np.maximum(high, timestep.observation)
         if timestep.first():
             continue
@@ -108,7 +103,8 @@ def hints(specimen: Specimen) -> Iterator[str]:
         some = ", ".join(map(str, large[:8])) + ", ..." * (large.size > 8)
         yield (
             f"numbers {some} of the observation reach {most:.4g}: scale them to about [-1, 1], for "
-            "example by gymnasium.wrappers.RescaleObservation, if the agent does not standardise"
+            "example by gymnasium.wrappers.RescaleObservation, or give "
+            "--config.normalize_observations, unless the agent standardises them anyway"
         )
     shape = specimen.spec.image_shape
     if shape is not None and shape[2] in (1, 3):

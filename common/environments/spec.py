@@ -5,6 +5,7 @@ not import TensorFlow.
 """
 
 from collections.abc import Sequence
+import functools
 import math
 import re
 import reprlib
@@ -123,6 +124,14 @@ def kind_of(value: Any) -> str:
     return reprlib.repr(value)
 
 
+def random_action(spec: Any, generator: np.random.Generator) -> np.ndarray:
+    """Returns a uniformly random action of a bounded spec, integers or floats."""
+    draw = generator.uniform
+    if spec.dtype.kind in "iu":
+        draw = functools.partial(generator.integers, endpoint=True)
+    return np.asarray(draw(spec.minimum, spec.maximum, spec.shape), spec.dtype)
+
+
 MIN_SIDES = {"atari": 36, "minatar": 3}
 """The smallest side of an image by the network's sizes: of a smaller one its convolutions leave
 nothing."""
@@ -132,18 +141,26 @@ MAX_PNG_CHANNELS = 4
 
 
 def require_control(config: Any, spec: EnvironmentSpec) -> None:
-    """Raises ValueError, in one line, unless observations are flat and actions continuous."""
-    del config  # networks of any sizes take them
+    """Raises ValueError, in one line, unless actions are continuous and networks take what is seen.
+
+    Args:
+      config: has a `torso` if there is a network for images; see `require_discrete`.
+      spec: of the environment.
+    """
+    takes_images = hasattr(config, "torso")
     found = []
-    if spec.image_shape is not None:
+    if spec.image_shape is not None and not takes_images:
         found.append(f"images of {list(spec.image_shape)}")
     if spec.is_discrete or spec.action_choices:
         found.append(actions_of(spec))
     if found:
+        seen = "" if takes_images else "flat observations and "
         raise ValueError(
-            f"--environment has {' and '.join(found)}, but this agent needs flat observations and "
-            "continuous actions: name another one, for example control:cartpole:swingup"
+            f"--environment has {' and '.join(found)}, but this agent needs {seen}continuous "
+            "actions: name another one, for example control:cartpole:swingup"
         )
+    if takes_images:
+        _require_torso(config.torso, spec)
 
 
 def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
@@ -154,21 +171,27 @@ def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
         are PNG files, of few channels, with the sizes "atari" only.
       spec: of the environment.
     """
-    shape = spec.image_shape
-    observations = "flat observations" if shape is None else f"images of {list(shape)}"
-    found = f"--environment has {observations} and {actions_of(spec)}, but this agent needs"
     if not spec.is_discrete:
         raise ValueError(
-            f"{found} discrete actions: name another one, for example atari:pong, or "
+            f"{_found(spec)} discrete actions: name another one, for example atari:pong, or "
             "gym:CartPole-v1 with --config.torso=mlp"
         )
-    if config.torso == "mlp":
+    _require_torso(config.torso, spec)
+
+
+def _require_torso(torso: str, spec: EnvironmentSpec) -> None:
+    """Raises ValueError unless networks of this torso take the observations."""
+    shape, found = spec.image_shape, _found(spec)
+    if torso == "mlp":
         if shape is not None:
-            raise ValueError(f"{found} flat observations with --config.torso=mlp: leave that out")
+            raise ValueError(
+                f"{found} flat observations with --config.torso=mlp: for images give "
+                "--config.torso=atari, for small ones --config.torso=minatar"
+            )
         return
     if shape is None:
         raise ValueError(f"{found} images: for flat observations give --config.torso=mlp")
-    side, is_png = MIN_SIDES[config.torso], config.torso == "atari"
+    side, is_png = MIN_SIDES[torso], torso == "atari"
     if min(shape[:2]) < side or (is_png and not 1 <= shape[2] <= MAX_PNG_CHANNELS):
         channels = f" and 1 to {MAX_PNG_CHANNELS} channels" if is_png else ""
         small = "; --config.torso=minatar is for small images" if is_png else ""
@@ -176,6 +199,13 @@ def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
             f"--environment has images of {list(shape)}, but this agent needs at least "
             f"{side} x {side} pixels{channels}{small}"
         )
+
+
+def _found(spec: EnvironmentSpec) -> str:
+    """Returns the beginning of a line about an environment that an agent does not take."""
+    shape = spec.image_shape
+    observations = "flat observations" if shape is None else f"images of {list(shape)}"
+    return f"--environment has {observations} and {actions_of(spec)}, but this agent needs"
 
 
 def actions_of(spec: EnvironmentSpec) -> str:

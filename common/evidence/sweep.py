@@ -1,7 +1,7 @@
 """Sweeps: every run of an experiment or an agent with every combination of values of some flags."""
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import itertools
 import math
@@ -140,14 +140,13 @@ def suffix_of(chosen: Mapping[str, str]) -> str:
     )
 
 
-def _check(run: Run, chosen: Mapping[str, str]) -> None:
-    """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
-    settings, actors = run.agent.settings, run.agent.num_actors_flag
-    config = settings.configuration(run.agent_setting or settings.default)
-    names = [f"{_PREFIX}{field.name}" for field in dataclasses.fields(config)]
-    others = flags_lib.variable(run.agent)
-    known = [*names, *others, actors]
-    for name in chosen.keys() - {*known}:
+def require_flags(run: Run, chosen: Iterable[str]) -> None:
+    """Raises SweepError unless the run's agent has flags of these names that may vary."""
+    actors = run.agent.num_actors_flag
+    fields = dataclasses.fields(run.agent.settings.config_class)
+    names = [f"{_PREFIX}{field.name}" for field in fields]
+    known = [*names, *flags_lib.variable(run.agent), actors]
+    for name in {*chosen} - {*known}:
         plain = [flag.removeprefix(_PREFIX) for flag in known]
         meant = near_names(name.removeprefix(_PREFIX), plain, 3)
         near = [known[plain.index(flag)] for flag in meant]
@@ -156,6 +155,14 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
             f"{' or '.join(near or (names[0], actors))} (--tasks, --seeds and --scale choose "
             "environment, seeds and limits)"
         )
+
+
+def _check(run: Run, chosen: Mapping[str, str]) -> None:
+    """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
+    require_flags(run, chosen)
+    settings, others = run.agent.settings, flags_lib.variable(run.agent)
+    config = settings.configuration(run.agent_setting or settings.default)
+    names = [f"{_PREFIX}{field.name}" for field in dataclasses.fields(config)]
     values = flag_values(run.flags) | chosen
     changes = {name.removeprefix(_PREFIX): _value(values[name]) for name in names if name in values}
     try:

@@ -1,4 +1,4 @@
-"""Networks for games: convolutions of two sizes or an MLP, the dueling network, and IMPALA's.
+"""Networks for images: convolutions of two sizes or an MLP, an encoder, the dueling and IMPALA's.
 
 Variables are float32, and each layer computes in the dtype of its input. So images cast to bfloat16
 make the network compute in bfloat16 up to the layer whose input is cast back. The deep residual
@@ -78,6 +78,35 @@ class ImageTorso(snt.Module):
         for index, layer in enumerate(self.layers):
             maps = self._activation(layer(maps, 1.0 if index else 1 / 255))
         return tf.reshape(maps, [-1, self.output_size])
+
+
+class ImageEncoder(snt.Module):
+    """Convolutions and a layer with LayerNorm and tanh: uint8 [B, H, W, C] -> features [B, F].
+
+    Source: the encoder of SAC-AE (Yarats et al. 2021, appendix B). The features take the place of a
+    flat observation, so that an action next to them is not lost among thousands of maps' elements.
+
+    Attributes:
+      output_size: F.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        convolutions: Sequence[tuple[int, int, int]],
+        output_size: int,
+    ):
+        """Makes the layers and their variables; arguments as for `ImageTorso`."""
+        super().__init__()
+        self.output_size = output_size
+        self._torso = ImageTorso(image_shape, convolutions)
+        self._linear = snt.Linear(output_size)
+        self._norm = snt.LayerNorm(axis=-1, create_scale=True, create_offset=True)
+        self(tf.zeros([1, *image_shape], tf.uint8))
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns the features [B, F], in (-1, 1), of uint8 images [B, H, W, C]."""
+        return tf.tanh(self._norm(self._linear(self._torso(observation))))
 
 
 def make_torso(

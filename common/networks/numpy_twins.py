@@ -15,7 +15,9 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.networks import control, packing, recurrent
+from common.networks.images import ImageEncoder
 from common.networks.recurrent import LSTMState
+from common.networks.standardizer import Standardizer, StandardizerTwin
 
 _OneInput = control.ControlPolicy | control.ControlValue | control.SoftsignMLP | control.ReluMLP
 
@@ -147,13 +149,38 @@ class LSTMNetworkTwin(_Twin):
         return outputs
 
 
-def twin(module: _OneInput | control.Critic | recurrent.LSTMNetwork) -> Any:
+class EncoderTwin:
+    """An actor's copy of an `ImageEncoder`, which makes a TensorFlow call for its environments.
+
+    Attributes:
+      num_parameters: length P of the vector that `load` takes.
+    """
+
+    def __init__(self, encoder: ImageEncoder):
+        """Makes the copy; the encoder becomes its own."""
+        variables = encoder.trainable_variables
+        self.num_parameters = sum(variable.shape.num_elements() for variable in variables)
+        self.load = packing.loader(variables)
+        self._call = tf.function(encoder, autograph=False)
+
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Raises ValueError, since convolutions have no name."""
+        raise ValueError("it has convolutions")
+
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        """Returns the features [K, F] float32 of images uint8 [K, H, W, C]."""
+        return self._call(images).numpy()
+
+
+def twin(
+    module: _OneInput | control.Critic | recurrent.LSTMNetwork | Standardizer | ImageEncoder,
+) -> Any:
     """Returns the twin of a module, with copied parameters.
 
     Args:
       module: a `ControlPolicy`, a `ControlValue`, a `Critic` with a `ControlCriticTorso`, an
-        `LSTMNetwork`, or a `SoftsignMLP` or `ReluMLP` of one layer or more. Its variables must
-        exist.
+        `LSTMNetwork`, a `Standardizer`, an `ImageEncoder`, which becomes the twin's own, or a
+        `SoftsignMLP` or `ReluMLP` of one layer or more. Its variables must exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.
@@ -165,6 +192,10 @@ def twin(module: _OneInput | control.Critic | recurrent.LSTMNetwork) -> Any:
         return MLPTwin(module)
     if isinstance(module, recurrent.LSTMNetwork):
         return LSTMNetworkTwin(module)
+    if isinstance(module, ImageEncoder):
+        return EncoderTwin(module)
+    if isinstance(module, Standardizer):
+        return StandardizerTwin(module)
     raise TypeError(
         f"A {type(module).__name__} has no NumPy twin: pass a ControlPolicy, a ControlValue, a "
         "Critic with a ControlCriticTorso, an MLP or an LSTMNetwork."

@@ -1,7 +1,7 @@
 """Variables that are not weights: moments of observations, and variances of Gaussian policies.
 
-Observations are standardised by fixed moments. All states share a policy's variances, which are the
-softplus of free parameters (ReF-ER, Novati & Koumoutsakos 2019, appendix A).
+All states share a policy's variances, which are the softplus of free parameters (ReF-ER, Novati &
+Koumoutsakos 2019, appendix A).
 """
 
 import math
@@ -31,15 +31,17 @@ class Standardizer(tf.Module):
         self.mean = tf.Variable(tf.zeros([size]), trainable=False, name="mean")
         self.deviation = tf.Variable(tf.ones([size]), trainable=False, name="deviation")
 
+    @property
+    def variables(self) -> tuple[tf.Variable, ...]:
+        """Mean and deviation, in the order in which `StandardizerTwin` loads them."""
+        return self.mean, self.deviation
+
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         """Returns standardised observations: [..., D] -> [..., D] float32."""
         return (observation - self.mean) / (self.deviation + EPSILON)
 
     def set(self, mean: np.ndarray, deviation: np.ndarray) -> None:
-        """Sets the moments.
-
-        A component without variance keeps its unit: its deviation becomes 1. So does one whose
-        deviation is below the resolution of float32 at its mean, since rounding alone gives that.
+        """Sets the moments, outside of graphs.
 
         Args:
           mean: [D] floating.
@@ -57,9 +59,49 @@ class Standardizer(tf.Module):
                 )
             if not np.isfinite(values).all():
                 raise ValueError(f"The observations' {name} must be finite, got {values}.")
-        constant = deviation <= np.finfo(np.float32).eps * np.abs(mean)
-        self.mean.assign(mean.astype(np.float32))
-        self.deviation.assign(np.where(constant, 1.0, deviation).astype(np.float32))
+        self._assign(mean, deviation)
+
+    def follow(self, moments: "RunningMoments") -> None:
+        """Sets the moments to those of all rows so far; works in graphs."""
+        self._assign(moments.mean, moments.deviation)
+
+    def _assign(self, mean: np.ndarray | tf.Tensor, deviation: np.ndarray | tf.Tensor) -> None:
+        """Assigns float64 moments.
+
+        A component without variance keeps its unit: its deviation becomes 1. So does one whose
+        deviation is below the resolution of float32 at its mean, since rounding alone gives that.
+        """
+        resolution = float(np.finfo(np.float32).eps) * tf.abs(mean)
+        unit = tf.where(resolution >= deviation, tf.ones_like(deviation), deviation)
+        self.mean.assign(tf.cast(mean, tf.float32))
+        self.deviation.assign(tf.cast(unit, tf.float32))
+
+
+class StandardizerTwin:
+    """NumPy twin of a `Standardizer`, equal to it bit for bit.
+
+    Attributes:
+      num_parameters: length of the vector that `load` takes.
+    """
+
+    def __init__(self, standardizer: Standardizer):
+        """Copies the moments."""
+        moments = np.concatenate([standardizer.mean.numpy(), standardizer.deviation.numpy()])
+        self.num_parameters = moments.size
+        self.load(moments)
+
+    def load(self, flat: np.ndarray) -> None:
+        """Loads a copy of mean and deviation, float32 [2 D]."""
+        self._mean, deviation = np.split(np.array(flat, np.float32), 2)
+        self._unit = deviation + np.float32(EPSILON)
+
+    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
+        """Returns the standardisation as a layer; see `common.acting.policy.Policy.layers`."""
+        return [("standardize", [self._mean, self._unit])]
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """Returns standardised observations in a new array: [K, D] -> [K, D] float32."""
+        return (observation - self._mean) / self._unit
 
 
 class RunningMoments(tf.Module):
@@ -80,21 +122,18 @@ class RunningMoments(tf.Module):
         self.square = tf.Variable(zeros, trainable=False, name="square")
 
     @property
-    def deviation(self) -> np.ndarray:
+    def deviation(self) -> tf.Tensor:
         """The standard deviation, float64 [...]."""
-        return np.sqrt(self.square.numpy())
+        return tf.sqrt(self.square)
 
-    def update(self, rows: np.ndarray) -> None:
-        """Adds rows [N, ...], at least one."""
-        rows = np.asarray(rows, np.float64)
-        before, added = float(self.count), len(rows)
-        share = added / (before + added)
-        distance = rows.mean(0) - self.mean.numpy()
-        self.square.assign(
-            (1 - share) * (self.square.numpy() + share * distance**2) + share * rows.var(0)
-        )
+    def update(self, rows: np.ndarray | tf.Tensor) -> None:
+        """Adds rows [N, ...], at least one; works in graphs."""
+        mean, variance = tf.nn.moments(tf.cast(rows, tf.float64), axes=[0])
+        added = tf.cast(tf.shape(rows)[0], tf.float64)
+        self.count.assign_add(added)
+        share, distance = added / self.count, mean - self.mean
+        self.square.assign((1 - share) * (self.square + share * distance**2) + share * variance)
         self.mean.assign_add(share * distance)
-        self.count.assign(before + added)
 
 
 MIN_VARIANCE = 1e-8

@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pathlib
+import shlex
 import sys
 from typing import Any, NoReturn
 
@@ -164,7 +165,7 @@ class ProgramRun:
         with watch.Call(self.environment, "random play"):
             seen = advice.play(environment, max_steps=1_000, max_seconds=0.5)
         for line in filter(None, (*advice.faults(seen), advice.return_range(seen, self.config))):
-            check = f"python -m binaries.environments --check '{self.environment}'"
+            check = f"python -m binaries.environments --check {shlex.quote(self.environment)}"
             print(f"advice: {line} ({check} may say more)", file=sys.stderr, flush=True)
             break
 

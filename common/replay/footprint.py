@@ -33,27 +33,18 @@ _BUSIER = 2.0
 """The size of an image in play, in sizes of one in random play, which sees less of a game."""
 
 
-def control_bytes_per_step(
-    config: object, spec: EnvironmentSpec, environment: dm_env.Environment
-) -> int:
-    """Returns the bytes per transition of flat observations and continuous actions, float32."""
-    del config, environment  # the spec says it all
-    # Two observations, the action, the reward and the discount.
-    return _in_memory(4 * (2 * spec.observation_size + spec.action_size + 2))
-
-
-def image_bytes_per_step(
+def transition_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> int:
-    """Returns the bytes per transition of images or vectors, and discrete actions.
+    """Returns the bytes per transition of vectors or images, and continuous or discrete actions.
 
     Images are PNG files where `config.torso` is "atari"; their size is measured in random play,
     which resets the environment. Otherwise observations are stored as they are.
     """
-    if config.torso != "atari":
-        return _in_memory(2 * _raw_bytes(spec) + 3 * 4)
-    # Two observations, the action, the reward and the discount.
-    return _in_memory(2 * _png_bytes(environment) + 3 * 4)
+    is_png = getattr(config, "torso", "mlp") == "atari"
+    observation = _png_bytes(environment) if is_png else _raw_bytes(spec)
+    action = 4 if spec.is_discrete else 4 * spec.action_size
+    return _in_memory(2 * observation + action + 2 * 4)  # with the reward and the discount
 
 
 def sequence_bytes_per_step(
@@ -63,7 +54,7 @@ def sequence_bytes_per_step(
 
     A timestep is stored once, however many sequences view it, and the memory never holds more than
     its capacity. Observations are stored as they are, or with `config.png_frames` as PNG files,
-    whose size is measured as for `image_bytes_per_step`.
+    whose size is measured as for `transition_bytes_per_step`.
     """
     observation = _png_bytes(environment) if config.png_frames else _raw_bytes(spec)
     # The action, the reward, the discount and the step type; the behaviour policy and states.
@@ -101,8 +92,8 @@ def unroll_queue_bytes(
 def _unroll_step(config: Any, spec: EnvironmentSpec, environment: dm_env.Environment) -> float:
     """Returns the bytes per timestep of unrolls.
 
-    The images of an unroll are one PNG file, whose size is measured as for `image_bytes_per_step`;
-    unlike a game, a maze is as busy in random play.
+    The images of an unroll are one PNG file, whose size is measured as for transitions; unlike a
+    game, a maze is as busy in random play.
     """
     num_elements = 1 if spec.is_discrete else spec.action_size
     # Both actions, the reward and the discount; whether the episode ends.
@@ -133,13 +124,13 @@ def _png_bytes(environment: dm_env.Environment) -> float:
     """Returns the bytes in memory of an image in play as a PNG file."""
     import numpy as np
 
+    from common.environments.spec import random_action
     from common.replay import png
 
     generator, actions = np.random.default_rng(0), environment.action_spec()
     frames = [environment.reset().observation]
     for _ in range(_NUM_FRAMES):
-        action = generator.integers(actions.minimum, actions.maximum, endpoint=True)
-        frames.append(environment.step(action.astype(actions.dtype)).observation)
+        frames.append(environment.step(random_action(actions, generator)).observation)
     image = np.mean([len(file) for file in png.encode(np.stack(frames))])
     return _BUSIER * float(image) + _STRING
 

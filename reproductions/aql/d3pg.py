@@ -81,13 +81,13 @@ class D3PGLearner(ActorCriticLearner):
         target, weight = aql.targets_of(unroll, aql.time_major(best_value, length), config)
         policy, critic = self.networks
 
-        def value_loss() -> tuple[tf.Tensor, tf.Tensor]:
+        def value_loss(observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             part = critic.state(critic.shared(observation))
             value = critic.values(part, aql.flat(unroll.action_index))
             value = aql.time_major(value, length)[:-1]
             return aql.value_loss(value, target, weight), target - value
 
-        def policy_loss() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        def policy_loss(observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             features = tf.stop_gradient(critic.shared(observation))
             part = critic.state(features)
             loss, mean_q, saturated = policy_gradients.dpg_loss(
@@ -96,7 +96,7 @@ class D3PGLearner(ActorCriticLearner):
             # Of the mean, the sum, as all losses here.
             return loss * tf.cast(tf.size(unroll.reward), loss.dtype), mean_q, saturated
 
-        gradients = self.gradients_of(value_loss, policy_loss)
+        gradients = self.gradients_of(observation, value_loss, policy_loss)
         metrics = {
             "value_loss": tf.math.divide_no_nan(gradients.critic_loss, tf.reduce_sum(weight)),
             "mean_q": gradients.mean_q,

@@ -12,7 +12,7 @@ from common.agents.actor_critic_config import LILLICRAP, ActorCriticConfig
 from common.agents.declaration import AgentDeclaration
 from common.config import Settings, field
 from common.program.layouts import DISTRIBUTED, ONE_PROCESS
-from common.replay.footprint import control_bytes_per_step
+from common.replay.footprint import transition_bytes_per_step
 
 if TYPE_CHECKING:
     from common.environments.spec import EnvironmentSpec
@@ -191,5 +191,5 @@ AGENT = AgentDeclaration(
     ),
     layouts=(DISTRIBUTED, ONE_PROCESS),
     require="reproductions.d4pg.config:require",
-    bytes_per_step=control_bytes_per_step,
+    bytes_per_step=transition_bytes_per_step,
 )

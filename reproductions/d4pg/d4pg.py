@@ -274,26 +274,26 @@ class D4PGLearner(ActorCriticLearner):
 
         The outputs are new priorities [B] from d(Y_i, Z_w(x_i, a_i)), not negative.
         """
-        transition: StoredTransition = batch.steps
+        steps: StoredTransition = batch.steps
         weights = importance_weights(
             batch.probabilities, batch.size, self._config.importance_exponent
         )
         # From the step, so that a resumed learner draws the samples of an uninterrupted one.
         seed = tf.stack([self._seed, tf.cast(self.steps, tf.int32)])
-        target = backup(transition, self.target_networks, self._kind, seed)
-        # Algorithm 1 has x_i in the policy's gradient.
-        is_first = self._config.policy_gradient_state == "first"
-        state = transition.observation_tm1 if is_first else transition.observation_t
+        last = self.target_networks.features(steps.observation_t)
+        target = backup(steps._replace(observation_t=last), self.target_networks, self._kind, seed)
 
-        def critic_loss():
-            outputs = self.networks.critic(transition.observation_tm1, transition.action_tm1)
+        def critic_loss(state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            outputs = self.networks.critic(state, steps.action_tm1)
             distance = self._kind.distance(target, outputs)  # d(Y_i, Z_w(x_i, a_i))
             return tf.reduce_mean(weights * distance), distance
 
-        gradients = self.gradients_of(
-            critic_loss,
-            lambda: policy_loss(state, self.networks, self._kind, self._config.dqda_norm or None),
-        )
+        def objective(state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            if self._config.policy_gradient_state == "last":  # algorithm 1 has the first, x_i
+                state = self.networks.features(steps.observation_t)
+            return policy_loss(state, self.networks, self._kind, self._config.dqda_norm or None)
+
+        gradients = self.gradients_of(steps.observation_tm1, critic_loss, objective)
         priorities = self._kind.priorities(gradients.errors)
         return Gradients(gradients, priorities, gradients.metrics(priorities, weights))
 

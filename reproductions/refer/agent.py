@@ -19,6 +19,7 @@ from common.learning.updates import FusedUpdates, StoreRules
 from common.networks import numpy_twins, standardizer
 from common.networks.control import SoftsignMLP
 from common.networks.recurrent import LSTMNetwork
+from common.networks.standardizer import Standardizer
 from common.replay.episode_memory import EpisodeMemory
 from common.replay.memory import Proportional, RankBased, Uniform
 from common.types import Nest
@@ -184,11 +185,10 @@ class ReferPolicy(Policy):
           explores: whether actions have noise; an evaluator's have none.
         """
         self._config = config
-        self._sizes = observation_size, action_size
+        self._action_size = action_size
         self._network = PolicyNetwork(config, observation_size, action_size)
         self._explores = explores
-        self._mean = np.zeros(observation_size, np.float32)
-        self._deviation = np.ones(observation_size, np.float32)
+        self._standardizer = numpy_twins.twin(Standardizer(observation_size))
         self._generator = np.random.default_rng(seed)
         self._ou: OrnsteinUhlenbeckNoise | None = None
         if explores and config.agent in ("naf", "ddpg") and config.noise == "ou":
@@ -200,27 +200,26 @@ class ReferPolicy(Policy):
         Raises:
           ValueError: the length is wrong; the old parameters stay.
         """
-        size, _ = self._sizes
-        expected = 2 * size + self._network.num_parameters
+        size = self._standardizer.num_parameters
+        expected = size + self._network.num_parameters
         if flat.shape != (expected,):
             raise ValueError(
                 f"The policy has {expected} parameters, moments of the observations included, but "
                 f"the vector has shape {flat.shape}: it comes from networks of other sizes."
             )
-        self._mean, self._deviation = flat[:size].copy(), flat[size : 2 * size].copy()
-        self._network.load(flat[2 * size :])
+        self._standardizer.load(flat[:size])
+        self._network.load(flat[size:])
 
     def initial_state(self, num_environments: int) -> ActingState:
         """Returns the state of network and noise before an episode."""
         network = self._network.initial_state(num_environments)
         if self._ou is None:
             return ActingState(network)
-        return ActingState(network, self._ou.initial_state((num_environments, self._sizes[1])))
+        return ActingState(network, self._ou.initial_state((num_environments, self._action_size)))
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Returns the layers of m; see base class."""
-        unit = self._deviation + np.float32(standardizer.EPSILON)
-        return [("standardize", [self._mean, unit]), *self._network.layers()]
+        return [*self._standardizer.layers(), *self._network.layers()]
 
     def __call__(self, observation: np.ndarray, state: ActingState = STATELESS):
         """Acts on observations [K, D] float32.
@@ -231,8 +230,7 @@ class ReferPolicy(Policy):
           extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. An actor
             with an advantage also gives that of the action, "advantage" [K].
         """
-        deviation = self._deviation + np.float32(standardizer.EPSILON)
-        outputs, network = self._network((observation - self._mean) / deviation, state.network)
+        outputs, network = self._network(self._standardizer(observation), state.network)
         value, mean, variance, coefficients = outputs
         state = state._replace(network=network)
         extras = {"mean": mean, "variance": np.broadcast_to(variance, mean.shape), "value": value}

@@ -19,6 +19,7 @@ from reproductions import AGENTS
 FLAT, CONTROL = EnvironmentSpec(3, 4, is_discrete=True), EnvironmentSpec(3, 2)
 IMAGES = EnvironmentSpec(8 * 8 * 2, 3, is_discrete=True, image_shape=(8, 8, 2))
 INTEGERS = EnvironmentSpec(3, 2, action_choices=(3, 2))
+PIXELS = IMAGES._replace(is_discrete=False)
 LAB = EnvironmentSpec(9 * 9 * 3, 2, image_shape=(9, 9, 3), action_choices=(3, 2))
 SIZES = {"policy_sizes": (8, 6), "critic_sizes": (8, 6)}
 AQL = {
@@ -34,6 +35,8 @@ CEM = {"search": "cem", "num_levels": 0, "cem_samples": 8, "cem_elites": 3}
 ACER = {"agent": "acer", "clipping": False, "penalty": False}
 CASES = {
     "d4pg": ("d4pg", CONTROL, SIZES),
+    "d4pg_normalized": ("d4pg", CONTROL, {**SIZES, "normalize_observations": True}),
+    "d4pg_images": ("d4pg", PIXELS, {**SIZES, "torso": "minatar"}),
     "apex_dpg": ("apex_dpg", CONTROL, SIZES),
     "apex_dqn_mlp": ("apex_dqn", FLAT, {"torso": "mlp", "mlp_sizes": (8, 7)}),
     "apex_dqn_one_layer": ("apex_dqn", FLAT, {"torso": "mlp", "mlp_sizes": (7,)}),
@@ -77,6 +80,8 @@ def run_of(case):
     flat = generator.normal(0, 0.5, agent.make_learner(spec, 0).num_parameters).astype(np.float32)
     if "refer" in agent.declaration.name or "ppo" in agent.declaration.name:
         flat[3:6] = (0.5, 1, 2)  # deviations of observations
+    if fields.get("normalize_observations"):
+        flat[-3:] = (0.5, 1, 2)
     return TrainedRun(agent, "an environment", spec, 7, flat)
 
 
@@ -137,6 +142,7 @@ def test_a_saved_model_draws_from_the_agents_distribution(name, tmp_path):
 
 LAYERLESS = (
     "apex_dqn_images",
+    "d4pg_images",
     "vracer_recurrent",
     "naf_recurrent",
     "acer_recurrent",
@@ -157,7 +163,7 @@ def test_layers_act_as_the_agent(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["apex_dqn_images", "vracer_recurrent", "reactor", "d4pg_ppo_with_noise"]
+    "name", ["apex_dqn_images", "d4pg_images", "vracer_recurrent", "reactor", "d4pg_ppo_with_noise"]
 )
 def test_other_policies_have_no_layers(name):
     with pytest.raises(ValueError, match="it "):

@@ -15,16 +15,17 @@ THRESHOLD = 14.0
 class Point(dm_env.Environment):
     """A point on a line goes to a target on its other side; a time limit ends the episode.
 
-    Observes (position, target); an action in [-1, 1] moves by up to 0.2. The reward is 1 on the
-    target and falls to 0 at a distance of 1.2, about the farthest where a point begins.
+    Observes (position, target) in these units; an action in [-1, 1] moves by up to 0.2. The reward
+    is 1 on the target and falls to 0 at a distance of 1.2, about the farthest where a point begins.
     """
 
-    def __init__(self, seed):
+    def __init__(self, seed, units=(1.0, 1.0)):
         self._generator = np.random.default_rng(seed)
+        self._units = units
         self._left = 0
 
     def _observation(self):
-        return np.array([self._position, self._target], np.float32)
+        return np.multiply([self._position, self._target], self._units).astype(np.float32)
 
     def reset(self):
         side = self._generator.choice([-1.0, 1.0])
@@ -50,11 +51,11 @@ class Point(dm_env.Environment):
         return specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
 
 
-def make_environments(seed, count):
+def make_environments(seed, count, units=(1.0, 1.0)):
     """So many points, as a batch."""
-    return BatchedEnvironment([Point(seed + i) for i in range(count)])
+    return BatchedEnvironment([Point(seed + i, units) for i in range(count)])
 
 
-def mean_return(policy):
+def mean_return(policy, units=(1.0, 1.0)):
     """Of 32 episodes on other seeds than those of training."""
-    return run_episodes(make_environments(seed=1_000, count=32), policy, 32).mean()
+    return run_episodes(make_environments(seed=1_000, count=32, units=units), policy, 32).mean()

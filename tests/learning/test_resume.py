@@ -5,6 +5,7 @@ Nothing is drawn ahead here; a learner that draws ahead drops these draws when i
 
 import contextlib
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,17 +68,16 @@ class Place:
     Attributes:
       services: how many share the memory; 0: it is in the learner's process.
       updates_per_call: of the learner.
-      critic: kind of the critic.
+      changes: of the learner's hyperparameters.
     """
 
     services: int = 0
     updates_per_call: int = 1
-    critic: str = "categorical"
+    changes: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self):
-        self.agent = Uncompiled(
-            dataclasses.replace(CONFIG, updates_per_call=self.updates_per_call, critic=self.critic)
-        )
+        changes = dict(self.changes, updates_per_call=self.updates_per_call)
+        self.agent = Uncompiled(dataclasses.replace(CONFIG, **changes))
 
     @contextlib.contextmanager
     def memory(self):
@@ -158,7 +158,8 @@ def priorities(memories):
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param(Place(critic="mixture"), id="samples itself"),
+        pytest.param(Place(changes=(("critic", "mixture"),)), id="samples itself"),
+        pytest.param(Place(changes=(("normalize_observations", True),)), id="has moments"),
         pytest.param(Place(services=2, updates_per_call=2), id="of two shards"),
     ],
 )

@@ -150,14 +150,14 @@ def show(columns, steps, sample, remove, bytes_per_step, length=1):
     return memory
 
 floats = tf.TensorSpec([157], tf.float32), np.ones([1000, 157], np.float32)
-control = footprint.control_bytes_per_step(None, EnvironmentSpec(67, 21), None)
+control = footprint.transition_bytes_per_step(None, EnvironmentSpec(67, 21), None)
 kept = [
     show({"x": floats}, 150_000, Proportional(0.6), Proportional(-0.4), control),
     show({"x": floats}, 150_000, Uniform(), Fifo(), control),
 ]
 footprint._BUSIER = 1.0
 spec = EnvironmentSpec(1024, 100, (16, 16, 4), True)
-images = footprint.image_bytes_per_step(types.SimpleNamespace(torso="atari"), spec, Noise())
+images = footprint.transition_bytes_per_step(types.SimpleNamespace(torso="atari"), spec, Noise())
 file = png.column((16, 16, 4)), png.encode(np.repeat(noise, 10, axis=0))
 numbers = tf.TensorSpec([3], tf.float32), np.ones([1000, 3], np.float32)
 columns = {"old": file, "new": file, "numbers": numbers}
@@ -195,7 +195,7 @@ def test_a_full_memory_takes_about_what_is_estimated():
 
 def test_a_humanoids_transition():
     """628 bytes (D4PG's facts), and the structures of the memory."""
-    found = footprint.control_bytes_per_step(None, EnvironmentSpec(67, 21), None)
+    found = footprint.transition_bytes_per_step(None, EnvironmentSpec(67, 21), None)
     assert found == pytest.approx(1.1 * (628 + 66), abs=1)
 
 
@@ -203,7 +203,7 @@ def test_a_humanoids_transition():
 def test_images_are_estimated_from_a_few_frames_of_the_game(game):
     environment = environments.make(f"atari:{game}", 0)
     spec = EnvironmentSpec.of(environment)
-    estimated = footprint.image_bytes_per_step(PNG, spec, environment)
+    estimated = footprint.transition_bytes_per_step(PNG, spec, environment)
     rng = np.random.default_rng(1)
     played = [environment.step(rng.integers(18)).observation for _ in range(600)]
     environment.close()
@@ -213,7 +213,7 @@ def test_images_are_estimated_from_a_few_frames_of_the_game(game):
 
 def test_small_images_are_stored_as_they_are():
     spec = EnvironmentSpec(400, 6, image_shape=(10, 10, 4), is_discrete=True)
-    found = footprint.image_bytes_per_step(types.SimpleNamespace(torso="minatar"), spec, None)
+    found = footprint.transition_bytes_per_step(types.SimpleNamespace(torso="minatar"), spec, None)
     assert found == pytest.approx(1.1 * (2 * 400 + 12 + 66), abs=1)
 
 
@@ -254,7 +254,7 @@ def test_vectors_take_four_bytes_a_number():
     image = EnvironmentSpec(8, 2, image_shape=(2, 4, 1), is_discrete=True)
     vector = image._replace(image_shape=None)
     of_vector, of_image = (
-        footprint.image_bytes_per_step(config, spec, None) for spec in (vector, image)
+        footprint.transition_bytes_per_step(config, spec, None) for spec in (vector, image)
     )
     assert of_vector - of_image == pytest.approx(1.1 * 2 * 3 * 8, abs=1)
     of_vector, of_image = (

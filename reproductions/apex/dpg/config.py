@@ -11,7 +11,7 @@ from common.agents.actor_critic_config import LILLICRAP, ActorCriticConfig
 from common.agents.declaration import AgentDeclaration
 from common.config import Settings, field
 from common.program.layouts import DISTRIBUTED, ONE_PROCESS
-from common.replay.footprint import control_bytes_per_step
+from common.replay.footprint import transition_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 64
@@ -128,5 +128,5 @@ AGENT = AgentDeclaration(
     num_actors_help=f"N, actors: {NUM_ACTORS} (section 4.2), 1 of DDPG; figure 3 varies it.",
     layouts=(DISTRIBUTED, ONE_PROCESS),
     require="common.environments.spec:require_control",
-    bytes_per_step=control_bytes_per_step,
+    bytes_per_step=transition_bytes_per_step,
 )

@@ -105,24 +105,24 @@ class DPGLearner(ActorCriticLearner):
 
         The outputs are new priorities |delta| + floor [B] (eqs 9, 19).
         """
-        transition: StoredTransition = batch.steps
+        steps: StoredTransition = batch.steps
+        last = self.target_networks.features(steps.observation_t)
         weights = value_learning.normalize_by_max(
             value_learning.importance_weights(
                 batch.probabilities, batch.size, self._config.importance_exponent
             )
         )
 
-        def weighted_loss():
+        def weighted_loss(state: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            transition = steps._replace(observation_tm1=state, observation_t=last)
             errors = td_errors(transition, self.networks, self.target_networks)
             return critic_loss(errors, weights), errors
 
         gradients = self.gradients_of(
+            steps.observation_tm1,
             weighted_loss,
-            lambda: policy_loss(
-                transition.observation_tm1,
-                self.networks,
-                self._config.dqda_clip or None,
-                self._config.dqda_norm or None,
+            lambda state: policy_loss(
+                state, self.networks, self._config.dqda_clip or None, self._config.dqda_norm or None
             ),
         )
         priorities = tf.abs(gradients.errors) + self._config.priority_floor

@@ -10,7 +10,7 @@ import dataclasses
 from common.agents.declaration import AgentDeclaration
 from common.config import Settings, field
 from common.program.layouts import DISTRIBUTED, ONE_PROCESS
-from common.replay.footprint import image_bytes_per_step
+from common.replay.footprint import transition_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 360
@@ -194,6 +194,6 @@ AGENT = AgentDeclaration(
     ),
     layouts=(DISTRIBUTED, ONE_PROCESS),
     require="common.environments.spec:require_discrete",
-    bytes_per_step=image_bytes_per_step,
+    bytes_per_step=transition_bytes_per_step,
     num_frames=4,
 )

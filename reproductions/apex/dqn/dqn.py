@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting.policy import EpsilonGreedy, Policy, epsilon_ladder
-from common.agents.agent import Agent, GraphPolicy
+from common.agents.agent import GraphPolicy
+from common.agents.transition_agent import TransitionAgent
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import (
@@ -24,7 +25,7 @@ from common.learning.learner import (
 from common.networks import numpy_twins, packing
 from common.networks.control import ReluMLP
 from common.networks.images import SIZES, DuelingNetwork, make_torso
-from common.replay import memory, png
+from common.replay import memory
 from common.types import Batch, Nest
 from common.values import value_learning
 from reproductions.apex.dqn.config import AGENT, DQNConfig
@@ -205,12 +206,8 @@ class DQNActor(Policy):
         return np.abs(delta) + np.float32(self._priority_floor)
 
 
-class ApexDQN(Agent):
-    """Ape-X DQN, and its studies by configuration.
-
-    Images are sent and kept as PNG files (section 4.1), but for MinAtar's, of which a file would be
-    no smaller.
-    """
+class ApexDQN(TransitionAgent):
+    """Ape-X DQN, and its studies by configuration."""
 
     declaration = AGENT
     jit_compile = False  # XLA slows convolutions on a CPU
@@ -221,7 +218,6 @@ class ApexDQN(Agent):
         self.prefetch = config.prefetch
         if config.single_process:  # draws so many batches ahead in the only way that it can
             self.updates_per_call = config.prefetch
-        self.decodes = config.torso == "atari"  # whose images are stored as PNG files
         self.data = Transitions(
             config,
             memory.prioritized(config.priority_exponent),
@@ -229,32 +225,6 @@ class ApexDQN(Agent):
             num_copies=config.num_copies,
             reward_clip=config.reward_clip or None,
             is_soft=True,
-        )
-
-    def encode(self, observation: np.ndarray) -> np.ndarray:
-        """Images uint8 [K, H, W, C] -> PNG files, an object array [K]."""
-        return png.encode(observation) if self.decodes else observation
-
-    def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
-        """Decodes PNG files [B] to uint8 [B, H, W, C], in both columns of observations."""
-        return steps._replace(
-            **{
-                name: png.decode(getattr(steps, name), spec.image_shape, name)
-                for name in ("observation_tm1", "observation_t")
-            }
-        )
-
-    def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
-        """Returns the columns of an n-step transition with both observations (appendix F)."""
-        observation = tf.TensorSpec(spec.observation_shape, spec.observation_dtype)
-        if self.decodes:
-            observation = png.column(spec.image_shape)
-        return StoredTransition(
-            observation_tm1=observation,
-            action_tm1=tf.TensorSpec([], tf.int32),
-            n_step_reward=tf.TensorSpec([]),
-            n_step_discount=tf.TensorSpec([]),
-            observation_t=observation,
         )
 
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> DQNLearner:

@@ -66,12 +66,10 @@ class D4PGPPOLearner(ProximalLearner):
     def prepare(self, rollout: RolloutSteps) -> None:
         """Sets the scales: the moments of observations, and the deviation of rewards ([H])."""
         self.observation_moments.update(rollout.states.observation.numpy())
-        self.standardizer.set(
-            self.observation_moments.mean.numpy(), self.observation_moments.deviation
-        )
+        self.standardizer.follow(self.observation_moments)
         self.reward_moments.update(rollout.rewards.numpy())
         if self.reward_moments.deviation > 0:
-            self.reward_scale.assign(self.reward_moments.deviation)
+            self.reward_scale.assign(tf.cast(self.reward_moments.deviation, tf.float32))
 
     def begin(self, rollout: RolloutSteps) -> ProximalSteps:
         """Returns the steps with advantages of mean 0 and deviation 1 ([H])."""

@@ -189,8 +189,11 @@ def test_noise_has_the_papers_std_and_is_clipped():
 NUM_CALLS = 250
 
 
-def test_mini_run_learns():
+@pytest.mark.parametrize("units", [(1.0, 1.0), (1e3, 1e-3)])
+def test_mini_run_learns(units):
+    """Numbers of any scale are learnt from if they are normalised."""
     config = DPGConfig(
+        normalize_observations=units != (1.0, 1.0),
         discount=0.9,
         batch_size=64,
         learning_rate=1e-3,
@@ -203,12 +206,12 @@ def test_mini_run_learns():
         samples_per_insert=16.0,
     )
     agent = ApexDPG(config)
-    run = OneProcessRun(agent, make_environments(0, 8))
-    assert mean_return(run.evaluator(32)) < 0.5 * THRESHOLD
+    run = OneProcessRun(agent, make_environments(0, 8, units))
+    assert mean_return(run.evaluator(32), units) < 0.5 * THRESHOLD
     run.train(NUM_CALLS)
     run.memory.check()
     statistics = run.memory.statistics()
     assert int(run.learner.steps) == NUM_CALLS * agent.updates_per_call
     # The last call's step was one of those after which what exceeds the capacity is removed.
     assert statistics.inserted > 8_000 and statistics.items == 2_000
-    assert mean_return(run.evaluator(32)) > THRESHOLD
+    assert mean_return(run.evaluator(32), units) > THRESHOLD

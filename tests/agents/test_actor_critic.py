@@ -1,0 +1,178 @@
+"""Normalised observations and images below the networks of D4PG and Ape-X DPG."""
+
+from dm_env import specs
+import numpy as np
+from one_process import OneProcessRun
+import pytest
+from sides_task import EPISODE_STEPS, Sides, make_environments
+import tensorflow as tf
+
+from common.cluster.layout import imported
+from common.data.transitions import StoredTransition
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
+from common.roles.evaluator import run_episodes
+from common.types import Batch
+from reproductions import AGENTS
+
+SPEC = EnvironmentSpec(observation_size=3, action_size=2)
+IMAGES = EnvironmentSpec(8 * 6 * 2, 2, image_shape=(8, 6, 2))
+NORMAL, MINATAR = {"normalize_observations": True}, {"torso": "minatar", "image_features": 7}
+UNITS = np.array([1e3, 1e-3, 1], np.float32)
+SIZE = 32
+
+
+def make_agent(name, **values):
+    sizes = {"policy_sizes": (8,), "critic_sizes": (8,), "target_period": 3}
+    return imported(AGENTS[name]).make_agent(**{**sizes, **values})
+
+
+def observations(seed, spec=SPEC):
+    generator = np.random.default_rng(seed)
+    if spec.image_shape:
+        return generator.integers(256, size=(SIZE, *spec.image_shape)).astype(np.uint8)
+    return generator.normal(2.0, size=(SIZE, spec.observation_size)).astype(np.float32)
+
+
+def make_batch(seed, spec=SPEC, units=1.0):
+    first, last = observations(2 * seed, spec), observations(2 * seed + 1, spec)
+    if not spec.image_shape:
+        first, last = first * units, last * units
+    generator = np.random.default_rng(seed)
+    action = generator.uniform(-1, 1, (SIZE, spec.action_size)).astype(np.float32)
+    reward = generator.normal(size=SIZE).astype(np.float32)
+    steps = StoredTransition(first, action, reward, np.full(SIZE, 0.9, np.float32), last)
+    steps = tf.nest.map_structure(tf.constant, steps)
+    return Batch(steps, tf.fill([SIZE], 1 / SIZE), tf.constant(float(SIZE)))
+
+
+def policy_of(agent, learner, spec, kind="make_evaluator"):
+    policy = agent.make_evaluator(spec, SIZE)
+    if kind == "make_actor":
+        policy = agent.make_actor(spec, range(SIZE), SIZE, seed=0)
+    policy.load(packing.to_numpy(learner.actor_variables))
+    return policy
+
+
+@pytest.mark.parametrize("name", ["d4pg", "apex_dpg"])
+def test_actor_evaluator_and_learner_see_the_same_numbers_bit_for_bit(name):
+    agent = make_agent(name, **NORMAL)
+    learner = agent.make_learner(SPEC, seed=0)
+    batches = [make_batch(seed, units=UNITS) for seed in range(4)]
+    for batch in batches:
+        learner.update(batch)
+    probe = UNITS * observations(99)
+    compiled = tf.function(learner.networks.features, jit_compile=True)
+    expected = learner.networks.features(probe).numpy()
+    for seen in (
+        compiled(probe),
+        learner.target_networks.features(probe),  # also between two copies
+        policy_of(agent, learner, SPEC).features(probe),
+        policy_of(agent, learner, SPEC, "make_actor").features(probe),
+    ):
+        np.testing.assert_array_equal(seen, expected)
+    rows = np.concatenate([batch.steps.observation_tm1 for batch in batches]).astype(np.float64)
+    standardized = (probe - rows.mean(0)) / rows.std(0)
+    np.testing.assert_allclose(expected, standardized, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("normal", [NORMAL, {}])
+def test_the_units_of_observations_do_not_matter_if_they_are_normalised(normal):
+    actions = []
+    for units in (1.0, UNITS):
+        agent = make_agent("d4pg", learning_rate=1e-2, **normal)
+        learner = agent.make_learner(SPEC, seed=0)
+        for seed in range(6):
+            learner.update(make_batch(seed, units=units))
+        actions.append(policy_of(agent, learner, SPEC)(units * observations(99))[0])
+    difference = np.abs(actions[0] - actions[1]).max()
+    assert difference < 2e-3 if normal else difference > 0.05
+
+
+@pytest.mark.parametrize("name", ["d4pg", "apex_dpg"])
+def test_actors_compute_the_features_of_images_as_the_learner(name):
+    agent = make_agent(name, **MINATAR)
+    learner = agent.make_learner(IMAGES, seed=0)
+    for seed in range(2):
+        learner.update(make_batch(seed, IMAGES))
+    probe = observations(99, IMAGES)
+    features = learner.networks.features(probe)
+    assert features.shape == (SIZE, 7) and np.abs(features).max() < 1
+    actor = policy_of(agent, learner, IMAGES, "make_actor")
+    np.testing.assert_allclose(actor.features(probe), features, atol=1e-5)
+    action, _, _ = policy_of(agent, learner, IMAGES)(probe)
+    np.testing.assert_allclose(action, learner.networks.policy(features), atol=1e-5)
+    assert actor(probe)[2]["taken"].shape[0] == SIZE
+
+
+@pytest.mark.parametrize("state", ["first", "last"])
+def test_the_critics_loss_alone_trains_the_convolutions(state):
+    agent = make_agent("d4pg", policy_gradient_state=state, **MINATAR)
+    learner = agent.make_learner(IMAGES, seed=0)
+    gradients = learner.gradients(make_batch(0, IMAGES)).gradients
+    networks = learner.networks
+    assert len(gradients.policy) == len(networks.policy.trainable_variables)
+    assert len(gradients.critic) == len(networks.critic_variables)
+    torso = len(networks.torso.trainable_variables)
+    assert torso == 6 and all(np.any(gradient) for gradient in gradients.critic[-torso:])
+
+    images = observations(0, IMAGES)
+    without = learner.gradients_of(
+        images,
+        lambda features: (0.0 * tf.reduce_sum(features), tf.zeros([SIZE])),
+        lambda features: (tf.reduce_sum(networks.policy(features)), 0.0, 0.0),
+    )
+    for gradient in without.critic[-torso:]:
+        np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
+
+
+def test_target_convolutions_are_copied_with_the_networks():
+    learner = make_agent("d4pg", learning_rate=1e-2, **MINATAR).make_learner(IMAGES, seed=0)
+    probe = observations(99, IMAGES)
+    initial = learner.target_networks.features(probe)
+    for step in range(1, 4):
+        learner.update(make_batch(step, IMAGES))
+        target = learner.target_networks.features(probe)
+        if step < 3:
+            np.testing.assert_array_equal(target, initial)
+    np.testing.assert_array_equal(target, learner.networks.features(probe))
+    assert np.abs(target - initial).max() > 0.01
+
+
+def test_images_are_not_normalised():
+    with pytest.raises(ValueError, match=r"--config\.torso must be mlp with normalize_obs"):
+        make_agent("d4pg", torso="atari", **NORMAL)
+
+
+class Lean(Sides):
+    """The reward is the action, in [-1, 1], where the square is right, and less it where left."""
+
+    def step(self, action):
+        sign = 2.0 * self._side - 1
+        timestep = super().step(2)  # earns nothing itself
+        return timestep if timestep.first() else timestep._replace(reward=sign * float(action[0]))
+
+    def action_spec(self):
+        return specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
+
+
+def test_a_mini_run_learns_from_images():
+    """The images are stored as PNG files."""
+    agent = make_agent(
+        "apex_dpg",
+        torso="atari",
+        n_step=1,
+        discount=0.0,
+        batch_size=32,
+        learning_rate=1e-3,
+        replay_capacity=500,
+        min_replay_size=200,
+        updates_per_call=4,
+        send_batch=1,
+        samples_per_insert=8.0,
+    )
+    run = OneProcessRun(agent, make_environments(0, 8, Lean))
+    run.train(60)
+    assert agent.decodes and run.memory.statistics().inserted > 500
+    returns = run_episodes(make_environments(100, 8, Lean), run.evaluator(8), 8)
+    assert returns.mean() > 0.8 * EPISODE_STEPS
