@@ -191,10 +191,10 @@ REPORTING = "csv_rows, curves, progress, run_directory, tensorboard"
         ),
         ("import binaries.evaluate", {"tensorflow"}),
         # NumPy reads its number of threads once, when it is imported: a role sets it before.
-        *[
-            (f"import binaries.{agent}", {"tensorflow", "numpy", "pandas", "matplotlib"})
-            for agent in reproductions.AGENTS
-        ],
+        (
+            "import " + ", ".join(f"binaries.{agent}" for agent in reproductions.AGENTS),
+            {"tensorflow", "numpy", "pandas", "matplotlib"},
+        ),
     ],
 )
 def test_what_is_slow_to_import_is_imported_where_it_is_used(code, absent):

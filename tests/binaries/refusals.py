@@ -1,9 +1,6 @@
 """Programs that must refuse their flags with one line, and how that line is checked."""
 
-import pathlib
-import subprocess
-import sys
-
+from launched import run_light
 import pytest
 
 from common.reporting.command_line import exit_with
@@ -20,43 +17,20 @@ def refusal(capsys, main, *flags):
     return err
 
 
-ROOT = pathlib.Path(__file__).parents[2]
-
-
-def variables(tmp_path):
-    """Variables under which an import of TensorFlow ends the program."""
-    folder = tmp_path / "no_tensorflow"
-    folder.mkdir()
-    (folder / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
-    return {"PYTHONPATH": str(folder)}
-
-
-def run(module, flags, tmp_path, **more):
-    """Runs a program where an import of TensorFlow ends it, with more variables."""
-    return subprocess.run(
-        [sys.executable, "-m", module, *flags],
-        cwd=ROOT,
-        env=variables(tmp_path) | more,
-        timeout=120,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def assert_refused(result, words):
+def assert_refused(ended, words):
     """Checks that a program has ended with one line that has all words, and returns the line."""
-    lines = result.stderr.strip().splitlines()
-    assert result.returncode == 2 and result.stdout == "", result
-    assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
+    lines = ended.output.strip().splitlines()
+    assert ended.returncode == 2, ended
+    assert len(lines) == 1 and lines[0].startswith("error: "), ended.output
     for word in words:
         assert word in lines[0]
     return lines[0]
 
 
-def check_refusal(module, flags, words, tmp_path, **more):
+def check_refusal(module, flags, words, tmp_path, **variables):
     """Checks that a program ends with such a line and makes no run directory; returns the line."""
     workdir = tmp_path / "run"
-    line = assert_refused(run(module, [f"--workdir={workdir}", *flags], tmp_path, **more), words)
+    ended = run_light(module, [f"--workdir={workdir}", *flags], **variables)
+    line = assert_refused(ended, words)
     assert not workdir.exists()
     return line

@@ -16,9 +16,9 @@ import sys
 import threading
 import time
 
-from launched import ROOT, forked, launched
+from launched import ROOT, forked, launched, run_light
 import pytest
-from refusals import assert_refused, check_refusal, run
+from refusals import assert_refused, check_refusal
 from watched_run import TOKEN, RunByHand, WatchedRun
 
 from common.cluster.credentials import TOKEN_VARIABLE
@@ -99,22 +99,22 @@ def test_a_bad_flag(flags, words, tmp_path):
     check_refusal(D4PG, flags, words, tmp_path)
 
 
-def test_a_missing_workdir(tmp_path):
-    assert_refused(run(D4PG, [CARTPOLE], tmp_path), ["--workdir is missing"])
+def test_a_missing_workdir():
+    assert_refused(run_light(D4PG, [CARTPOLE]), ["--workdir is missing"])
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "y" * 300], ids=len)
-def test_a_workdir_that_is_too_long(name, tmp_path):
+def test_a_workdir_that_is_too_long(name):
     words = [f"--workdir={name[:50]}", "File name too long", "give another"]
-    assert_refused(run(D4PG, [CARTPOLE, f"--workdir={name}"], tmp_path), words)
+    assert_refused(run_light(D4PG, [CARTPOLE, f"--workdir={name}"]), words)
 
 
 def test_a_run_of_another_config_stays_as_it_was(tmp_path):
     directory = RunDirectory(tmp_path / "run")
     directory.open({"paper": "d4pg", "config": {"n_step": 1}})
     before = directory.config_json.read_bytes()
-    result = run(D4PG, [CARTPOLE, f"--workdir={directory.path}"], tmp_path)
-    assert_refused(result, [str(directory.path), "config.n_step 1 -> 5", "new directory"])
+    ended = run_light(D4PG, [CARTPOLE, f"--workdir={directory.path}"])
+    assert_refused(ended, [str(directory.path), "config.n_step 1 -> 5", "new directory"])
     assert directory.config_json.read_bytes() == before
     assert not directory.run_json.exists()
 
@@ -123,8 +123,8 @@ def test_a_run_of_another_config_stays_as_it_was(tmp_path):
 def test_a_replay_that_this_machine_cannot_hold(tmp_path):
     capacity = "--config.replay_capacity"
     flags = ["--environment=control:humanoid:run", f"--workdir={tmp_path}/run"]
-    result = run(D4PG, [*flags, f"{capacity}={2**30}"], tmp_path)
-    assert_refused(result, ["not enough memory", capacity, "--ignore_resources"])
+    ended = run_light(D4PG, [*flags, f"{capacity}={2**30}"])
+    assert_refused(ended, ["not enough memory", capacity, "--ignore_resources"])
     assert not (tmp_path / "run" / "run.json").exists()
 
 
@@ -207,8 +207,8 @@ def test_a_build_without_a_compiler(variables, tmp_path):
     assert former.read_text() == "built before"
 
 
-def test_help_explains_every_flag_and_hyperparameter(tmp_path):
-    text = " ".join(run(D4PG, ["--help"], tmp_path).stdout.split())
+def test_help_explains_every_flag_and_hyperparameter():
+    text = " ".join(run_light(D4PG, ["--help"]).output.split())
     for name in (
         "environment",
         "workdir",
@@ -240,7 +240,7 @@ def test_help_explains_every_flag_and_hyperparameter(tmp_path):
 
 MIN_SIZE = 1000
 FLAGS = (
-    "--environment=python:reproductions.d4pg.own_environment:make",
+    "--environment=python:paced:make",
     "--num_actors=2",
     "--actor_processes=1",
     "--learner_threads=1",
@@ -252,9 +252,10 @@ FLAGS = (
     "--config.critic_sizes=(16,16)",
     "--config.batch_size=32",
     f"--config.min_replay_size={MIN_SIZE}",
-    "--config.samples_per_insert=16",
+    "--config.samples_per_insert=4",
     "--config.updates_per_call=4",
 )
+PATHS = {"PYTHONPATH": os.pathsep.join([str(ROOT / "tests/roles"), str(ROOT)])}
 PROCESSES = {"launcher-0", "learner-0", "replay-0", "actor-0", "evaluator-0"}
 SECONDS = 600
 """Patience with a busy machine."""
@@ -266,7 +267,7 @@ def start():
     with launched() as program:
         yield lambda workdir, *flags, **variables: program(
             *("-m", D4PG, *FLAGS, f"--workdir={workdir}", *flags),
-            env={**os.environ, TOKEN_VARIABLE: TOKEN, **variables},
+            env={**os.environ, **PATHS, TOKEN_VARIABLE: TOKEN, **variables},
         )
 
 
@@ -372,7 +373,7 @@ def test_a_run_survives_kill_9_of_each_role_is_stopped_and_goes_on_to_its_end(tm
     newest.write_bytes(newest.read_bytes()[:100])
     before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
     with forked() as fork:
-        learner = RunByHand(fork, run.workdir, D4PG, FLAGS, learner=1).start("learner")
+        learner = RunByHand(fork, run.workdir, D4PG, FLAGS, learner=1).start("learner", 0, **PATHS)
         assert learner.wait(SECONDS) == 2 and "Traceback" not in learner.output
     (error,) = [line for line in learner.output.splitlines() if line.startswith("error: ")]
     for words in ("the checkpoint", "cannot be read", newest.name, "ckpt-"):
@@ -417,32 +418,6 @@ def test_acts_and_learns_in_turns_and_goes_on(tmp_path):
     assert rows["episodes"].tolist() == [1, 1, 3]
     # One update a step: nothing here depends on the clock.
     assert set(rows["learner_steps"].diff().dropna()) == set(rows["actor_steps"].diff().dropna())
-
-
-def test_a_run_that_is_killed_twice_ends_with_the_same_steps(tmp_path):
-    flags = (
-        *("--max_learner_steps=2400", "--checkpoint_seconds=3"),
-        *("--evaluation_steps=600", "--final_episodes=2"),
-    )
-    with forked() as start:
-        run = RunByHand(start, tmp_path / "run", D4PG, DDPG_FLAGS, learner=1)
-        for steps in (600, 1200):
-            program = run.start("learner", 0, *flags)
-            run.wait_for(
-                lambda reached=steps: evaluated(run) >= reached, SECONDS, f"{steps} learner steps"
-            )
-            program.stop(signal.SIGKILL)
-            program.wait(SECONDS)
-        run.ends([run.start("learner", 0, *flags)], SECONDS)
-    rows = read_rows(run.workdir / "evaluator.csv")
-    assert rows["learner_steps"].tolist() == [0, 600, 1200, 1800, 2400]
-    assert rows["episodes"].tolist() == [1, 1, 1, 1, 2]
-    assert last_row(run.workdir / "learner.csv")["learner_steps"] == 2400
-
-
-def evaluated(run):
-    """Returns the learner step of the newest evaluation, 0 before the first."""
-    return (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps") or 0
 
 
 def check_ddpg(workdir):

@@ -1,11 +1,11 @@
 """`binaries.experiment` as its user meets it; what runs is in tests/evidence/test_execute.py."""
 
-import os
 import pathlib
 import shlex
 import subprocess
 import sys
 
+from launched import run_light
 import pytest
 from refusals import refusal
 
@@ -14,7 +14,6 @@ from common.evidence import execute, plan
 from common.evidence.plan import State, Status
 import reproductions
 
-ROOT = pathlib.Path(__file__).parents[2]
 FEW = (
     "--paper=d4pg",
     "--figure=2",
@@ -105,13 +104,8 @@ def test_apexs_figures_are_of_flags_that_exist(capsys, figure, scale, task, flag
         assert command[1:3] == ["-m", run.agent.module]
         assert {*run.flags, *flags} <= set(command)
     # One mistake in flags that otherwise are right: the program names that one alone.
-    done = subprocess.run(
-        [sys.executable, *commands[-1][1:], f"--{wrong}=999999"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2 and done.stderr.startswith(f"error: --{wrong}"), done.stderr
+    code, output = run_light(commands[-1][2], [*commands[-1][3:], f"--{wrong}=999999"])
+    assert code == 2 and output.startswith(f"error: --{wrong}"), output
 
 
 def test_a_figure_that_is_none_at_a_scale_names_another(capsys):
@@ -177,13 +171,5 @@ def test_keep_says_what_it_did(capsys):
 
 
 def test_it_needs_no_tensorflow(tmp_path):
-    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')\n")
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-m", "binaries.experiment", *FEW, "--dry_run"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0 and "binaries.d4pg" in done.stdout, done.stderr
+    code, output = run_light("binaries.experiment", [*FEW, "--dry_run", f"--runs={tmp_path}"])
+    assert code == 0 and "binaries.d4pg" in output, output

@@ -46,19 +46,18 @@ def test_a_bad_flag(program, flags, words, tmp_path):
 
 SECONDS = 600
 """Patience with a busy machine."""
-_OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
-"""Columns of times, or of numbers made from the time."""
 HORIZON = 128
 ONE = (
     "--environment=gym:InvertedPendulum-v4",
     "--learner_threads=1",
     "--evaluation_episodes=1",
     "--final_episodes=3",
+    "--evaluation_steps=8",
     "--config.hidden_size=8",
     f"--config.horizon={HORIZON}",
     "--config.num_epochs=2",
 )
-UNROLLS = 8
+UNROLLS, STEPS = 8, 120
 ROLES = (
     "--environment=gym:InvertedPendulum-v4",
     "--num_actors=4",
@@ -72,38 +71,22 @@ ROLES = (
 )
 
 
-def in_one_process(start, workdir, *flags):
-    run = RunByHand(
-        start, workdir, "binaries.refer_ppo", (*ONE, *flags), layout=ONE_PROCESS, learner=1
-    )
-    run.ends([run.start("learner")], SECONDS)
-    return run
-
-
-def test_equal_seeds_give_equal_files_and_a_cut_run_goes_on(tmp_path):
-    flags = ("--evaluation_steps=8", "--seed=5")
+def test_a_run_of_one_process_goes_on(tmp_path):
     with forked() as start:
-        runs = []
-        for number in range(2):
-            in_one_process(start, tmp_path / str(number), *flags, "--max_learner_steps=16")
-            directory = tmp_path / str(number)
-            runs.append(in_one_process(start, directory, *flags, "--max_learner_steps=32"))
-    for name in ("evaluator.csv", "acting.csv"):
-        first, second = (
-            read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
-            for run in runs
+        run = RunByHand(
+            start, tmp_path / "run", "binaries.refer_ppo", ONE, layout=ONE_PROCESS, learner=1
         )
-        assert len(first) and first.equals(second)
-    assert (read_rows(runs[0].workdir / "acting.csv")["parameter_age_steps"] >= 0).all()
-    first, second = (run.saved() for run in runs)
-    names = [name for name in first if name.startswith("learner/")]
-    assert "learner/reward_scale" in names and set(first) == set(second)
-    for name in names:
-        np.testing.assert_array_equal(first[name], second[name], name)
-    row = last_row(runs[0].workdir / "learner.csv")
+        for limit in ("--max_learner_steps=16", "--max_learner_steps=32"):
+            run.ends([run.start("learner", 0, limit)], SECONDS)
+    rows = read_rows(run.workdir / "evaluator.csv")
+    assert rows["learner_steps"].tolist() == [0, 8, 16, 24, 32]
+    assert rows["episodes"].tolist() == [1, 1, 3, 1, 3]
+    assert (read_rows(run.workdir / "acting.csv")["parameter_age_steps"] >= 0).all()
+    row = last_row(run.workdir / "learner.csv")
     # Four updates of 64 steps a rollout.
     assert row["learner_steps"] == 32 and row["actor_steps"] == 8 * HORIZON
-    policy = reproductions.load_policy(runs[0].workdir)
+    assert "learner/reward_scale" in run.saved()
+    policy = reproductions.load_policy(run.workdir)
     assert policy.learner_steps == 32
     assert policy(np.ones((3, 4), np.float32)).shape == (3, 1)
 
@@ -120,7 +103,7 @@ def test_a_killed_actor_or_learner_stalls_no_ppo(tmp_path):
             learner=1,
             actor=2,
         )
-        flags = "--max_learner_steps=400", "--checkpoint_seconds=0.2"
+        flags = f"--max_learner_steps={STEPS}", "--checkpoint_seconds=0.2"
         tasks = [("learner", 0), ("actor", 0), ("actor", 1), ("evaluator", 0)]
         programs = {task: run.start(*task, *flags) for task in tasks}
         run.wait_for(lambda: len(run.incarnations()) == 2, SECONDS, "both act")
@@ -136,12 +119,12 @@ def test_a_killed_actor_or_learner_stalls_no_ppo(tmp_path):
     assert resumed
     run.check_files()
     row = last_row(run.workdir / "learner.csv")
-    assert row["learner_steps"] == 400
+    assert row["learner_steps"] == STEPS
     horizon = UNROLLS * 50
     # A rollout needs two updates, some were made twice. What was sent twice, or with another
     # version than the learner's, was dropped. Nobody repeats the counts of the killed actor, which
     # made half of the rollouts before, since the killed learner's last row.
     lost = int(resumed[1]) // 2 * horizon // 2
-    assert 199 * horizon - lost <= row["actor_steps"] < 250 * horizon
+    assert (STEPS // 2 - 1) * horizon - lost <= row["actor_steps"] < STEPS // 2 * horizon * 1.25
     policy = reproductions.load_policy(run.workdir)
     assert policy(np.ones((3, 4), np.float32)).shape == (3, 1)

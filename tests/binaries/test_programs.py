@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 
-from launched import ROOT, forked, launched
+from launched import ROOT, forked, launched, run_light
 import numpy as np
 import pytest
-from refusals import refusal, variables
+from refusals import refusal
 from watched_run import RunByHand
 
 from binaries import environments
@@ -31,8 +31,9 @@ OTHERS = sorted(NAMES - {*AGENTS})
 
 
 def shown(name, *flags):
-    command = [sys.executable, "-m", f"binaries.{name}", *flags]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    code, output = run_light(f"binaries.{name}", flags)
+    assert code == 0, output
+    return output
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -79,27 +80,23 @@ def test_another_programs_required_flags_come_first(name, flag, capsys):
     assert "--" not in after, usage
 
 
-def replay_rl(*arguments):
-    command = [sys.executable, "-m", "binaries", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
 def test_replay_rl_lists_the_programs():
-    done = replay_rl()
-    assert done.returncode == 0
-    assert {line.split()[0] for line in done.stdout.splitlines()[2:]} == NAMES
+    code, output = run_light("binaries", [])
+    assert code == 0
+    assert {line.split()[0] for line in output.splitlines()[2:]} == NAMES
 
 
 def test_replay_rl_runs_a_program():
-    done = replay_rl("d4pg", "--environment=control:cartpole:swingup", "--setting=d5pg")
+    flags = ["d4pg", "--environment=control:cartpole:swingup", "--setting=d5pg"]
+    command = [sys.executable, "-m", "binaries", *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: unknown --setting=d5pg: did you mean")
 
 
 def test_an_unknown_program_is_one_line():
-    done = replay_rl("evalute", "--workdir=runs/one")
-    assert done.returncode == 2
-    assert done.stderr == 'error: there is no program "evalute": did you mean evaluate?\n'
+    line = 'error: there is no program "evalute": did you mean evaluate?\n'
+    assert run_light("binaries", ["evalute", "--workdir=runs/one"]) == (2, line)
 
 
 @pytest.mark.parametrize("name", reproductions.AGENTS)
@@ -165,10 +162,13 @@ class Quiet(D4PG):
     paper = "quiet"
 """,
 }
+SECONDS = 600
+"""Patience with a busy machine."""
 QUIET_FLAGS = (
     "--setting=ddpg",
     "--environment=python:reproductions.d4pg.own_environment:make",
     "--max_learner_steps=10",
+    "--evaluation_steps=10",
     "--evaluation_episodes=1",
     "--config.policy_sizes=(8,8)",
     "--config.critic_sizes=(8,8)",
@@ -192,20 +192,17 @@ def installed(tmp_path, monkeypatch):
         sys.modules.pop(module, None)
 
 
-def output_of(folder, *arguments):
-    command = [sys.executable, "-m", *map(str, arguments)]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 def test_runs_of_another_distributions_agent_are_evaluated_and_loaded(installed):
-    workdir = installed / "run"
-    output_of(installed, "quiet", *QUIET_FLAGS, f"--workdir={workdir}")
-    assert {"paper": "quiet", "agent": "quiet"}.items() <= RunDirectory(
-        workdir
-    ).read_config().items()
-    shown = output_of(installed, "binaries.evaluate", f"--workdir={workdir}", "--episodes=1")
+    workdir, paths = installed / "run", {"PYTHONPATH": str(installed)}
+    with forked() as start:
+        run = RunByHand(start, workdir, "quiet", QUIET_FLAGS, ONE_PROCESS, learner=1)
+        run.ends([run.start("learner", **paths)], SECONDS)
+        flags = (f"--workdir={workdir}", "--episodes=1")
+        program = start(installed / "evaluate.log", "binaries.evaluate", *flags, **paths)
+        assert program.wait(SECONDS) == 0, program.output
+    config = RunDirectory(workdir).read_config()
+    assert {"paper": "quiet", "agent": "quiet"}.items() <= config.items()
+    *_, shown = program.output.splitlines()
     assert shown.startswith("return ") and "after 10 learner steps" in shown
     policy = load_policy(workdir)
     assert policy.learner_steps == 10 and policy(np.zeros(2)).shape == (1,)
@@ -232,8 +229,6 @@ def test_an_agent_that_cannot_be_found_is_one_line(installed):
 
 # Runs that go on with the replay that they had.
 
-SECONDS = 600
-"""Patience with a busy machine."""
 PATHS = {"PYTHONPATH": str(ROOT / "tests/learning")}
 ONE = ("--learner_threads=1", "--evaluation_steps=100000", "--evaluation_episodes=1")
 SMALL = ("--config.batch_size=16", "--checkpoint_seconds=0.2", "--seed=3")
@@ -256,8 +251,9 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("module", PROGRAMS)
+@pytest.mark.parametrize(
+    "module, how", [("binaries.refer", signal.SIGTERM), ("binaries.d4pg", signal.SIGKILL)]
+)
 def test_a_run_that_is_stopped_or_killed_goes_on_with_the_replay_that_it_had(module, how, tmp_path):
     with forked() as start:
         run = RunByHand(
@@ -335,9 +331,5 @@ def test_bad_input_is_one_line(capsys, which, words):
     assert words in refusal(capsys, environments.main, which)
 
 
-def test_it_needs_no_tensorflow(tmp_path):
-    command = [sys.executable, "-m", "binaries.environments", "gym:Pendulum-v1"]
-    done = subprocess.run(
-        command, cwd=ROOT, env=variables(tmp_path), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0 and "d4pg" in done.stdout, done
+def test_it_needs_no_tensorflow():
+    assert "d4pg" in shown("environments", "gym:Pendulum-v1")

@@ -1,6 +1,7 @@
 """Programs that a test starts, as processes or as forks, and that do not outlive it."""
 
 import contextlib
+import functools
 import multiprocessing
 import os
 import pathlib
@@ -8,8 +9,13 @@ import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from typing import NamedTuple
 from unittest import mock
+
+from common.cluster.local_process import Template
+import reproductions
 
 ROOT = pathlib.Path(__file__).parents[2]
 """Of the repository, where they run."""
@@ -56,6 +62,42 @@ def is_alive(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+# Forks of a process that has imported all but TensorFlow, whose import would end them.
+
+_LIGHT = [
+    *("numpy", "pandas", "dm_control.suite", "gymnasium", "common.program.main"),
+    *("common.environments", "common.reporting.progress"),
+    *(name.partition(":")[0] for name in reproductions.AGENTS.values()),
+]
+
+
+class Ended(NamedTuple):
+    """The exit code of a program, and what it wrote to both streams."""
+
+    returncode: int
+    output: str
+
+
+@functools.cache
+def _light_template():
+    folder = tempfile.TemporaryDirectory(prefix="no_tensorflow_")
+    path = pathlib.Path(folder.name, "tensorflow.py")
+    path.write_text("raise SystemExit('TensorFlow was imported')\n")
+    with _environment({"PYTHONPATH": folder.name}), contextlib.chdir(ROOT):
+        return Template(_LIGHT), folder
+
+
+def run_light(module, arguments, **variables):
+    """Runs `python -m MODULE ARGUMENTS` with these environment variables, without TensorFlow."""
+    template, _ = _light_template()
+    with tempfile.TemporaryFile() as log, open(os.devnull, "wb") as ready:
+        command = [module, *map(str, arguments)]
+        fork = template.fork(command, variables, log.fileno(), ready.fileno())
+        code = fork.wait()
+        log.seek(0)
+        return Ended(code, log.read().decode())
 
 
 # Forks of a process that has imported TensorFlow: up in half a second, not in five.
@@ -116,9 +158,10 @@ class Program:
 def forked():
     """Yields a function that starts programs: `start(log, module, *arguments, **variables)`.
 
-    A fork is what `python -m` would be, but for the import, and for the rows of learner.csv: tests
-    wait for them, so they come every half second. It reads flags and variables anew, and has run no
-    op of TensorFlow. Use it for roles that a test starts by hand.
+    A fork is what `python -m` would be, but for the import, for XLA, which compiles for longer than
+    these runs take, and for the rows of learner.csv: tests wait for them, so they come every half
+    second. It reads flags and variables anew, and has run no op of TensorFlow. Use it for roles
+    that a test starts by hand.
 
     Those that still run at the end are killed.
     """
@@ -137,6 +180,15 @@ def forked():
                 program.wait(30)
 
 
+def run_code(folder, code, *arguments):
+    """Runs code in such a fork; its file and its output are in the folder."""
+    (folder / "code_of_a_test.py").write_text(code)
+    with forked() as start:
+        log, variables = folder / "code_of_a_test.log", {"PYTHONPATH": str(folder)}
+        program = start(log, "code_of_a_test", *arguments, **variables)
+        return Ended(program.wait(600), program.output)
+
+
 @contextlib.contextmanager
 def _environment(variables):
     former = {name: os.environ.get(name) for name in variables}
@@ -151,7 +203,13 @@ def _environment(variables):
                 os.environ[name] = value
 
 
+def _uncompiled(function, *arguments, jit_compile=None, **options):
+    return function(*arguments, **options)
+
+
 def _become(log, module, arguments, variables):
+    import tensorflow as tf
+
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -161,5 +219,8 @@ def _become(log, module, arguments, variables):
         sys.path.insert(0, path)
     sys.argv[1:] = arguments
     sys.orig_argv = [sys.executable, "-m", module, *arguments]
-    with mock.patch("common.learning.bookkeeping._SECONDS", 0.5):
+    with (
+        mock.patch("common.learning.bookkeeping._SECONDS", 0.5),
+        mock.patch("tensorflow.function", functools.partial(_uncompiled, tf.function)),
+    ):
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -4,11 +4,10 @@ import hmac
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 
+from launched import forked
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -474,33 +473,28 @@ def test_a_server_that_dies_under_its_client_is_unavailable():
     service.queue.enqueue(7)  # for the call that waits
 
 
-def test_a_process_that_ends_by_an_error_while_it_is_called_does_end():
+def test_a_process_that_ends_by_an_error_while_it_is_called_does_end(tmp_path):
     """It hung: TensorFlow waits for a call's Python, which waits for the interpreter to end."""
     address = free_address()
     client = rpc.Client(address, TOKEN, timeout_seconds=5.0)
-    process = subprocess.Popen(
-        [sys.executable, "-c", _ENDS_WHILE_CALLED, address, TOKEN],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    (tmp_path / "ends_while_called.py").write_text(_ENDS_WHILE_CALLED)
 
     def call():
         with contextlib.suppress(ServiceUnavailableError):
             while True:
                 client.call("slow")
 
-    try:
+    with forked() as start:
+        process = start(
+            *(tmp_path / "log", "ends_while_called", address, TOKEN), PYTHONPATH=str(tmp_path)
+        )
         client.wait_until_available(60.0)
         callers = [threading.Thread(target=call) for _ in range(4)]
         for caller in callers:
             caller.start()
-        assert "ValueError: the end" in process.communicate(timeout=60.0)[1]
-        assert process.returncode == 1
+        assert process.wait(60.0) == 1 and "ValueError: the end" in process.output
         for caller in callers:
             caller.join()
-    finally:
-        process.kill()
-        process.wait()
 
 
 _ENDS_WHILE_CALLED = """

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from flag_file import check_flag_file
+from launched import forked
 import matplotlib
 from matplotlib import pyplot
 import numpy as np
@@ -67,26 +68,16 @@ def test_the_memory_learns_the_random_walk(capsys):
 def test_three_processes_share_a_memory(tmp_path):
     (tmp_path / "service.py").write_text(code_of(PARTS, "The memory as a service"))
     address = f"127.0.0.1:{free_ports(1)[0]}"
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "REPLAY_RL_TOKEN": "of a test of the docs"}
-    started = {
-        role: subprocess.Popen(
-            [sys.executable, "service.py", role, address],
-            cwd=tmp_path,
-            env={**variables, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for role in ("replay", "actor", "learner")
-    }
-    try:
-        out = {role: process.communicate(timeout=200) for role, process in started.items()}
-    finally:
-        for process in started.values():
-            process.kill()
-    assert {process.returncode for process in started.values()} == {0}, out
-    assert re.match(r"Counters\(items=1000, inserted=1000, sampled=5120, dupl", out["replay"][0])
-    assert 0 < float(out["learner"][0]) < 1
+    variables = {"PYTHONPATH": str(tmp_path), "REPLAY_RL_TOKEN": "of a test of the docs"}
+    with forked() as start:
+        programs = {
+            role: start(tmp_path / f"{role}.log", "service", role, address, **variables)
+            for role in ("replay", "actor", "learner")
+        }
+        assert [program.wait(200) for program in programs.values()] == [0, 0, 0]
+    counters = r"^Counters\(items=1000, inserted=1000, sampled=5120, dupl"
+    assert re.search(counters, programs["replay"].output, re.M)
+    assert 0 < float(programs["learner"].output.splitlines()[-1]) < 1
 
 
 def test_the_values_learn_the_other_policy_and_the_distribution():

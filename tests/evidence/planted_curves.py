@@ -1,10 +1,20 @@
 """Kept runs whose returns are given, so that figures and claims are tested in no time."""
 
+import contextlib
+
 import numpy as np
 import pandas
 
 from common.evidence.keep import TableWriter
 from common.reporting.budget import Budget
+
+
+@contextlib.contextmanager
+def planting(root, paper="d4pg", scale="two_cores"):
+    """Yields the `writer` of several runs, which are kept at once at the end."""
+    writer = TableWriter(root, paper, scale)
+    yield writer
+    writer.write()
 
 
 def plant_run(
@@ -30,6 +40,7 @@ def plant_run(
     learner=None,
     gpus=(),
     from_starts=(),
+    writer=None,
     **config,
 ):
     """Keeps a run whose evaluations are `returns`, evenly over its time.
@@ -39,6 +50,7 @@ def plant_run(
     limits by default. changed: its flags. size: its word for the scale. cores: of its machine.
     learner: further columns of training, the same value all the time. gpus: of its machine.
     from_starts: returns of its last evaluation's episodes from a file of starts.
+    writer: of several runs, see `planting`.
     """
     number = max(1, len(returns))
     time = np.linspace(seconds / number, seconds, number)
@@ -55,8 +67,8 @@ def plant_run(
     greediest = found["actor"] == num_actors - 1
     training["greediest_actor"] = found["return"][greediest].groupby(at[greediest]).mean()
     training["all_actors"] = found["return"].groupby(at).mean()
-    writer = TableWriter(root, paper, scale)
-    writer.put(
+    own = writer or TableWriter(root, paper, scale)
+    own.put(
         (setting, environment, seed),
         {
             "paper": paper,
@@ -94,7 +106,8 @@ def plant_run(
         texts(evaluations),
         texts(training),
     )
-    writer.write()
+    if writer is None:
+        own.write()
 
 
 def texts(table):

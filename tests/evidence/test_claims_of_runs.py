@@ -6,7 +6,7 @@ import json
 import math
 
 import numpy as np
-from planted_curves import plant_run
+from planted_curves import plant_run, planting
 import pytest
 
 from common.evidence.claims import (
@@ -58,11 +58,12 @@ def plant(root, setting, tasks, level, *, spread=2.0, seeds=3, rise=0.0, start=0
     of the scale small of D4PG.
     """
     kwargs = AT_SMALL | kwargs
-    for task in [tasks] if isinstance(tasks, str) else tasks:
-        for seed in range(seeds):
-            own = level + spread * (seed - (seeds - 1) / 2)
-            values = [start] + [own - rise] * 7 + [own] * 2
-            plant_run(root, setting, task, seed, values, **kwargs)
+    with planting(root, kwargs.get("paper", "d4pg"), kwargs["scale"]) as writer:
+        for task in [tasks] if isinstance(tasks, str) else tasks:
+            for seed in range(seeds):
+                own = level + spread * (seed - (seeds - 1) / 2)
+                values = [start] + [own - rise] * 7 + [own] * 2
+                plant_run(root, setting, task, seed, values, writer=writer, **kwargs)
 
 
 def again(evidence, **changes):
@@ -380,12 +381,18 @@ def test_a_task_without_a_scale_is_an_error_that_says_where_to_put_it(tmp_path, 
         MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, experiment, evidence)
 
 
+def plant_by_rule(root, seeds):
+    """Runs with thirty evaluations, of which the first method's are ahead."""
+    with planting(root, scale="small") as writer:
+        for task, seed in itertools.product(TASKS, seeds):
+            for setting, level in ((FIRST, 700), (SECOND, 500)):
+                returns = [level + seed] * 30
+                plant_run(root, setting, task, seed, returns, writer=writer, **AT_SMALL)
+
+
 @pytest.mark.parametrize("since, is_confirmed", [("", True), ("2026-11-27", False)])
 def test_runs_of_before_a_test_was_changed_confirm_nothing(tmp_path, evidence, since, is_confirmed):
-    for task, (setting, level), seed in itertools.product(
-        TASKS, ((FIRST, 700), (SECOND, 500)), range(5)
-    ):
-        plant_run(tmp_path, setting, task, seed, [level + seed] * 30, **AT_SMALL)
+    plant_by_rule(tmp_path, range(5))
     finding = compare(evidence, EffectPart("", PAIR), since=since)
     assert finding.verdict is Verdict.HOLDS
     assert finding.effects[0].effect.is_confirmed is is_confirmed
@@ -395,10 +402,7 @@ def test_runs_by_the_rule_alone_decide_and_confirm(tmp_path, evidence):
     plant(tmp_path, FIRST, TASKS, 300)
     plant(tmp_path, SECOND, TASKS, 500)
     assert not compare(evidence, EffectPart("", PAIR)).effects[0].effect.is_confirmed
-    for task in TASKS:
-        for setting, level in ((FIRST, 700), (SECOND, 500)):
-            for seed in range(3, 8):
-                plant_run(tmp_path, setting, task, seed, [level + seed] * 30, **AT_SMALL)
+    plant_by_rule(tmp_path, range(3, 8))
     finding = compare(again(evidence), EffectPart("", PAIR))
     assert finding.verdict is Verdict.HOLDS and finding.effects[0].effect.is_confirmed
     assert finding.coverage == (4, 16, 0, 5)

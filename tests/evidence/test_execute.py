@@ -1,4 +1,4 @@
-"""Tests of common.evidence.execute: with a program that only pretends, and once with D4PG."""
+"""Tests of common.evidence.execute, with a program that only pretends."""
 
 import functools
 import io
@@ -14,10 +14,8 @@ import driver
 from launched import ROOT, launched
 from planted import TASKS, contents, path, plant
 import pytest
-from watched_run import WatchedRun
 
 from common.cluster.processes import StopRequest
-from common.evidence.plan import State
 from common.reporting.csv_rows import read_rows
 
 HERE = pathlib.Path(__file__).parent
@@ -53,7 +51,7 @@ def wait_for(condition, seconds=60):
 def execute(root, *settings):
     """Carries out a session; returns the lines of the runs that began, and the problems."""
     stream = io.StringIO()
-    problems = driver.session("fake", root, settings, stream).execute(StopRequest())
+    problems = driver.session(root, settings, stream).execute(StopRequest())
     return [line for line in stream.getvalue().splitlines() if line.startswith("run ")], problems
 
 
@@ -87,7 +85,7 @@ def test_finished_ones_stay_cut_ones_go_on_and_a_failure_does_not_end_the_rest(t
 
 
 def test_what_another_session_has_finished_since_the_plan_is_finished_too(tmp_path):
-    session = driver.session("fake", tmp_path, ["late"], io.StringIO())
+    session = driver.session(tmp_path, ["late"], io.StringIO())
     plant(directory(tmp_path, "late"))
     assert session.execute(StopRequest()) == []
     assert session.result == "1 of 1 runs are finished"
@@ -102,7 +100,7 @@ def test_scale_and_what_it_changes_are_in_the_record(tmp_path):
 
 @pytest.mark.parametrize("number, exit_code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_the_run_in_order_and_starts_no_other(tmp_path, start, number, exit_code):
-    process = start("fake", tmp_path, "slow", "new")
+    process = start(tmp_path, "slow", "new")
     wait_for((directory(tmp_path, "slow") / "run.json").exists)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -114,42 +112,7 @@ def test_a_signal_stops_the_run_in_order_and_starts_no_other(tmp_path, start, nu
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_run_ends_in_order_when_its_experiment_is_killed(tmp_path, start):
-    process = start("fake", tmp_path, "slow")
+    process = start(tmp_path, "slow")
     wait_for((directory(tmp_path, "slow") / "run.json").exists)
     process.kill()
     wait_for(lambda: outcomes(directory(tmp_path, "slow")) == ["stopped"])
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
-def test_kill_9_half_way_goes_on_from_the_checkpoint_and_leaves_the_finished_run(tmp_path, start):
-    plan = driver.plan("d4pg", tmp_path)
-    first, second = (run.directory for run in plan.runs)
-    run = WatchedRun(second)
-    process = start("d4pg", tmp_path)
-    # Not by learner.csv: in the five seconds between its rows a fast machine ends the run.
-    run.wait_for(run.saved_steps, 600, "the second run has learnt and saved")
-    run.kill("launcher")
-    process.kill()
-
-    def states():
-        return [one.status.state for one in driver.plan("d4pg", tmp_path).runs]
-
-    # A process that dies loses its command line before its lock on the run.
-    run.wait_for(
-        lambda: run.pids() == {} and states() == [State.FINISHED, State.CUT],
-        20,
-        "no process is left, the second run is cut",
-    )
-    before = contents(first)
-
-    out, err = start("d4pg", tmp_path).communicate(timeout=600)
-    assert re.search("ddpg on control:cartpole:swingup, seed 0 [0-9]+%", out), (out, err)
-    assert "failed" not in out and "Traceback" not in err, (out, err)
-    assert contents(first) == before
-    assert outcomes(second) == [None, "finished"]
-    (resumed,) = re.findall(r"resumed at learner step (\d+)", run.log("learner"))
-    assert 0 < int(resumed) < run.learner("learner_steps") == 150
-    run.check_files()
-    for record in json.loads((second / "run.json").read_text())["starts"]:
-        assert record["scale"] == "tiny"
-        assert "; config.policy_sizes (16,16) instead of " in record["scale_changes"]

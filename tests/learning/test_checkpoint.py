@@ -6,12 +6,10 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 import tracemalloc
 import zipfile
 
-from launched import ROOT
+from launched import run_code
 import numpy as np
 import pytest
 import sonnet as snt
@@ -668,16 +666,11 @@ for _ in range(int(sys.argv[2])):
 
 
 def test_kill_9_in_the_middle_of_a_save_leaves_one_to_restore(tmp_path):
-    kills = 12
-    saver = subprocess.run(
-        [sys.executable, "-c", SAVER, str(tmp_path), str(kills)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    starts = [[int(number) for number in line.split()] for line in saver.stdout.splitlines()]
-    assert len(starts) == kills and all(starts), saver.stderr
+    kills, folder = 12, tmp_path / "saves"
+    _, output = run_code(tmp_path, SAVER, folder, kills)
+    said = re.findall(r"^[-\d ]+$", output, re.M)
+    starts = [[int(number) for number in line.split()] for line in said]
+    assert len(starts) == kills and all(starts), output
     assert starts[0][0] == -1
     for before, after in zip(starts, starts[1:]):
         # A save may have been done whose end could not be told any more.

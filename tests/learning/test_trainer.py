@@ -21,6 +21,7 @@ from common.replay.memory import Items, Memory
 from common.replay.store import UNLIMITED, Counters, RateLimiter
 from common.reporting.user_error import UserError
 
+pytestmark = pytest.mark.usefixtures("eager")
 BATCH, UPDATES = 4, 3
 CALL = BATCH * UPDATES
 TOKEN = "a token of the tests"

@@ -118,6 +118,7 @@ def test_a_call_draws_updates_and_writes_back_in_one_graph():
     assert run.rules.traced == ["before", "write"]  # once, since later calls run the same graph
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("first_step", [0, 500])
 def test_a_call_is_prepared_before_its_draw(first_step):
     """Of a resumed run, too, the first call of the process is the first one."""
@@ -127,6 +128,7 @@ def test_a_call_is_prepared_before_its_draw(first_step):
     assert run.rules.prepared == [*zip(steps, [True, False, False], [0, CALL, 2 * CALL])]
 
 
+@pytest.mark.usefixtures("eager")
 def test_draws_depend_on_the_seed_the_learner_step_and_the_contents_alone():
     first, second = (Run(filled(memory_seed=seed)) for seed in (1, 2))
     drawn = first.calls(3)
@@ -137,6 +139,7 @@ def test_draws_depend_on_the_seed_the_learner_step_and_the_contents_alone():
     assert Run(filled(), seed=6).calls(1) != drawn[:CALL] != Run(filled(9)).calls(1)
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_updates_that_are_not_finite_are_one_line_and_change_no_step(value):
     run = Run(filled())
@@ -151,6 +154,7 @@ def test_updates_that_are_not_finite_are_one_line_and_change_no_step(value):
         np.testing.assert_array_equal(column, expected)
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_call_waits_for_a_batch_of_finished_episodes():
     run = Run(filled(0))
     run.memory.count_steps(20)  # of episodes that run yet
@@ -164,6 +168,7 @@ def test_a_call_waits_for_a_batch_of_finished_episodes():
     assert run.rules.prepared == [(0, True, 0)]
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_memory_that_never_holds_a_batch_is_one_line():
     """Each episode drives the one before it out."""
     run = Run(filled(4, capacity=2 * BATCH - 3, num_steps=BATCH - 1))
@@ -173,6 +178,7 @@ def test_a_memory_that_never_holds_a_batch_is_one_line():
     assert run.rules.prepared == [] and int(run.learner.steps) == 0
 
 
+@pytest.mark.usefixtures("eager")
 def test_what_is_beside_a_call_has_the_counters_of_before():
     run, seen = Run(filled()), []
 
@@ -241,8 +247,7 @@ def rows(samples, begin, end):
     )
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("num_updates", [2, 5])
+@pytest.mark.parametrize("num_updates, jit_compile", [(2, False), (5, True)])
 def test_updates_in_one_call_are_those_of_as_many_calls(num_updates, jit_compile):
     batch_size = 4
     together, apart = Regression(), Regression()

@@ -226,12 +226,8 @@ def test_a_local_run_restarts_a_killed_role_and_ends_with_its_result(tmp_path, s
 
 
 LEAVING = """
-import threading, time
+import time
 from reproductions.d4pg.own_environment import make
-
-def leaving(seed):
-    threading.Thread(target=time.sleep, args=[600], name="a_thread").start()
-    return make(seed)
 
 def first(seed):
     environment = make(seed)
@@ -245,18 +241,7 @@ def second(seed):
     environment.close = lambda: time.sleep(600 * len(closed)) or closed.append(1)
     return environment
 """
-"""Environments that leave a thread, or hang in the first or the second close() of a process."""
-
-
-def test_a_thread_of_an_environment_keeps_neither_roles_nor_launcher(tmp_path, start):
-    (tmp_path / "environments.py").write_text(LEAVING)
-    flags = ["--environment=python:environments:leaving", "--environment_seconds=2"]
-    flags += ["--clickers=1", "--max_actor_steps=5"]
-    process = start(tmp_path / "run", *flags, cwd=tmp_path)
-    out, err = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0 and out.startswith("finished: "), err
-    for text in (err, (tmp_path / "run/logs/tally-0.log").read_text()):
-        assert "its threads a_thread did not end for 2 s" in text
+"""Environments that hang in the first or the second close() of a process."""
 
 
 def test_close_that_hangs_ends_the_start_with_a_line(tmp_path, start):

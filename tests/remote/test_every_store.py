@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from stores import KINDS, TOKEN, Served, Transitions, WholeEpisodes, marks_of
+from stores import BY_NAME, KINDS, TOKEN, Served, Transitions, WholeEpisodes, marks_of
 import tensorflow as tf
 
 from common.cluster import rpc
@@ -59,12 +59,6 @@ class EveryStore:
             served = Served(behind)
             yield Placed(served.remote(), behind, served.accepted)
             served.close()
-
-    @pytest.fixture
-    def served(self, kind):
-        served = Served(kind.make())
-        yield served
-        served.close()
 
     def test_what_is_put_is_drawn_by_seed(self, kind, placed):
         store, other = placed.store, kind.make()
@@ -132,6 +126,42 @@ class EveryStore:
         assert kind.draw(store, 3) == [1000, 1001, 1002]
         with pytest.raises(REFUSED, match="exceed the"):
             put(store, kind, range(most + 1))
+
+    def test_a_draw_that_exceeds_a_message_is_split(self, kind):
+        if not kind.is_cut:
+            pytest.skip("it is drawn where it is")
+        width = WIDE // kind.length
+        served = Served(kind.make(width, 12))
+        remote = served.remote()
+        assert put(remote, kind, range(12), width)
+        if kind.samples:
+            first, *others = (kind.draw(remote, 22, seed) for seed in (5, 5, 6))
+            assert first == others[0] != others[1] and len(first) == 22
+            assert all(first[:4] != first[i : i + 4] for i in range(4, 18))  # the calls differ
+            assert remote.counters().sampled == 66
+        else:
+            assert kind.draw(remote, 12) == list(range(12))
+        served.close()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+class TestEveryStore(EveryStore):
+    """The suite for the kinds of data of the papers."""
+
+
+@pytest.mark.parametrize("name", ["transitions", "unrolls"])
+class TestDeliveries:
+    """What a service does alike with rows that have keys and with those that have none."""
+
+    @pytest.fixture
+    def kind(self, name):
+        return BY_NAME[name]
+
+    @pytest.fixture
+    def served(self, kind):
+        served = Served(kind.make())
+        yield served
+        served.close()
 
     def test_deliveries_count_once_however_often_they_arrive(self, kind, served):
         remotes = [served.remote() for _ in range(3)]
@@ -234,27 +264,6 @@ class EveryStore:
             remote.put(changed(remote.wire, rows, name, change), 1)
         assert served.store.counters().inserted == 2 * kind.items
         served.close()
-
-    def test_a_draw_that_exceeds_a_message_is_split(self, kind):
-        if not kind.is_cut:
-            pytest.skip("it is drawn where it is")
-        width = WIDE // kind.length
-        served = Served(kind.make(width, 12))
-        remote = served.remote()
-        assert put(remote, kind, range(12), width)
-        if kind.samples:
-            first, *others = (kind.draw(remote, 22, seed) for seed in (5, 5, 6))
-            assert first == others[0] != others[1] and len(first) == 22
-            assert all(first[:4] != first[i : i + 4] for i in range(4, 18))  # the calls differ
-            assert remote.counters().sampled == 66
-        else:
-            assert kind.draw(remote, 12) == list(range(12))
-        served.close()
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-class TestEveryStore(EveryStore):
-    """The suite for the kinds of data of the papers."""
 
 
 def test_a_batch_of_a_split_draw_of_episodes_has_a_batch_of_each_part():

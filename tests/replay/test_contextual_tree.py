@@ -219,7 +219,7 @@ calls = st.tuples(
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,

@@ -1,6 +1,7 @@
 """A run of D4PG over the loopback, in one process and in a fixed order, and what came out of it.
 
-    .venv/bin/python tests/roles/served_pipeline.py     # prints hashes as JSON
+    .venv/bin/python tests/roles/served_pipeline.py       # prints hashes as JSON
+    .venv/bin/python tests/roles/served_pipeline.py 200   # of so many timesteps
 
 The parts are those of the roles: actors, outbox, the store's service and client, a learner that
 draws ahead, the service and client of the parameters. Only their order is fixed: the learner makes
@@ -8,6 +9,7 @@ updates while it has credit, then the actors take a timestep, and each waits for
 """
 
 import json
+import sys
 import time
 
 from bit_for_bit import digest
@@ -24,7 +26,7 @@ from common.remote.parameters import ParameterClient, ParameterService
 from reproductions.d4pg.config import AGENT
 
 _TOKEN = "a token of the tests"
-_ENVIRONMENT, _SEED, _ACTORS, _TIMESTEPS = "gym:Hopper-v4", 3, range(3), 400
+_ENVIRONMENT, _SEED, _ACTORS = "gym:Hopper-v4", 3, range(3)
 _FIELDS = {
     "batch_size": 16,
     "samples_per_insert": 16.0,
@@ -39,7 +41,7 @@ _FIELDS = {
 }
 
 
-def run() -> dict[str, str]:
+def run(timesteps: int = 400) -> dict[str, str]:
     """Makes the run; returns hashes of its parts."""
     agent = AGENT.make_agent(**_FIELDS)
     seed = loop_lib.exploration_seed(_SEED, _ACTORS.start, 0)
@@ -70,7 +72,7 @@ def run() -> dict[str, str]:
         lambda *episode: episodes.append(repr(episode).encode()),
         agent.encode,
     )
-    for timestep in range(_TIMESTEPS):
+    for timestep in range(timesteps):
         if timestep % agent.actor_period == 0:
             snapshots.publish(packing.to_numpy(learner.actor_variables), int(learner.steps), 0, 0.0)
             actor.load(parameters.read().flat)
@@ -94,4 +96,4 @@ def run() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(run()))
+    print(json.dumps(run(*map(int, sys.argv[1:]))))

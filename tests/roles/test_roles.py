@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-from launched import ROOT, forked
+from launched import ROOT, forked, run_light
 import pytest
 from watched_run import TOKEN, RunByHand
 
@@ -40,6 +40,8 @@ FLAGS = (
     "--evaluation_episodes=2",
     "--evaluation_seconds=1",
     f"--max_learner_steps={STEPS}",
+    "--scale=paper",
+    "--scale_changes=2 actors",
     "--config.policy_sizes=(16,16)",
     "--config.critic_sizes=(16,16)",
     f"--config.batch_size={BATCH}",
@@ -72,6 +74,7 @@ def test_the_evaluator_prints_the_result_and_the_learner_records_the_run(ended):
     )
     (one,) = json.loads((run.workdir / "run.json").read_text())["starts"]
     assert one["outcome"] == "finished" and one["changed"]["evaluation_episodes"] == 2
+    assert (one["scale"], one["scale_changes"]) == ("paper", "2 actors")
     assert not any(TOKEN in program.output for program in programs.values())
 
 
@@ -266,21 +269,7 @@ def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
 
 def check_flags(arguments, folder, program="binaries.d4pg"):
     """The real program reads them all: it complains of nothing but the task that is put last."""
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            program,
-            *arguments,
-            f"--workdir={folder}/run",
-            "--environment=control:no:no",
-            "--role=local",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    (line,) = result.stderr.splitlines()
-    assert result.returncode == 2 and "control:no:no" in line
+    own = (f"--workdir={folder}/run", "--environment=control:no:no", "--role=local")
+    code, output = run_light(program, [*arguments, *own])
+    (line,) = output.splitlines()
+    assert code == 2 and "control:no:no" in line

@@ -122,7 +122,7 @@ class WatchedRun:
             for path in sorted(self.workdir.parent.rglob("*.log"))
         )
 
-    def wait_for(self, condition, seconds: float, what: str, poll_seconds: float = 0.05) -> None:
+    def wait_for(self, condition, seconds: float, what: str, poll_seconds: float = 0.2) -> None:
         """Returns when a condition holds; AssertionError after so many seconds."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -150,9 +150,8 @@ def test_scalar_targets_equal_published_vectors(case):
         np.testing.assert_allclose(losses, case["expected_losses"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("last_c", [0.8, float("nan")])
-def test_a_worked_example(last_c, jit_compile):
+def test_a_worked_example(last_c):
     """By hand, T = 2, B = 1: x_2 and x_3 are bootstrapped from."""
     z = tf.constant([-1.0, 0.0, 1.0])
     q_t = tf.constant([[[[0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]], [[[0.25, 0.5, 0.25], [0, 0.5, 0.5]]]])
@@ -163,11 +162,11 @@ def test_a_worked_example(last_c, jit_compile):
     c_t = tf.stack([c_t[0], [last_c]])
     r_t, discount_t = tf.constant([[0.5], [-0.25]]), tf.constant([[0.5], [0.5]])
 
-    target = tf.function(multistep.categorical_retrace_targets, jit_compile=jit_compile)
+    target = tf.function(multistep.categorical_retrace_targets, jit_compile=True)
     actual = target(q_t, pi_t, a_t, c_t, r_t, discount_t, z)
     assert actual.dtype == tf.float32
     np.testing.assert_allclose(actual, [[[0, 0.5275, 0.4725]], [[0.2, 0.7, 0.1]]], atol=1e-6)
-    target = tf.function(multistep.scalar_retrace_targets, jit_compile=jit_compile)
+    target = tf.function(multistep.scalar_retrace_targets, jit_compile=True)
     actual = target(tf.reduce_sum(q_t * z, -1), pi_t, a_t, c_t, r_t, discount_t)
     np.testing.assert_allclose(actual, [[0.4725], [-0.1]], atol=1e-6)
 
@@ -372,10 +371,9 @@ def full_size():
     ]
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_single_precision_equals_double_at_the_papers_size(jit_compile):
+def test_single_precision_equals_double_at_the_papers_size():
     case, arguments = full_size()
-    target = tf.function(multistep.categorical_retrace_targets, jit_compile=jit_compile)
+    target = tf.function(multistep.categorical_retrace_targets, jit_compile=True)
     actual = target(*arguments)
     assert actual.dtype == tf.float32 and actual.shape == (32, 4, 51)
     np.testing.assert_allclose(actual, case.categorical_targets(), atol=1e-5)
@@ -440,8 +438,7 @@ def v_trace_arguments(t=9, b=4):
     return log_rho, discount, reward, value, generator.normal(size=b)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_v_trace_equals_published_errors(jit_compile):
+def test_v_trace_equals_published_errors():
     case = {name: np.array(part) for name, part in V_TRACE_CASE.items() if name != "source"}
 
     def log_prob(logits):
@@ -452,7 +449,7 @@ def test_v_trace_equals_published_errors(jit_compile):
     rows = (log_rho, case["discounts"], case["rewards"], case["values"])
     arguments = [tf.constant(row.T, tf.float32) for row in rows]
     bootstrap = tf.constant(case["bootstrap"], tf.float32)
-    v, _ = tf.function(multistep.v_trace, jit_compile=jit_compile)(*arguments, bootstrap)
+    v, _ = tf.function(multistep.v_trace, jit_compile=True)(*arguments, bootstrap)
     error = np.transpose(v) - case["values"]
     np.testing.assert_allclose(error, case["expected_errors"], rtol=1e-4, atol=1e-6)
 
@@ -515,10 +512,9 @@ def q_lambda_arguments(dtype, t=12, b=5):
     return reward, discount, value, share
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("case", Q_LAMBDA_CASES, ids=lambda case: case["source"][:30])
-def test_q_lambda_equals_published_vectors(case, jit_compile):
-    function = tf.function(multistep.q_lambda_returns, jit_compile=jit_compile)
+def test_q_lambda_equals_published_vectors(case):
+    function = tf.function(multistep.q_lambda_returns, jit_compile=True)
     expected = np.array(case["expected"]).T
     np.testing.assert_allclose(function(*q_lambda_case(case)), expected, rtol=1e-5)
 

@@ -82,6 +82,7 @@ def test_uniform_is_uniform_and_without_weights():
     np.testing.assert_allclose(frequencies(drawn), 0.25, atol=0.03)
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("removal, left", [("priority", None), ("fifo", [4, 5, 6, 7])])
 def test_the_capacity_is_soft_and_removal_periodic(removal, left):
     """Every 4 learner steps, that is after every second call."""

@@ -83,6 +83,7 @@ def test_an_image_that_is_none_is_refused_at_insert(damage):
     assert memory.statistics().items == 0
 
 
+@pytest.mark.usefixtures("eager")
 def test_images_that_are_damaged_inside_are_drawn_once(tmp_path):
     """They ended the learner, and it ended again with the replay that was saved."""
     agent = make_agent()
@@ -106,6 +107,7 @@ def test_images_that_are_damaged_inside_are_drawn_once(tmp_path):
     assert trainer.step() is not None and trainer.step() is not None
 
 
+@pytest.mark.usefixtures("eager")
 def test_three_draws_of_damaged_images_alone_end_the_learner_in_one_line():
     agent = make_agent()
     memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
@@ -124,6 +126,7 @@ def test_three_draws_of_damaged_images_alone_end_the_learner_in_one_line():
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("eager")
 def test_small_images_are_stored_as_they_are():
     spec = EnvironmentSpec(1000, A, image_shape=(10, 10, 10), is_discrete=True)
     agent = make_agent(torso="minatar")
@@ -155,6 +158,7 @@ def test_probabilities_are_of_the_paper():
         np.testing.assert_allclose(p, np.array(probabilities)[sample.keys], atol=1e-6)
 
 
+@pytest.mark.usefixtures("eager")
 def test_the_capacity_is_soft_and_the_oldest_go_every_period():
     agent = make_agent(removal_period=2)
     memory = make_filled_memory(agent)
@@ -167,6 +171,7 @@ def test_the_capacity_is_soft_and_the_oldest_go_every_period():
     assert np.flatnonzero(memory.read(np.arange(8))[0]).tolist() == [4, 5, 6, 7]
 
 
+@pytest.mark.usefixtures("eager")
 def test_new_priorities_are_the_learners_errors():
     """Unweighted and without the exponent, which the memory applies (once)."""
     agent = make_agent(batch_size=64, min_replay_size=1, replay_capacity=64)

@@ -257,9 +257,8 @@ def test_targets_begin_as_copies_and_are_copied_hard_every_period():
     learner = dqn.DQNLearner(DQNConfig(target_period=3), SPEC)
     before = values_of(learner.network)
     np.testing.assert_array_equal(values_of(learner.target_network), before)
-    update = tf.function(learner.update)
     for step in range(1, 8):
-        update(make_batch(seed=step))
+        learner.update(make_batch(seed=step))
         assert int(learner.steps) == step
         if step % 3 == 0:
             before = values_of(learner.network)

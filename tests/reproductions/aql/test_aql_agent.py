@@ -40,10 +40,10 @@ def make_agent(name="aql", **values):
     return AQL(config, name)
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("name", ["aql", "qt_opt", "d3pg", "impala", "impala_shared_rmsprop"])
 def test_acts_stores_and_learns_on_the_control_suite(name):
     agent = make_agent(name, queue_capacity=300)
-    agent.jit_compile = False  # compiled updates are tested with the learners
     environments = registry.make_batch("control:cartpole:swingup", range(ACTORS))
     spec = EnvironmentSpec.of(environments)
     agent.declaration.require_spec(agent.config, spec)
@@ -189,11 +189,10 @@ def test_uniform_samples_do_not():
     assert rewards(LARGE, np.arange(2), best).max() <= 0.7
 
 
-@pytest.mark.parametrize("autoregressive", [True, False])
-def test_aql_learns_in_a_hybrid_space(autoregressive):
+def test_aql_learns_in_a_hybrid_space():
     """Of softmax and Gaussian sub-actions."""
     space = ActionSpace((4, 0, 3, 3, 0, 4))
-    best = learn(space, num_updates=300, autoregressive=autoregressive)
+    best = learn(space, num_updates=300)
     is_choice = np.array(space.choices) > 0
     np.testing.assert_array_equal(best[:, is_choice], optimum(space)[:, is_choice])
     np.testing.assert_allclose(best[:, ~is_choice], optimum(space)[:, ~is_choice], atol=0.3)

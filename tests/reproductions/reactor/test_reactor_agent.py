@@ -18,6 +18,7 @@ from reproductions.reactor.config import SETTINGS
 from reproductions.reactor.networks import ReactorState
 from reproductions.reactor.reactor import Reactor
 
+pytestmark = pytest.mark.usefixtures("eager")
 A, K, T = 3, 5, 6
 SPEC = EnvironmentSpec(36 * 36, A, image_shape=(36, 36, 1), is_discrete=True)
 SMALL = dict(sequence_length=T, replay_capacity=64, min_replay_size=20, num_atoms=11, v_max=2.0)
