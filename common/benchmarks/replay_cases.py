@@ -267,8 +267,9 @@ def _pairs(items: int, sample: Distribution) -> Callable[[], None]:
     memory = Memory(
         tf.TensorSpec([]), items, {"sample": sample, "remove": Fifo()}, "remove", seed=1
     )
-    unknown = np.full(_FILL, UNKNOWN_PRIORITY, np.float32)
-    FilledMemory(memory, items, [AddedBatch(np.zeros(_FILL, np.float32), unknown)])
+    filling = min(items, _FILL)
+    unknown = np.full(filling, UNKNOWN_PRIORITY, np.float32)
+    FilledMemory(memory, items, [AddedBatch(np.zeros(filling, np.float32), unknown)])
     priorities = tf.random.Generator.from_seed(0).uniform([_SAMPLED], 0.1, 1.0)
 
     def draw_and_set() -> None:

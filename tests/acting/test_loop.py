@@ -238,11 +238,6 @@ def test_an_evaluation_has_at_most_ten_environments(episodes, environments):
     assert not set(seeds) & set(environment_seeds(4, episodes))
 
 
-def test_no_episodes_are_refused():
-    with pytest.raises(ValueError, match="num_episodes"):
-        run_episodes(BatchedEnvironment([Ladder([2])]), Feedforward(), 0)
-
-
 # Seeds, starts and CSV records.
 
 

@@ -18,8 +18,8 @@ PONG = "--environment=atari:pong"
 FOLDER = ROOT / "reproductions/apex/dqn"
 FLAGFILES = {
     "cartpole.flags": "--actor_processes has no meaning",
-    "ten_minutes.flags": "--num_actors (8)",
-    "two_cores.flags": "--num_actors (8)",
+    "ten_minutes.flags": "9 actor processes for 8 actors",
+    "two_cores.flags": "9 actor processes for 8 actors",
 }
 """The error of each with nine actor processes."""
 
@@ -34,8 +34,11 @@ FLAGFILES = {
         ([PONG, "--config.epsilons=wide"], ["--config.epsilons", "numbers in [0, 1]"]),
         ([PONG, "--config.epsilon=2"], ["--config.epsilon", "in [0, 1]"]),
         # More processes than actors: the error says how many actors there are by default.
-        ([PONG, "--setting=dqn_two_cores", "--actor_processes=9"], ["--num_actors (8)", "is 9"]),
-        ([PONG, "--actor_processes=361"], ["--num_actors (360)", "is 361"]),
+        (
+            [PONG, "--setting=dqn_two_cores", "--actor_processes=9"],
+            ["9 actor processes for 8 actors: lower --actor_processes"],
+        ),
+        ([PONG, "--actor_processes=361"], ["361 actor processes for 360 actors"]),
         *[
             ([f"--flagfile={FOLDER / name}", "--actor_processes=9"], [words])
             for name, words in FLAGFILES.items()

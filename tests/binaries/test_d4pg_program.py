@@ -64,7 +64,10 @@ def tf_config(role, **counts):
         ([CARTPOLE, "--num_actor=2"], ["unknown flag --num_actor: did you mean --num_actors?"]),
         ([CARTPOLE, "--xyzzy"], ["unknown flag --xyzzy: --help lists them all"]),
         ([CARTPOLE, "--num_actors=5000"], ["--num_actors", "[1, 4096]", "5000"]),
-        ([CARTPOLE, "--num_actors=2", "--actor_processes=3"], ["--actor_processes", "(2)", "3"]),
+        (
+            [CARTPOLE, "--num_actors=2", "--actor_processes=3"],
+            ["3 actor processes for 2 actors: lower --actor_processes"],
+        ),
         (
             [CARTPOLE, "--num_actors=2", "--replay_shards=3"],
             ["3 replay processes", "2 actor processes"],
