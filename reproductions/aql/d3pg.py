@@ -74,12 +74,12 @@ class D3PGLearner(ActorCriticLearner):
         """Returns the gradients of both losses on B unrolls; nothing is written back."""
         config, unroll = self._config, batch.steps
         length, observation = unroll.reward.shape[1], aql.flat(unroll.observation)
-        target_policy, target_value = self.target_networks
+        target_policy, target_value, _ = self.target_networks
         target_features = target_value.shared(observation)
         own_action = target_policy(target_features)
         best_value = target_value.values(target_value.state(target_features), own_action)
         target, weight = aql.targets_of(unroll, aql.time_major(best_value, length), config)
-        policy, critic = self.networks
+        policy, critic, _ = self.networks
 
         def value_loss(observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             part = critic.state(critic.shared(observation))

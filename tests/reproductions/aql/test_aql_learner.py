@@ -311,7 +311,8 @@ def test_d3pg_has_the_same_targets_from_its_target_networks(shared_sizes):
     unroll = make_unrolls(CONTINUOUS)
     twin = Twin64((*learner.networks.variables, *learner.target_networks.variables))
     observation = unroll.observation.astype(np.float64)
-    (policy, critic), (target_policy, target_critic) = learner.networks, learner.target_networks
+    policy, critic, _ = learner.networks
+    target_policy, target_critic, _ = learner.target_networks
 
     def own_value(policy, critic, features):
         return twin.value(critic, observation, twin.run(policy, features))

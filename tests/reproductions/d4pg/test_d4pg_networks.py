@@ -43,7 +43,7 @@ def test_numbers_of_parameters_with_terrain():
     networks = d4pg.make_networks(D4PGConfig(), PLANAR)
     policy = 120 * 300 + 2 * 300 + 301 * 200 + 201 * 6
     critic = 126 * 400 + 2 * 400 + 401 * 300 + 301 * 51
-    assert [size_of(module) for module in networks] == [policy + terrain, critic + terrain]
+    assert [size_of(module) for module in networks[:2]] == [policy + terrain, critic + terrain]
     shared = {variable.ref() for variable in networks.policy.trainable_variables}
     assert not shared & {variable.ref() for variable in networks.critic.trainable_variables}
 

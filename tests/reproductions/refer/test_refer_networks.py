@@ -52,7 +52,7 @@ def test_nafs_network_has_153_numbers_for_a_matrix_of_17_actions():
 
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 def test_ddpgs_means_are_within_1_and_its_critic_takes_any_action(scale):
-    policy, critic = networks.make_ddpg_networks(ReferConfig(), D, A)
+    policy, critic, _ = networks.make_ddpg_networks(ReferConfig(), D, A)
     for variable in policy.trainable_variables:
         variable.assign(scale * variable)
     mean = policy(observations())
