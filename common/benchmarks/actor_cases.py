@@ -22,7 +22,7 @@ from common import environments
 from common.acting.policy import GaussianNoise
 from common.agents.agent import Agent
 from common.agents.declaration import AgentDeclaration
-from common.benchmarks.report import Bench, Row, say
+from common.benchmarks.report import Bench, Row, rate, say
 from common.benchmarks.roles import acting_keeper, replay_role, run_context
 from common.environments.mujoco_batch import MujocoBatch, mujoco
 from common.environments.spec import EnvironmentSpec
@@ -59,8 +59,8 @@ def actor(
     the memory of its own process. Of images, the convolutions are of the whole batch in one
     TensorFlow call, and each observation is encoded as PNG for the role.
 
-    Rows divide by the CPU seconds of this process, which include the sending thread and
-    TensorFlow's RPC.
+    The first row divides by the CPU seconds of this process, which include the sending thread and
+    TensorFlow's RPC; "..._wall" divides by those of the clock.
 
     Args:
       bench: the request.
@@ -76,9 +76,14 @@ def actor(
     with adding(bench.program, agent, environment, actors) as (context, acting, step, num_items):
         frames = agent.declaration.num_frames
         steps = {"actor": step, **simulators(environment, actors, context.spec, frames)}
-        speeds = bench.rates(name, steps, batch_steps, actors, time.process_time, turns)
+        speeds = bench.in_turns(
+            f"{name} (steps a second, of the CPU and of the clock)",
+            {key: _timed(steps[key], batch_steps, actors) for key in steps},
+            turns,
+        )
         say(f"the replay got {num_items()} items of {acting.steps} steps")
     yield speeds.row(name, _PER_CPU_SECOND, "actor", _SIMULATOR)
+    yield speeds.row(f"{name}_wall", "steps/s", "actor", _SIMULATOR, part=1)
     if MUJOCO in speeds:
         yield speeds.row(f"{name}_mujoco", _PER_CPU_SECOND, "actor", MUJOCO)
 
@@ -179,6 +184,19 @@ def simulators(
     if isinstance(batch, MujocoBatch):
         steps[MUJOCO] = mj_steps(batch)
     return {name: lambda step=step: step(next(actions)) for name, step in steps.items()}
+
+
+def _timed(
+    step: Callable[[], object], batch_steps: int, actors: int
+) -> Callable[[], tuple[float, float]]:
+    """Returns a function that measures steps per CPU second of this process, and per second."""
+
+    def steps_per_second() -> tuple[float, float]:
+        begin = time.perf_counter()
+        of_cpu = actors * rate(step, batch_steps, time.process_time)
+        return of_cpu, actors * batch_steps / (time.perf_counter() - begin)
+
+    return steps_per_second
 
 
 def random_actions(actors: int, spec: EnvironmentSpec) -> Iterator[np.ndarray]:

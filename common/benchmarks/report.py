@@ -139,7 +139,6 @@ class Bench:
         calls: int,
         size: int = 1,
         clock: Callable[[], float] = time.perf_counter,
-        times: int = 1,
     ) -> Medians:
         """Returns the medians of calls a second, in turns, each of which counts as `size`.
 
@@ -149,7 +148,7 @@ class Bench:
         measures = {
             name: lambda step=step: size * rate(step, calls, clock) for name, step in steps.items()
         }
-        return self.in_turns(title, measures, times)
+        return self.in_turns(title, measures)
 
 
 @dataclasses.dataclass(frozen=True)

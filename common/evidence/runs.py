@@ -94,6 +94,7 @@ class Tables(NamedTuple):
         found: dict[Key, tuple[str, dict[str, Any]]] = {}
         for where, record in _json_lines(self.runs):
             records.require_keys(where, record, _RECORD)
+            records.require_keys(where, record.get("evaluation") or {}, {EPISODE_RETURN: float})
             require_starts(where, record.get("starts"))
             members = [(record, _RECORD), (record.get("progress") or {}, _RECORD["progress"])]
             if any(there.get(name) is None for there, names in members for name in names):

@@ -80,7 +80,8 @@ def test_a_table_whose_own_columns_the_text_has_lost_shows_ours(tmp_path):
     run = {"paper": "reactor", "scale": "paper", "from_starts": (10.0, 12.0)}
     plant_run(tmp_path, "reactor", "atari:pong", 0, [20.0] * 4, **run)
     pong = build(REACTOR, "table 4", tmp_path).rows.loc["pong"]
-    assert pong["Human"] == "15.5" and pong["Reactor"] == "" and pong["Reactor: ours"] == "11"
+    assert pong["Human [score]"] == "15.5"
+    assert pong["Reactor"] == "" and pong["Reactor: ours"] == "11"
     assert "Reactor ND: ours" not in pong
 
 
