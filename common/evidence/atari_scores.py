@@ -140,7 +140,7 @@ class GameScores(_OfGames):
 def reported_scores(
     paper: Paper, game: str, settings: Iterable[str], numbers: Reported
 ) -> dict[str, float]:
-    """Returns the paper's own scores on a game by the labels of its agents.
+    """Returns the paper's own scores on a game from no-op starts, by the labels of its agents.
 
     Args:
       paper: whose tables of scores are read.
@@ -154,7 +154,7 @@ def reported_scores(
         for table in paper.of_kind("table")
         if isinstance(table.ours, GameScores)
         for column, setting in table.ours.agents.items()
-        if there & {setting, *table.ours.smaller}
+        if there & {setting, *table.ours.smaller} and column not in table.ours.from_starts
     }
 
 
