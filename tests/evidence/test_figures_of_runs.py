@@ -38,8 +38,8 @@ def _drawn(monkeypatch):
 
 
 def parts_of(drawn):
-    """Each figure with its parts as (panels, axes)."""
-    return [([(part.panels, part.axes) for part in parts], *others) for parts, *others in drawn]
+    """Each figure with its parts as (panels, the part, which has their axes)."""
+    return [([(part.panels, part) for part in parts], *others) for parts, *others in drawn]
 
 
 def runs_of(root, paper="d4pg", scale="two_cores"):
