@@ -25,6 +25,7 @@ import numpy as np
 
 from common.environments import registry
 from common.environments.batch import BatchedEnvironment
+from common.environments.canonical import Wrapper
 from common.environments.spec import UnusableEnvironmentError
 
 NUM_STARTS = 100
@@ -115,7 +116,7 @@ def make_batch(
     return BatchedEnvironment([StartedEnvironment(starts, order, frames) for order in orders])
 
 
-class StartedEnvironment(dm_env.Environment):
+class StartedEnvironment(Wrapper):
     """An environment whose episodes begin at given starts, and follow the rules of evaluations.
 
     A state is reached in a new environment, by the actions that lead to it.
@@ -130,7 +131,7 @@ class StartedEnvironment(dm_env.Environment):
         self._order = itertools.cycle(order)
         self._frames = frames
         self._start = next(self._order)
-        self._environment = self._make()
+        super().__init__(self._make())
         self._is_new = self._is_over = True
 
     def reset(self) -> dm_env.TimeStep:
@@ -141,13 +142,13 @@ class StartedEnvironment(dm_env.Environment):
             file's.
         """
         if not self._is_new:
-            self._environment.close()
+            self.wrapped.close()
             self._start = next(self._order)
-            self._environment = self._make()
+            self.wrapped = self._make()
         self._is_new, start = False, self._start
-        timestep, total = self._environment.reset(), 0.0
+        timestep, total = self.wrapped.reset(), 0.0
         for action in start.actions:
-            timestep = self._environment.step(np.asarray(action, self.action_spec().dtype))
+            timestep = self.wrapped.step(np.asarray(action, self.action_spec().dtype))
             total += timestep.reward or 0.0
             if timestep.last():
                 break
@@ -164,21 +165,9 @@ class StartedEnvironment(dm_env.Environment):
         """Takes `action`; after a LAST step, starts an episode."""
         if self._is_over:
             return self.reset()
-        timestep = self._environment.step(action)
+        timestep = self.wrapped.step(action)
         self._is_over = timestep.last()
         return timestep
-
-    def observation_spec(self) -> Any:
-        """Returns the environment's observation spec."""
-        return self._environment.observation_spec()
-
-    def action_spec(self) -> Any:
-        """Returns the environment's action spec."""
-        return self._environment.action_spec()
-
-    def close(self) -> None:
-        """Closes the environment."""
-        self._environment.close()
 
     def _make(self) -> dm_env.Environment:
         return registry.make(self._starts.environment, self._start.seed, True, self._frames)
