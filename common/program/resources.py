@@ -55,8 +55,8 @@ def _left(folder: pathlib.Path, version: int) -> float:
 
 def _fields(path: pathlib.Path) -> dict[str, int]:
     """Returns the numbers in a file of lines "name: number unit" or "name number"."""
-    words = (line.replace(":", " ").split() for line in records.text_of(path).splitlines())
-    return {one[0]: int(one[1]) for one in words if len(one) > 1 and one[1].isdigit()}
+    lines = (line.replace(":", " ").split() for line in records.text_of(path).splitlines())
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
 
 
 _MIN_DISK = 500 * 10**6
