@@ -339,11 +339,18 @@ def _human_normalised(environment: str, mean: float, from_starts: bool) -> float
     return float(human_normalised(mean, references.loc[game]))
 
 
+def _source(arguments: argparse.Namespace) -> str:
+    """Returns the policy that plays, in words."""
+    if arguments.policy is not None:
+        return f"the policy {arguments.policy}"
+    return f"the policy of {arguments.workdir}"
+
+
 def main(argv: list[str] | None = None) -> None:
     """Evaluates, prints and writes; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
     agent = _trusted_agent(arguments)  # before the seconds that TensorFlow takes
-    say(f"loads the policy of {arguments.workdir}")
+    say(f"loads {_source(arguments)}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU
     with native_output_only_on_failure():

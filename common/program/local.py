@@ -205,6 +205,7 @@ class LaunchedRun:
         self._last_wall = -1.0 if row is None else row["wall_seconds"]  # of an earlier start
         self._seen_at = time.monotonic()
         self._has_news = False
+        self._first_steps = -1
         self._actor_steps, self._acted_at = 0, self._seen_at
         self._written_at, self._saved_at = _written_at(run.directory.checkpoints), self._seen_at
 
@@ -292,21 +293,26 @@ class LaunchedRun:
         row = csv_rows.last_row(self._directory.learner_csv, csv_rows.PROGRESS)
         if row is not None and row["wall_seconds"] != self._last_wall:
             self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
-            self._has_news = True
+            if not self._has_news:
+                self._has_news, self._first_steps = True, row["learner_steps"]
             if row["actor_steps"] != self._actor_steps:
                 self._actor_steps, self._acted_at = row["actor_steps"], self._seen_at
         silence = time.monotonic() - self._seen_at
         elapsed = max(self._last_wall, 0.0) + silence * self._has_news  # starts do not count
         keeper = self._layout.keeper.name
         notes = [_note(name, index, state) for (name, index), state in states.items()]
-        is_fresh = self._has_news and silence < _NEWS_SECONDS and states[keeper, 0].running
+        state = states[keeper, 0]
+        is_fresh = self._has_news and silence < _NEWS_SECONDS and state.running
         if row is not None and not is_fresh:
             row |= dict.fromkeys(_SPEEDS)  # the last row's speeds are out of date
             if self._run.limits.reached_by(row | {"wall_seconds": elapsed}):
                 notes.append("waiting for the last evaluation")
-            elif silence >= _NEWS_SECONDS:
-                notes.append(f"no news from the {keeper} for {silence:.0f}s")
-        if row is None and not states[keeper, 0].has_been_ready:
+            elif state.has_been_ready and silence >= _NEWS_SECONDS:
+                if state.restarts or row["learner_steps"] != self._first_steps:
+                    notes.append(f"no news from the {keeper} for {silence:.0f}s")
+                else:
+                    notes.append(f"the {keeper} compiles its first update ({silence:.0f}s)")
+        if not state.has_been_ready:
             notes.append("starting")
         if available_disk(self._directory.path) < _FULL_DISK_BYTES:
             notes.append("disk full")

@@ -161,6 +161,11 @@ def test_result_video_and_json(workdirs, tmp_path):
     assert contents(workdir) == before
 
 
+def test_a_policy_of_the_code_is_named_without_its_directory():
+    arguments = evaluate._arguments(["--policy=d4pg_cartpole_swingup"])
+    assert evaluate._source(arguments) == "the policy d4pg_cartpole_swingup"
+
+
 def test_another_environment_of_the_same_sizes_is_played(workdirs, capsys):
     run = f"--workdir={workdirs['control:cartpole:swingup']}"
     arguments = evaluate._arguments([run, "--environment=control:cartpole:balance", "--episodes=1"])

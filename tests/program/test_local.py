@@ -118,10 +118,27 @@ def test_a_learner_that_is_down_is_seen_and_its_speed_is_not(run):
     assert "actor 0" not in "".join(lines)
 
 
+READY = "from common.cluster.processes import report_ready; report_ready()"
+
+
 def test_a_silent_learner_is_told_and_its_speed_is_not(run):
-    lines = run("until('no news from the learner for'); sys.exit(0)")
+    update = "until('777'); row['learner_steps'] += 1; news()"
+    lines = run(f"{READY}; {update}; until('no news from the learner for'); sys.exit(0)")
     silent = [line for line in lines if "no news" in line]
     assert silent and not any("777" in line for line in silent)
+
+
+def test_a_learner_without_an_update_compiles_it(run):
+    lines = run(f"{READY}; until('the learner compiles its first update ('); sys.exit(0)")
+    assert not any("no news" in line for line in lines)
+
+
+def test_a_resumed_run_starts_before_its_learner_is_silent(run):
+    run("sys.exit(0)")
+    ready = f"time.sleep(2); {READY}; time.sleep(1); row['learner_steps_per_second'] = 888.0"
+    lines = run("", f"until('starting'); {ready}; until('888', news); sys.exit(0)")
+    assert not any("no news" in line for line in lines)
+    assert "starting" not in [line for line in lines if "888" in line][-1]
 
 
 def test_a_damaged_last_row_is_passed_over_until_the_next(run):
@@ -138,8 +155,7 @@ def test_a_run_that_saves_nothing_says_so(run, monkeypatch):
 
 
 def test_starting_ends_where_there_is_no_learner_csv(run):
-    ready = "from common.cluster.processes import report_ready; report_ready()"
-    lines = run(f"(run / 'learner.csv').unlink(); until('starting'); {ready}; until('')")
+    lines = run(f"(run / 'learner.csv').unlink(); until('starting'); {READY}; until('')")
     assert "starting" in lines[1] and "starting" not in lines[-1]
 
 
