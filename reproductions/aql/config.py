@@ -62,7 +62,7 @@ class AQLConfig(Config):
     impala_reward_scale: float = field(0.01, above=0, suffix="reward_scale{:g}")
     """Factor of IMPALA's rewards: 1 - gamma, so that values on the Control Suite are in [0, 1]. Not
     in the paper; with values in [0, 100] the baseline lags for hundreds of updates, and the policy
-    collapses: REFERENCE.md, "The scale of IMPALA's rewards"."""
+    becomes deterministic by chance meanwhile."""
     impala_entropy_cost: float = field(0.001, minimum=0, suffix="impala_entropy{:g}")
     """Gain of a uniform policy of IMPALA from its entropy in a step, in scaled rewards; a nat costs
     this divided by ln |A|. Not in the paper: a tenth of the best reward of a step, which is 1 on
