@@ -66,8 +66,8 @@ class AQLConfig(Config):
     impala_entropy_cost: float = field(0.001, minimum=0, suffix="impala_entropy{:g}")
     """Gain of a uniform policy of IMPALA from its entropy in a step, in scaled rewards; a nat costs
     this divided by ln |A|. Not in the paper: a tenth of the best reward of a step, which is 1 on
-    the Control Suite, times the scale of rewards. A larger gain makes near-uniform policies
-    optimal: REFERENCE.md, "The cost of IMPALA's entropy"."""
+    the Control Suite, times the scale of rewards; figures.toml has those of mazes and rover. A
+    larger gain makes near-uniform policies optimal."""
     baseline_cost: float = field(0.5, minimum=0, suffix="baseline{:g}")
     """Cost of the baseline's loss of IMPALA. Not in the paper; IMPALA's program has it."""
     cem_samples: int = field(100, minimum=1, suffix="K{}")
