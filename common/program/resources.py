@@ -104,12 +104,12 @@ def check_resources(
     needs = f"{', '.join(parts)} {verb} about {size_in_words(in_memory)}"
     line = "no replay here"
     if in_memory:
-        line = f"{needs} of {size_in_words(memory)} of memory available when full"
-    kept = f"{size_in_words(on_disk)} of disk, of {size_in_words(disk)}"
+        line = f"{needs} of memory when full ({size_in_words(memory)} available)"
+    kept = f"{size_in_words(on_disk)} of disk ({size_in_words(disk)} free)"
     if is_saved:
-        line += f", and {kept}, to survive a stop"
+        line += f", and {kept} to survive a stop"
     elif need.replay and saves is None:
-        line += f"; it is lost with a stop: to survive it needs {kept} (--checkpoint_replay)"
+        line += f"; a stop loses the replay: to survive it needs {kept} and --checkpoint_replay"
     problem = ""
     if in_memory > memory:
         largest = _LOWER[need.index(max(need))]

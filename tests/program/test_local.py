@@ -530,8 +530,8 @@ def machine(monkeypatch):
 def test_a_replay_that_fits(machine):
     machine(12 * GB)
     said = (
-        "replay needs about 3.1 GB of 12 GB of memory available when full, and 6.2 GB of disk, of "
-        "100 GB, to survive a stop"
+        "replay needs about 3.1 GB of memory when full (12 GB available), and 6.2 GB of disk "
+        "(100 GB free) to survive a stop"
     )
     assert check(3_100_000_000) == (said, True)
     assert check(3_100_000_000, saves=True) == (said, True)
@@ -567,8 +567,8 @@ def test_a_disk_without_room_for_the_contents_twice(machine):
     line, is_saved = check(3 * GB)
     assert not is_saved
     assert line.endswith(
-        "it is lost with a stop: to survive it needs 6.0 GB of disk, of 6.0 GB "
-        "(--checkpoint_replay)"
+        "a stop loses the replay: to survive it needs 6.0 GB of disk (6.0 GB free) and "
+        "--checkpoint_replay"
     )
     with pytest.raises(ClusterError, match="--checkpoint_replay needs 6.0 GB, 6.0 GB are free"):
         check(3 * GB, saves=True)
@@ -596,9 +596,9 @@ def test_engines_and_a_queue_are_counted_beside_the_replay_but_not_saved(machine
         return check_resources(Need(*need), WORKDIR, ignore=False, saves=None)[0]
 
     machine(12 * GB)
-    said = "replay, engines, queue need about 11 GB of 12 GB of memory available when full, and 16 "
+    said = "replay, engines, queue need about 11 GB of memory when full (12 GB available), and 16 "
     assert check_need(8 * GB, 2 * GB, GB).startswith(said)
-    assert check_need(0, 2 * GB).startswith("engines need about 2.0 GB of 12 GB")
+    assert check_need(0, 2 * GB).startswith("engines need about 2.0 GB of memory")
     assert not check_resources(Need(0, GB), WORKDIR, ignore=False, saves=True)[1]
     with pytest.raises(ClusterError, match="engines need about 13 GB.*: lower the number of"):
         check_need(6 * GB, 7 * GB)
