@@ -50,13 +50,13 @@ def until(words, meanwhile=lambda: None):
 """
 
 
-def launched(directory, limits=Budget(1), checkpoint_seconds=60.0):
+def launched(directory, limits=Budget(1), checkpoint_seconds=60.0, min_replay_size=0):
     """A run of three roles, in the place of a `ProgramRun`."""
     return types.SimpleNamespace(
         directory=directory,
         layout=layouts.DISTRIBUTED,
         limits=limits,
-        min_replay_size=0,
+        min_replay_size=min_replay_size,
         checkpoint_seconds=checkpoint_seconds,
         title="test",
     )
@@ -89,7 +89,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "ProgressLine", Recorded)
     monkeypatch.setattr(local, "_NEWS_SECONDS", 1.0)
 
-    def run_one(*ends, limits=None, checkpoint_seconds=60.0, others=(), stop_at=()):
+    def run_one(*ends, limits=None, others=(), stop_at=(), **fields):
         stop_words.extend(stop_at)
         directory = RunDirectory(tmp_path / "run")
         directory.open({})
@@ -101,7 +101,7 @@ def run(tmp_path, monkeypatch):
         ]
         cluster = LocalCluster(processes, directory.logs, pause_seconds=3.0)
         limits = limits or Budget(minutes=1)
-        LaunchedRun(launched(directory, limits, checkpoint_seconds), stop).run(cluster)
+        LaunchedRun(launched(directory, limits, **fields), stop).run(cluster)
         assert not any(state.running for state in cluster.states().values())
         return lines
 
@@ -129,8 +129,10 @@ def test_a_silent_learner_is_told_and_its_speed_is_not(run):
 
 
 def test_a_learner_without_an_update_compiles_it(run):
-    lines = run(f"{READY}; until('the learner compiles its first update ('); sys.exit(0)")
+    end = f"{READY}; until('filling replay 1/2'); until('the learner compiles its first update (')"
+    lines = run(f"{end}; sys.exit(0)", min_replay_size=2)
     assert not any("no news" in line for line in lines)
+    assert not any("filling" in line for line in lines if "compiles" in line)
 
 
 def test_a_resumed_run_starts_before_its_learner_is_silent(run):
