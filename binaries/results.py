@@ -190,7 +190,8 @@ class _Results:
     def _draw(self, paper: Paper, experiment: Experiment, scale: str) -> None:
         runs, whole_axis = self._kept.of(paper.name, scale), self._arguments.whole_axis
         files = figures.draw(
-            paper, experiment, scale, runs, self._figures, whole_axis, self._suffixes
+            *(paper, experiment, scale, runs, self._figures, whole_axis, self._suffixes),
+            self._numbers,
         )
         _say(*files)
 

@@ -144,6 +144,7 @@ def draw(
     directory: pathlib.Path,
     whole_axis: bool = False,
     suffixes: Sequence[str] = PNG,
+    reported: Reported | None = None,
 ) -> tuple[pathlib.Path, ...]:
     """Draws a figure from those runs of a scale that it lists, and returns the files.
 
@@ -155,17 +156,17 @@ def draw(
       directory: of the files.
       whole_axis: whether the paper's horizontal axis is drawn even if our runs cover little of it.
       suffixes: of the files, ".png" and ".pdf".
+      reported: the numbers of papers; None: those of this repository.
 
     Raises:
       NothingToDraw: none of the runs has anything to draw.
     """
-    experiment, reported = experiment.at(scale), Reported()
+    experiment, numbers = experiment.at(scale), reported or Reported()
     every = listed = selection.runs_of(experiment, runs)
     if any(each.name == scale and each.is_compact for each in paper.scales):
         listed = _of_one_rule(experiment, every)
     parts = [
-        _Part(paper, part, _lines(part, listed, reported), reported)
-        for part in experiment.divided()
+        _Part(paper, part, _lines(part, listed, numbers), numbers) for part in experiment.divided()
     ]
     having = {setting for part in parts for _, setting in part.lines}
     if not having:
