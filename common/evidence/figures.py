@@ -57,8 +57,8 @@ _Y_LABELS = {
     "wall_seconds": "training time (s)",
 }
 _LOGARITHMIC = ("kl_divergence",)
-_EFFECT_WORDS = 70
-"""Characters of a claim's sentence in the figure of effects."""
+_EFFECT_WORDS = 52
+"""Characters of a line of a claim's sentence in the figure of effects."""
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -213,8 +213,8 @@ def draw_effects(
 def _effect_rows(claim: Claim, finding: Finding) -> Iterator[drawing.ForestRow]:
     """Yields the effect that decides a claim, then that on each task."""
     judged = finding.effects[0]
-    says = textwrap.shorten(claim.says, _EFFECT_WORDS, placeholder=" ...")
-    yield drawing.ForestRow(f"{says} {str(finding.verdict).upper()}", judged.effect, True)
+    label = textwrap.fill(f"{claim.says} {str(finding.verdict).upper()}", _EFFECT_WORDS)
+    yield drawing.ForestRow(label, judged.effect, True)
     if len(judged.by_task) > 1:
         for task, effect in judged.by_task.items():
             yield drawing.ForestRow(task_title(task), effect, False)
