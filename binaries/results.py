@@ -39,7 +39,7 @@ import reproductions
 
 _ONE = {
     "figure": 'its number, or "runs"',
-    "section": "its number or name: a result that the paper tells without a figure, or one of ours",
+    "section": "its number or name: a result without a figure in the paper, or not in the paper",
     "table": "its number",
 }
 _EVERY = {

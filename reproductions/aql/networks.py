@@ -8,7 +8,7 @@ torso, a layer, and an LSTM that also gets the last action, as one-hots, and the
 clipped to [-1, 1].
 
 The twin of Q evaluates hundreds of candidates at a state. On one core it was as fast as XLA for
-batches of states and a fifth faster for one state: some 2 ms for 500 candidates of 21 sub-actions,
+batches of states and a fifth faster for one state: about 2 ms for 500 candidates of 21 sub-actions,
 nine tenths of which are products of matrices.
 """
 
