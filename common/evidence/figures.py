@@ -213,7 +213,8 @@ def draw_effects(
 def _effect_rows(claim: Claim, finding: Finding) -> Iterator[drawing.ForestRow]:
     """Yields the effect that decides a claim, then that on each task."""
     judged = finding.effects[0]
-    label = textwrap.fill(f"{claim.says} {str(finding.verdict).upper()}", _EFFECT_WORDS)
+    verdict = str(finding.verdict).upper().replace(" ", "\N{NO-BREAK SPACE}")
+    label = textwrap.fill(f"{claim.says} {verdict}", _EFFECT_WORDS)
     yield drawing.ForestRow(label, judged.effect, True)
     if len(judged.by_task) > 1:
         for task, effect in judged.by_task.items():
