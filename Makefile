@@ -105,6 +105,7 @@ soak: setup
 HOSTILE := $(wildcard tests/replay/cc/*.cc) $(filter-out %ops.cc,$(wildcard common/replay/cc/*.cc))
 FLAGS_release := -O3
 FLAGS_address := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS
+FLAGS_quick := $(subst -O1,-O0,$(FLAGS_address))  # for a test, which compiles longer than it runs
 FLAGS_thread := -O1 -fsanitize=thread
 
 sanitize: build/sanitize/release build/sanitize/address build/sanitize/thread
@@ -112,7 +113,7 @@ sanitize: build/sanitize/release build/sanitize/address build/sanitize/thread
 
 build/sanitize/%: $(HOSTILE) $(wildcard common/replay/cc/*.h tests/replay/cc/*.h) Makefile
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -g -Wall -Wextra -Werror -pthread $(FLAGS_$*) -Icommon/replay/cc $(HOSTILE) -o $@
+	$(CXX) -std=c++17 -g1 -Wall -Wextra -Werror -pthread $(FLAGS_$*) -Icommon/replay/cc $(HOSTILE) -o $@
 
 # The games of the suite "minatar", whose licence, GPL-3, is not that of what `setup` installs. Its
 # other requirements are for its window.

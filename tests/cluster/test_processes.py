@@ -17,22 +17,14 @@ from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster
 from common.cluster.local_process import Process, Template
 
-
-def gone(pid, seconds=5.0):
-    """Whether a process ends (a zombie has ended) within some seconds."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-                if file.read().rpartition(")")[2].split()[0] == "Z":
-                    return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.02)
-    return False
-
-
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the signal is Linux's")
+
+
+def run(code):
+    """Runs a program to its end; returns its exit code and its output."""
+    ended = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    return ended.returncode, ended.stdout
+
 
 CHILD = """
 import os, time
@@ -58,7 +50,7 @@ def test_a_child_dies_with_its_parent():
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    assert gone(child)
+    wait_for(lambda: not is_alive(child))
 
 
 @linux_only
@@ -67,9 +59,7 @@ def test_a_child_whose_parent_has_died_already_ends_at_once():
         "from common.cluster.processes import set_parent_death_signal as s\n"
         f"s({os.getpid()})\nprint('mine', flush=True)\ns(999999999)\nprint('other')"
     )
-    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
-    assert child.stdout == b"mine\n"
-    assert child.returncode == -signal.SIGKILL
+    assert run(code) == (-signal.SIGKILL, "mine\n")
 
 
 def test_a_stop_request_is_a_flag_and_the_second_interrupt_raises():
@@ -86,8 +76,7 @@ try:
 except KeyboardInterrupt as error:
     print(error)
 """
-    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
-    assert child.stdout == b"interrupted twice: ended without waiting\n"
+    assert run(code) == (0, "interrupted twice: ended without waiting\n")
 
 
 def test_the_first_interrupt_only_asks_also_if_it_comes_twice():
@@ -102,8 +91,7 @@ other = StopRequest()
 other.request()
 print(other.requested, other.exit_code)
 """
-    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
-    assert child.stdout == b"True 130\nTrue 0\n"
+    assert run(code) == (0, "True 130\nTrue 0\n")
 
 
 @pytest.mark.parametrize("handler, stops", [("SIG_IGN", False), ("SIG_DFL", True)])
@@ -116,8 +104,7 @@ stop = StopRequest().install()
 os.kill(os.getpid(), signal.SIGHUP)
 print(stop.requested)
 """
-    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
-    assert child.stdout == f"{stops}\n".encode()
+    assert run(code) == (0, f"{stops}\n")
 
 
 END = """
@@ -131,16 +118,14 @@ stop.end_within({seconds}, lambda: print("last", flush=True))
 """
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("is_early", [False, True])
+@pytest.mark.parametrize("name, is_early", [("SIGTERM", False), ("SIGINT", True)])
 def test_a_signal_ends_a_process_that_is_held_up(name, is_early):
     kill = f"os.kill(os.getpid(), signal.{name})"
     early = kill if is_early else f"threading.Timer(0.2, lambda: {kill}).start()"
     # Python handles no signal during this call, of a quarter of an hour.
     held_up = "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"
     code = END.format(early=early, seconds=0.1, late=held_up)
-    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
-    assert (child.returncode, child.stdout) == (128 + signal.Signals[name], b"last\n")
+    assert run(code) == (128 + signal.Signals[name], "last\n")
 
 
 def test_a_signal_that_the_environment_handles_ends_nothing():
@@ -153,10 +138,9 @@ print(stop.requested, flush=True)
 os.kill(os.getpid(), signal.SIGTERM)
 time.sleep(60)
 """
-    code = END.format(early="", seconds=0.2, late=late)
-    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
-    assert child.stdout.replace(b"alarm\n", b"") == b"False\nlast\n"
-    assert child.returncode == 128 + signal.SIGTERM and child.stdout.count(b"alarm\n") > 3
+    code, output = run(END.format(early="", seconds=0.2, late=late))
+    assert code == 128 + signal.SIGTERM and output.count("alarm\n") > 3
+    assert output.replace("alarm\n", "") == "False\nlast\n"
 
 
 def test_an_end_in_time_and_the_signal_of_a_forked_process_end_nothing():
@@ -175,9 +159,7 @@ stop.take_time()
 stop.take_time()
 print(threading.active_count())
 """
-    code = END.format(early="", seconds=0.2, late=late)
-    child = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False)
-    assert (child.returncode, child.stdout) == (0, b"129 False\n1\n")
+    assert run(END.format(early="", seconds=0.2, late=late)) == (0, "129 False\n1\n")
 
 
 def test_threads_are_limited(monkeypatch):
@@ -193,19 +175,6 @@ def test_threads_are_limited(monkeypatch):
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     assert os.environ == processes.thread_environment(3) == dict.fromkeys(names, "3")
     assert said == {"intra": 3, "inter": 3}
-
-
-def test_a_role_imports_tensorflow_without_keras_which_comes_when_it_is_used():
-    code = """
-import gc, sys
-from common.cluster.processes import limit_threads
-limit_threads(1)
-print("tensorflow" in sys.modules, "keras" in sys.modules, gc.isenabled())
-import tensorflow as tf
-print(tf.keras.losses.MeanSquaredError()([1.0], [3.0]).numpy())
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "True False True\n4.0\n"
 
 
 def test_patience_ends_only_without_answers(monkeypatch):
@@ -235,10 +204,7 @@ before = held()
 return_free_memory()
 print(before - held())
 """
-    freed = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    ).stdout
-    assert int(freed) > 30_000  # of 49,000 kB that are free
+    assert int(run(code)[1]) > 30_000  # of 49,000 kB that are free
 
 
 REPORT = """
@@ -256,6 +222,8 @@ REPORT = """
         print("error", file=sys.stderr)
         sys.exit(7)
 """
+LARGE = "x" * 100_000
+"""The value of a variable, longer than a pipe takes at once."""
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
 
@@ -275,8 +243,17 @@ def write(folder, name, code):
 
 def cluster_of(folder, module, preload=("preloaded",), **options):
     command = [sys.executable, "-m", module, "an argument", "--flag=1"]
-    process = Process("learner", 0, command, {"VARIABLE": "a value", "TMPDIR": str(folder)})
+    variables = {"VARIABLE": LARGE, "TMPDIR": str(folder)}
+    process = Process("learner", 0, command, variables)
     return LocalCluster([process], folder, preload=preload, pause_seconds=0.01, **options)
+
+
+def wait_for_up(log, times=1):
+    """Returns when a role has written "up" so often."""
+    wait_for(lambda: log.exists() and log.read_text().count("up") == times)
+
+
+SAYS_TEMPLATE = f"import preloaded; print(preloaded.PID, flush=True)\n{SLEEP}"
 
 
 def test_a_fork_is_a_program_and_a_child_of_the_launcher(folder):
@@ -297,19 +274,19 @@ def test_a_fork_is_a_program_and_a_child_of_the_launcher(folder):
         "parent": os.getpid(),
         "leads": True,
         "input": "",
-        "variable": "a value",
+        "variable": LARGE,
         "temporary": str(folder),
     }
 
 
 def test_a_fork_killed_by_a_signal_is_restarted_from_the_template(folder):
-    write(folder, "role", f"import preloaded; print(preloaded.PID, flush=True)\n{SLEEP}")
+    write(folder, "role", SAYS_TEMPLATE)
     with cluster_of(folder, "role") as cluster:
         log = cluster.log_path("learner", 0)
-        wait_for(lambda: log.exists() and "up" in log.read_text())
+        wait_for_up(log)
         first = cluster.states()["learner", 0].pid
         os.kill(first, signal.SIGKILL)
-        wait_for(lambda: log.read_text().count("up") == 2)
+        wait_for_up(log, 2)
         wait_for(
             lambda: cluster.states()["learner", 0].running
         )  # it may write before that is noted
@@ -333,39 +310,39 @@ def test_without_a_template_each_process_imports_for_itself(folder, code):
     write(folder, "role", SLEEP)
     with cluster_of(folder, "role", preload=("unsafe",)) as cluster:
         log = cluster.log_path("learner", 0)
-        wait_for(lambda: log.exists() and "up" in log.read_text())
+        wait_for_up(log)
         assert cluster.failure() is None
 
 
 def test_a_dead_template_is_not_missed(folder):
-    write(folder, "role", f"import preloaded; print(preloaded.PID, flush=True)\n{SLEEP}")
+    write(folder, "role", SAYS_TEMPLATE)
     with cluster_of(folder, "role") as cluster:
         log = cluster.log_path("learner", 0)
-        wait_for(lambda: log.exists() and "up" in log.read_text())
+        wait_for_up(log)
         os.kill(int(log.read_text().splitlines()[0]), signal.SIGKILL)
         os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
-        wait_for(lambda: log.read_text().count("up") == 2)
+        wait_for_up(log, 2)
 
 
 def test_a_frozen_template_is_not_waited_for(folder, monkeypatch):
     monkeypatch.setattr(local_process, "_FORK_SECONDS", 3.0)
-    write(folder, "role", f"import preloaded; print(preloaded.PID, flush=True)\n{SLEEP}")
+    write(folder, "role", SAYS_TEMPLATE)
     with cluster_of(folder, "role") as cluster:
         log = cluster.log_path("learner", 0)
-        wait_for(lambda: log.exists() and "up" in log.read_text())
+        wait_for_up(log)
         template = int(log.read_text().splitlines()[0])
         assert template != cluster.states()["learner", 0].pid  # it is forked
         os.kill(template, signal.SIGSTOP)
         os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
-        wait_for(lambda: log.read_text().count("up") == 2)
+        wait_for_up(log, 2)
         assert not is_alive(template)
 
 
 def test_a_stop_does_not_wait_for_a_frozen_template(folder):
-    write(folder, "role", f"import preloaded; print(preloaded.PID, flush=True)\n{SLEEP}")
+    write(folder, "role", SAYS_TEMPLATE)
     with cluster_of(folder, "role") as cluster:
         log = cluster.log_path("learner", 0)
-        wait_for(lambda: log.exists() and "up" in log.read_text())
+        wait_for_up(log)
         os.kill(int(log.read_text().splitlines()[0]), signal.SIGSTOP)
         os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
         wait_for(lambda: cluster.states()["learner", 0].restarts == 1)
@@ -402,14 +379,6 @@ def test_forks_and_template_die_with_the_launcher(folder):
     pids = [int(log.read_text().splitlines()[0]) for log in logs]
     pids.append(int((folder / "template").read_text()))
     wait_for(lambda: not any(map(is_alive, pids)))
-
-
-def test_a_large_environment_is_no_reason_to_fail(folder, monkeypatch):
-    monkeypatch.setenv("LARGE", "x" * 100_000)
-    write(folder, "role", f"import os; assert len(os.environ['LARGE']) == 100_000\n{SLEEP}")
-    with cluster_of(folder, "role") as cluster:
-        log = cluster.log_path("learner", 0)
-        wait_for(lambda: log.exists() and "up" in log.read_text())
 
 
 def test_fork_fails_once_the_template_has_ended(folder):

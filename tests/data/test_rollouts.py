@@ -186,13 +186,6 @@ def test_a_store_that_follows_a_learner_takes_steps_of_its_version_alone():
     assert store.put(rows(6, 10, 11)) and marks(store.draw(2)) == [10, 11]
 
 
-def test_a_put_has_one_version():
-    store = RolloutStore(COLUMNS, 8)
-    with pytest.raises(ValueError, match="version must be one, is 3 to 4"):
-        store.put(Rollout(np.array([3, 4]), {"x": np.float32([1, 2])}))
-    assert store.counters() == Counters()
-
-
 # The loops.
 
 
@@ -306,8 +299,8 @@ def run(lengths, num_rollouts, seed=0):
 
 
 def test_all_steps_of_a_rollout_have_one_version_and_none_is_lost():
-    observation, action, values = run([1000], 4)
-    for i in range(4):
+    observation, action, values = run([1000], 3)
+    for i in range(3):
         for epoch in range(EPOCHS):
             wanted = np.arange(i * HORIZON, (i + 1) * HORIZON)
             np.testing.assert_array_equal(np.sort(observation[i, epoch]), wanted)
@@ -317,8 +310,8 @@ def test_all_steps_of_a_rollout_have_one_version_and_none_is_lost():
 
 
 def test_versions_with_several_actors_and_ends():
-    _, action, _ = run([5, 1000, 7], 6)
-    for i in range(6):
+    _, action, _ = run([5, 1000, 7], 3)
+    for i in range(3):
         assert (action[i] == i).all()
 
 
@@ -338,7 +331,7 @@ def test_shares_of_processes_fill_a_rollout(num_actors, wanted):
 
 def test_two_processes_and_a_learner_take_turns():
     data, learner = Rollouts(HORIZON, 0.9, 0.8), Recorder()
-    served, stop, num_rollouts = Served(data.make_store(STATES, seed=0)), StopRequest(), 5
+    served, stop, num_rollouts = Served(data.make_store(STATES, seed=0)), StopRequest(), 3
     trainer = make_trainer(data, served.store, learner)
     outboxes = [Outbox(served.remote(), UNLIMITED, stop, in_lockstep=True) for _ in range(2)]
 
@@ -350,6 +343,7 @@ def test_two_processes_and_a_learner_take_turns():
                 pass
             outbox.add(deliveries)
             while not outbox.has_credit() or policy.version < sent:
+                time.sleep(0.001)
                 policy.load(learner.version.numpy()[None])
 
     for outbox in outboxes:

@@ -89,7 +89,7 @@ def brute_force(step_types, rewards, discounts, n, gamma):
 
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("n", [1, 3, 5])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_episodes_against_brute_force(n, seed, nested):
     rng = np.random.default_rng([seed, n])
     k = int(rng.integers(1, 6))
@@ -97,8 +97,12 @@ def test_random_episodes_against_brute_force(n, seed, nested):
     expected = brute_force(*experience, n=n, gamma=0.9)
     keys, got, policy = run(n, 0.9, *experience, nested=nested)
     environments = np.array([environment for environment, _ in keys])
-    assert len(keys) == len(set(keys))
-    assert set(keys) == set(expected)
+    assert sorted(keys) == sorted(expected)
+    for environment in range(k):
+        steps = [step for row, step in keys if row == environment]
+        assert steps == list(range(len(steps)))  # in order, without gaps
+    assert isinstance(got, StoredTransition)
+    assert {got.n_step_reward.dtype, got.n_step_discount.dtype} == {np.dtype(np.float32)}
     start, end, n_step_return, n_step_discount = np.array([expected[key] for key in keys]).T
     np.testing.assert_allclose(got.n_step_reward, n_step_return, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(got.n_step_discount, n_step_discount, rtol=1e-6)
@@ -110,15 +114,6 @@ def test_random_episodes_against_brute_force(n, seed, nested):
     np.testing.assert_array_equal(got.action_tm1, start[:, None] + 0.5)
     np.testing.assert_array_equal(policy.extras_tm1["value"], 100 * start + environments)
     np.testing.assert_array_equal(policy.extras_t["value"], 100 * end + environments)
-
-
-@pytest.mark.parametrize("n", [1, 3, 5])
-def test_an_environments_transitions_come_in_order_without_gaps(n):
-    experience = random_experience(np.random.default_rng(n), 200, 3, DISCOUNTS)
-    keys, _, _ = run(n, 0.9, *experience)
-    for environment in range(3):
-        steps = [step for row, step in keys if row == environment]
-        np.testing.assert_array_equal(steps, np.arange(len(steps)))
 
 
 def single(rewards, discounts, step_types, **arguments):
@@ -146,13 +141,6 @@ def test_a_time_limit_bootstraps_with_gamma_to_the_k():
     np.testing.assert_array_equal(got.observation_t[:, 0], [2, 2])
 
 
-def test_a_discount_of_0_within_an_episode_cuts_and_goes_on():
-    got = single([0, 1, 1, 1, 1], [1, 1, 0, 1, 1], [FIRST, MID, MID, MID, MID])
-    np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
-    np.testing.assert_array_equal(got.n_step_discount, [0, 0])
-    np.testing.assert_array_equal(got.observation_t[:, 0], [3, 4])
-
-
 def test_a_lost_life_cuts_returns_that_go_on_beyond_it():
     # Ape-X as R2D2 describes it: the life is lost at step 2, the game over at step 4.
     got = single([0, 1, 1, 10, 10], [1, 1, 0, 1, 0], [FIRST, MID, MID, MID, LAST])
@@ -162,15 +150,7 @@ def test_a_lost_life_cuts_returns_that_go_on_beyond_it():
     np.testing.assert_array_equal(got.observation_t[:, 0], [3, 4, 4, 4])
 
 
-def test_no_transition_crosses_from_one_episode_to_the_next():
-    got = single([0, 1, 1, 0, 1, 1], [1, 1, 0, 1, 1, 1], [FIRST, MID, LAST, FIRST, MID, LAST])
-    np.testing.assert_array_equal(got.observation_tm1[:, 0], [0, 1, 3, 4])
-    np.testing.assert_array_equal(got.observation_t[:, 0], [2, 2, 5, 5])
-
-
 def test_rewards_are_clipped_before_they_are_summed():
-    got = single([0, 200, -7, 0.5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=1.0)
-    np.testing.assert_allclose(got.n_step_reward, [1 - 0.99 + 0.99**2 * 0.5], rtol=1e-6)
     got = single([0, 200, -7, 0.5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=10.0)
     np.testing.assert_allclose(got.n_step_reward, [10 - 0.99 * 7 + 0.99**2 * 0.5], rtol=1e-6)
     got = single([0, 200, -7, 0.5], [1, 1, 1, 1], [FIRST, MID, MID, MID])
@@ -229,13 +209,6 @@ def test_an_abandoned_episode_gives_nothing_more():
     got = single([0, 1, 0, 1, 1, 1], [1] * 6, [FIRST, MID, FIRST, MID, MID, MID])
     np.testing.assert_array_equal(got.observation_tm1[:, 0], [2])
     np.testing.assert_array_equal(got.observation_t[:, 0], [5])
-
-
-def test_dtypes():
-    got = single([0, 1, 1, 1], [1, 1, 1, 1], [FIRST, MID, MID, MID])
-    assert isinstance(got, StoredTransition)
-    assert got.n_step_reward.dtype == got.n_step_discount.dtype == np.float32
-    assert got.observation_tm1.dtype == got.observation_t.dtype == np.float32
 
 
 def test_nothing_completed_gives_nothing():
@@ -319,12 +292,6 @@ def make_agent(kind=TransitionAgent, **changes):
     for name, value in changes.items():
         setattr(agent, name, value)
     return agent
-
-
-def test_a_configuration_without_a_ratio_has_none():
-    assert make_agent().samples_per_insert is None
-    assert make_agent(samples_per_insert=8.0).samples_per_insert == 8.0
-    assert make_agent().setting == "small"
 
 
 def make_adder(agent, actors=range(1), incarnation=0, **options):

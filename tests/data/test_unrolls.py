@@ -1,6 +1,7 @@
 """Tests of common.data.unrolls: the adder and the queue alone, then with an agent of no paper."""
 
 import threading
+import time
 from typing import NamedTuple
 
 from agent_loops import make_loop
@@ -165,9 +166,7 @@ def test_keeps_copies_in_the_order_of_arrival():
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"reward": np.zeros((2, T))}, "column reward must be float32, is float64"),
         ({"reward": np.zeros((3, T), "f")}, r"column reward must .* \[2, 3\], has \[3, 3\]"),
-        ({"is_last": np.zeros((2, T, 1), bool)}, "column is_last must have shape"),
         ({"is_last": np.float32(0)}, "column is_last must be bool"),
         (
             {"observation": {**unrolls(1, 2).observation, "image": np.zeros((2, T, 2, 3), "B")}},
@@ -196,12 +195,12 @@ def test_what_never_fits_is_an_error():
 
 
 def test_many_threads_put_while_one_draws():
-    queue, num_threads, num_puts = UnrollQueue(SPECS, 10), 8, 30
+    queue, num_threads, num_puts = UnrollQueue(SPECS, 10), 4, 12
 
     def put(thread):
         for number in range(num_puts):
             while not queue.put(unrolls(*[thread] * (1 + number % 3))):
-                pass
+                time.sleep(0.001)
 
     threads = [threading.Thread(target=put, args=[thread]) for thread in range(num_threads)]
     for thread in threads:

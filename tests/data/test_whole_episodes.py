@@ -87,11 +87,6 @@ def test_episodes_of_two_environments():
         assert leaf.dtype == np.float32
 
 
-def test_a_step_counts_when_its_action_is_executed():
-    given = play(EpisodeAdder(1, 100), [[FIRST], [MID], [LAST], [FIRST], [END]])
-    assert np.cumsum([one.num_steps for one in given]).tolist() == [1, 2, 2, 3, 3]
-
-
 def test_an_episode_that_restarts_without_last_is_dropped():
     given = play(EpisodeAdder(1, 100), [[FIRST], [MID], [FIRST], [END]])
     (episode,) = given[-1].episodes

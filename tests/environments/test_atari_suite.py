@@ -99,7 +99,7 @@ def test_frames_rewards_and_ends_are_those_of_gymnasiums_preprocessing(monkeypat
     batch, reference = AtariBatch("breakout", [3], 50_000), Reference("breakout", 3)
     ours, theirs = batch.reset(), reference.reset()
     seen, rewards = [], 0.0
-    for action in random_actions(500, seed=1):
+    for action in random_actions(220, seed=1):
         step_type, reward, discount, frames = theirs
         np.testing.assert_array_equal(ours.observation[0], np.moveaxis(frames, 0, -1))
         assert (ours.step_type[0], ours.reward[0], ours.discount[0]) == (
@@ -116,34 +116,6 @@ def test_frames_rewards_and_ends_are_those_of_gymnasiums_preprocessing(monkeypat
     # Four of five lives are lost on the way.
     first_end = seen.index((LAST, 0))
     assert seen[:first_end].count((MID, 0)) == 4
-
-
-def test_a_lost_life_is_what_the_emulator_calls_one():
-    """ALE's `life_loss_info` calls a lost life a termination and goes on; so does the discount."""
-    seeds = [1, 2]
-    batch = AtariBatch("breakout", seeds, 50_000)
-    emulator = AtariVectorEnv(
-        "breakout",
-        2,
-        num_threads=1,
-        full_action_space=True,
-        noop_max=31,
-        life_loss_info=True,
-        use_fire_reset=False,
-        reward_clipping=False,
-    )
-    batch.reset()
-    _, info = emulator.reset(seed=np.array(seeds))
-    lives = [info["lives"]]
-    went_on = 0
-    for actions in random_actions((300, 2)):
-        timestep = batch.step(actions)
-        _, _, terminated, _, info = emulator.step(actions)
-        np.testing.assert_array_equal(timestep.discount == 0, terminated)
-        np.testing.assert_array_equal(timestep.step_type == LAST, terminated & (info["lives"] == 0))
-        went_on += np.count_nonzero((timestep.step_type == MID) & (timestep.discount == 0))
-        lives.append(info["lives"])
-    assert went_on >= 8 and set(np.ravel(lives)) == set(range(6))
 
 
 class Script:
@@ -235,7 +207,7 @@ def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
     assert batch.observation_spec() == singles.observation_spec()
     assert batch.action_spec() == singles.action_spec()
     timesteps, copies = [], []
-    for number, actions in enumerate(random_actions((100, 2))):
+    for number, actions in enumerate(random_actions((77, 2))):
         pair = [
             each.reset() if number in (0, 75) else each.step(actions) for each in (batch, singles)
         ]
@@ -258,7 +230,7 @@ def test_a_batch_is_its_environments_and_repeats_with_its_seeds(monkeypatch):
 def test_the_frames_at_the_limit_are_those_of_an_episode_that_goes_on():
     """ALE's own limit mixes the last of them with a frame of the step before."""
     game_over = 154  # of the first game: at the limit, in the step after it, and in the one before
-    actions = random_actions((220, 2), seed=1)
+    actions = random_actions((158, 2), seed=1)
     free = AtariBatch("breakout", [3, 4], 50_000)
     free.reset()
     expected = [free.step(each) for each in actions[: game_over + 1]]
@@ -276,20 +248,18 @@ def test_the_frames_at_the_limit_are_those_of_an_episode_that_goes_on():
         batch.close()
 
 
-@pytest.mark.parametrize("frames", [1, 2, 3])
-def test_an_agent_may_see_fewer_frames(frames):
+def test_an_agent_may_see_fewer_frames():
     """They are the newest of four."""
-    all_four = environments.make_batch("atari:seaquest", [3])
-    few = environments.make_batch("atari:seaquest", [3], frames=frames)
-    assert few.observation_spec().shape == (84, 84, frames)
-    pairs = [(few.reset(), all_four.reset())]
-    pairs += [(few.step(a), all_four.step(a)) for a in random_actions((20, 1))]
-    for ours, theirs in pairs:
-        few.observation_spec().validate(ours.observation[0])
-        np.testing.assert_array_equal(ours.observation, theirs.observation[..., -frames:])
-    assert np.any(pairs[0][0].observation != pairs[-1][0].observation)
-    single = environments.make("atari:seaquest", 3, frames=frames)
-    np.testing.assert_array_equal(single.reset().observation, pairs[0][0].observation[0])
+    batches = [environments.make_batch("atari:seaquest", [3], frames=n) for n in (None, 1, 3)]
+    single = environments.make("atari:seaquest", 3, frames=3)
+    starts = [batch.reset().observation for batch in batches]
+    np.testing.assert_array_equal(single.reset().observation, starts[2][0])
+    for actions in random_actions((10, 1)):
+        all_four, *few = (batch.step(actions).observation for batch in batches)
+        for frames, batch, seen in zip((1, 3), batches[1:], few):
+            batch.observation_spec().validate(seen[0])
+            np.testing.assert_array_equal(seen, all_four[..., -frames:])
+    assert np.any(starts[0] != all_four)
 
 
 def test_up_to_30_frames_without_action_come_before_an_episode(monkeypatch):
@@ -304,7 +274,7 @@ def test_up_to_30_frames_without_action_come_before_an_episode(monkeypatch):
     monkeypatch.setattr(atari_suite, "AtariVectorEnv", Noted)
     batch = environments.make_batch("atari:pong", [0, 1])
     first = batch.reset()
-    for _ in range(74):
+    for _ in range(44):
         batch.reset()
     assert (min(frames), max(frames)) == (0, 30) and len(set(frames)) > 25
     # The frames before the first one are black.
@@ -333,8 +303,7 @@ def test_one_game_is_a_dm_env_environment():
 @pytest.mark.parametrize(
     "actions, message",
     [
-        ([0], "2 integers, got int64 [1]"),
-        ([[0], [1]], "2 integers"),
+        ([[0], [1]], "2 integers, got int64 [2, 1]"),
         ([0.0, 1.0], "float64"),
         ([0, 18], "in [0, 18), got [0, 18]"),
         ([-1, 0], "in [0, 18)"),
@@ -354,19 +323,14 @@ def test_the_names_are_those_of_the_paper_and_then_the_emulators():
     assert tuple(names[:57]) == atari_suite.GAMES and len(set(names)) == len(names) == 104
     assert "tetris" in names and "combat" not in names
     assert {f"atari:{name}" for name in names} <= set(environments.names())
-    assert environments.frames_per_step("atari:pong") == 4
-
-
-def test_no_seeds_are_refused():
     with pytest.raises(ValueError, match="at least one seed"):
         environments.make_batch("atari:pong", [])
 
 
-@pytest.mark.parametrize("game, count", [("pong", 18), ("skiing", 9)])
-def test_a_game_has_all_actions_that_the_emulator_has_for_it(game, count):
-    batch = atari_suite.make_batch(game, [0])
-    assert batch.action_spec().num_values == count
+def test_a_game_has_all_actions_that_the_emulator_has_for_it():
+    batch = atari_suite.make_batch("skiing", [0])
+    assert batch.action_spec().num_values == 9
     batch.reset()
-    for action in range(count):
+    for action in range(9):
         batch.step(np.array([action]))
     batch.close()

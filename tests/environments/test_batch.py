@@ -78,17 +78,10 @@ def test_each_environment_ends_and_resets_by_itself():
     np.testing.assert_array_equal(
         [t.observation[:, 0] for t in timesteps], [[0, 0], [1, 1], [2, 2], [0, 3], [1, 0], [2, 1]]
     )
+    assert [field.dtype for field in timesteps[0]] == [np.int32] + [np.float32] * 3
     # The action of the step that resets is ignored.
     assert counters[0].actions == [1, 2, 4, 5]
     assert counters[1].actions == [11, 12, 13, 15]
-
-
-def test_dtypes_and_shapes():
-    timestep = BatchedEnvironment([Counter(3) for _ in range(4)]).reset()
-    assert timestep.step_type.shape == (4,) and timestep.step_type.dtype == np.int32
-    assert timestep.reward.shape == (4,) and timestep.reward.dtype == np.float32
-    assert timestep.discount.shape == (4,) and timestep.discount.dtype == np.float32
-    assert timestep.observation.shape == (4, 2) and timestep.observation.dtype == np.float32
 
 
 def test_what_was_returned_is_never_written_again():
@@ -270,11 +263,9 @@ def test_quick_steps_idle_time_and_failures_are_no_stall():
 @pytest.mark.parametrize(
     "given, which",
     [
-        ({"reward": np.nan}, "a reward"),
         ({"reward": -np.inf}, "a reward"),
         ({"discount": np.inf}, "a discount"),
         ({"position": np.nan}, "an observation"),
-        ({"position": np.inf}, "an observation"),
     ],
     ids=str,
 )
@@ -308,14 +299,11 @@ def test_a_reward_whose_sums_would_not_be_finite_is_named():
     [
         ({"reward": None}, ["a reward of None", "a number is due"]),
         ({"reward": [0.5]}, ["a reward of [0.5]"]),
-        ({"reward": np.ones(3)}, ["a reward of float64 [3]"]),
-        ({"discount": None}, ["a discount of None"]),
         ({"discount": np.zeros([1, 1])}, ["a discount of float64 [1, 1]"]),
         ({"discount": 1.25}, ["a discount of 1.25", "[0, 1]"]),
         ({"discount": -0.5}, ["a discount of -0.5", "[0, 1]"]),
         ({"image": np.zeros([2, 1], np.uint8)}, ["uint8 [2, 1]", "spec says uint8 [2, 2]"]),
         ({"image": np.ones([2, 2])}, ["float64 [2, 2]", "spec says uint8 [2, 2]"]),
-        ({"image": [[1, 2], [3, 4]]}, ["an observation of 1, 2, 3, 4"]),
         ({"more": np.zeros(1)}, ["uint8 [2, 2], float64 [1]"]),
     ],
     ids=str,

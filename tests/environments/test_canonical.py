@@ -92,17 +92,11 @@ def test_the_spec_says_how_many_of_the_last_numbers_are_terrain(order, size):
 def test_observations_are_flat_in_spec_order_and_new_each_time():
     environment = CanonicalEnvironment(Recorder())
     first = environment.reset().observation
-    second = environment.step(np.zeros(3, np.float32)).observation
+    second = environment.step(np.zeros(3, np.float32))
     assert first.dtype == np.float32
     np.testing.assert_array_equal(first, [1.5, 2, 3, 4, 5, 0, 0])
-    np.testing.assert_array_equal(second, [1.5, 2, 3, 4, 5, 1, 1])
-
-
-def test_reward_and_discount_pass_through():
-    environment = CanonicalEnvironment(Recorder())
-    environment.reset()
-    timestep = environment.step(np.zeros(3, np.float32))
-    assert (timestep.reward, timestep.discount) == (2.0, 0.5)
+    np.testing.assert_array_equal(second.observation, [1.5, 2, 3, 4, 5, 1, 1])
+    assert (second.reward, second.discount) == (2.0, 0.5)
 
 
 class Still(dm_env.Environment):
@@ -134,7 +128,6 @@ BOUNDED = specs.BoundedArray((1,), np.float32, -1, 1)
 @pytest.mark.parametrize(
     "spec, observation, expected",
     [
-        (specs.Array((2, 2), float), np.array([[1.0, 2.0], [3.0, 4.0]]), [1, 2, 3, 4]),
         ([FLOATS, FLOATS], [np.array([1, 2]), np.array([3, 4])], [1, 2, 3, 4]),
         (
             {"b": {"y": FLOATS, "x": specs.Array((), float)}, "a": (FLOATS,)},
@@ -142,9 +135,9 @@ BOUNDED = specs.BoundedArray((1,), np.float32, -1, 1)
             [1, 2, 3, 4, 5],
         ),
     ],
-    ids=["array", "list", "nest"],
+    ids=["list", "nest"],
 )
-def test_an_array_or_any_nest_of_arrays_is_observed(spec, observation, expected):
+def test_any_nest_of_arrays_is_observed(spec, observation, expected):
     environment = CanonicalEnvironment(Still(spec, BOUNDED, observation))
     assert environment.observation_spec().shape == (len(expected),)
     flat = environment.reset().observation
@@ -206,11 +199,6 @@ def test_a_discrete_action_stays_one():
     assert [still.action for still in stills] == [1, 2]
 
 
-def test_continuous_actions_have_no_choices():
-    environment = CanonicalEnvironment(Still(FLOATS, BOUNDED))
-    assert EnvironmentSpec.of(environment) == EnvironmentSpec(2, 1)
-
-
 @pytest.mark.parametrize(
     "observations, actions, words",
     [
@@ -240,12 +228,10 @@ def test_what_is_no_continuous_control_is_refused(observations, actions, words):
 @pytest.mark.parametrize(
     "spec, observation, words",
     [
-        (specs.Array((4,), float), np.zeros(3), ["observation of float64 [3]", "float64 [4]"]),
         (specs.Array((2, 2), float), np.zeros(1), ["float64 [1]", "float64 [2, 2]"]),
         (FLOATS, 5.0, ["observation of 5.0", "float32 [2]"]),
         (specs.Array((), float), None, ["observation of None", "float64 []"]),
         (FLOATS, np.array(["1", "2"]), ["<U1 [2]"]),
-        (FLOATS, np.zeros(2, complex), ["complex128 [2]"]),
         (FLOATS, [[1.0], [2.0, 3.0]], ["[[1.0], [2.0, 3.0]]"]),
         ({"arm": {"q": FLOATS}}, {"arm": {"p": np.zeros(2)}}, ["observation['arm']['q']", "'p'"]),
         ([FLOATS, FLOATS], [np.zeros(2)], ["observation[1]"]),

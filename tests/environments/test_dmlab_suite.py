@@ -108,12 +108,6 @@ def test_a_level_that_its_build_lacks(monkeypatch):
     assert "Invalid level script" in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_level_that_it_does_not_have():
-    with pytest.raises(environments.UnknownEnvironmentError) as raised:
-        environments.make("dmlab:explore_goal_locations", 0)
-    assert f'did you mean "{LEVEL}"' in str(raised.value)
-
-
 def test_without_the_package_one_line_names_the_stand_in(monkeypatch):
     monkeypatch.setitem(sys.modules, "deepmind_lab", None)
     with pytest.raises(UnusableEnvironmentError) as raised:

@@ -3,12 +3,15 @@
 import ctypes.util
 import multiprocessing
 
+import dm_env
+from dm_env import specs
 import numpy as np
 from PIL import Image
 import pytest
 
 from common import environments
 from common.environments import UnusableEnvironmentError, film
+from common.environments.canonical import CanonicalEnvironment
 from common.environments.film import WRITERS, FilmedEnvironment, write_gif, write_mp4
 from common.reporting.records import whole_file
 
@@ -35,7 +38,8 @@ def make(monkeypatch):
 
 
 def test_the_first_episode_is_drawn_and_all_steps_are_those_of_the_environment(make):
-    filmed, plain = make(OWN, height=16, width=32), environments.make(OWN, 0)
+    """It draws itself, which takes no EGL."""
+    filmed, plain = make(OWN, NO_DRIVER, height=16, width=32), environments.make(OWN, 0)
     assert filmed.observation_spec() == plain.observation_spec()
     assert filmed.action_spec() == plain.action_spec()
     action = np.full(1, -0.3, np.float32)
@@ -97,12 +101,6 @@ def test_without_egl_one_line_says_what_to_install(make, variables, word):
     assert "apt-get install libegl1" in message and "\n" not in message
 
 
-def test_an_environment_that_draws_itself_needs_no_egl(make):
-    filmed = make(OWN, NO_DRIVER)
-    filmed.reset()
-    assert len(filmed.film().frames) == 1
-
-
 def test_an_unknown_name(make):
     with pytest.raises(environments.UnknownEnvironmentError, match="did you mean"):
         make("control:cartpole:swingpu")
@@ -117,13 +115,9 @@ def test_a_renderer_that_crashes_is_named(make):
         filmed.reset()
 
 
-IMAGES = """
-import dm_env
-from dm_env import specs
-import numpy as np
-
-
 class Images(dm_env.Environment):
+    """Has images of its own, but does not draw itself."""
+
     def reset(self):
         return dm_env.restart(np.zeros([36, 36, 1], np.uint8))
 
@@ -142,27 +136,12 @@ class Drawn(Images):
         return np.full([height, width, 3], 7, np.uint8)
 
 
-def plain(seed):
-    return Images()
-
-
-def drawn(seed):
-    return Drawn()
-"""
-
-
-def test_an_own_environment_of_images_is_drawn_if_it_has_a_render(make, monkeypatch, tmp_path):
-    (tmp_path / "images.py").write_text(IMAGES)
-    monkeypatch.syspath_prepend(tmp_path)
-    filmed = make("python:images:drawn")
-    filmed.reset()
-    frames, frame_seconds, _ = filmed.film()
-    assert np.all(frames[0] == 7) and frame_seconds == 0.04
-    filmed = make("python:images:plain")
-    with pytest.raises(
-        UnusableEnvironmentError, match="^no picture of python:images:plain: it has"
-    ):
-        filmed.reset()
+def test_an_own_environment_of_images_is_drawn_if_it_has_a_render():
+    camera = film._Camera(CanonicalEnvironment(Drawn()), "drawn", 24, 32)
+    camera.reset()
+    assert np.all(camera.film().frames[0] == 7) and camera.film().frame_seconds == 0.04
+    with pytest.raises(UnusableEnvironmentError, match="^no picture of plain: it has"):
+        film._Camera(CanonicalEnvironment(Images()), "plain", 24, 32).reset()
 
 
 def frames(count):

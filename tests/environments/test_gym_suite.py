@@ -2,7 +2,6 @@
 
 import pathlib
 
-import dm_env
 import gymnasium
 from gymnasium import spaces
 import numpy as np
@@ -124,17 +123,13 @@ def test_a_batch_is_as_gymnasium(task, version):
 
 
 def test_a_batch_has_the_arguments_of_its_environments():
+    assert not isinstance(environments.make_batch("gym:Reacher-v4", range(2)), MujocoBatch)
     arguments = {"terminate_when_unhealthy": False, "healthy_reward": 2.0, "frame_skip": 3}
     ends, falls = compare(*pair("Hopper-v5", max_episode_steps=60, **arguments), 130)
     assert (ends, falls) == (6, 0)
     arguments = {"exclude_current_positions_from_observation": False, "forward_reward_weight": 3.0}
     compare(*pair("Swimmer-v4", **arguments), 5)
     compare(*pair("Hopper-v4", terminate_when_unhealthy=False), 60)
-
-
-def test_other_ids_have_no_batch_of_their_own():
-    batch = environments.make_batch("gym:Reacher-v4", range(2))
-    assert not isinstance(batch, MujocoBatch)
 
 
 def test_an_unstable_simulation_in_a_batch_goes_on_as_in_gymnasium():
@@ -156,22 +151,6 @@ def test_an_unstable_simulation_is_a_warning_in_the_log(tmp_path, monkeypatch, c
     environment.step(np.zeros(6, np.float32))
     assert "unstable" in caplog.text
     assert not list(tmp_path.iterdir())
-
-
-def test_the_action_reaches_the_environment_unclipped():
-    environment = environments.make("gym:InvertedPendulum-v4", 0)
-    environment.reset()
-    inner = environment.wrapped._environment.unwrapped
-    environment.step(np.array([1.5], np.float32))
-    np.testing.assert_allclose(inner.data.ctrl, 4.5)
-
-
-def test_time_limit():
-    environment = environments.make("gym:Reacher-v4", 0)
-    environment.reset()
-    steps = [environment.step(np.zeros(2, np.float32)) for _ in range(51)]
-    assert [step.step_type for step in steps[-2:]] == [dm_env.StepType.LAST, dm_env.StepType.FIRST]
-    assert steps[-2].discount == 1 and not any(step.last() for step in steps[:-2])
 
 
 def test_discrete_actions_of_flat_observations():
@@ -222,15 +201,6 @@ def test_dictionaries_and_tuples_of_arrays_are_joined():
 
     environment = CanonicalEnvironment(GymEnvironment(Nested([]), seed=0))
     np.testing.assert_array_equal(environment.reset().observation, [1, 2, 3, 4, 5])
-
-
-def test_images_stay_as_they_are():
-    class Images(Scripted):
-        observation_space = spaces.Box(0, 255, (40, 36, 3), np.uint8)
-        action_space = spaces.Discrete(2)
-
-    environment = CanonicalEnvironment(GymEnvironment(Images([]), seed=0))
-    assert EnvironmentSpec.of(environment).image_shape == (40, 36, 3)
 
 
 @pytest.mark.parametrize(
@@ -408,17 +378,6 @@ def test_ends(terminated, truncated, discount):
     assert gym.seeds == [5, None] and len(gym.actions) == 2
 
 
-def test_seeds_decide_the_episodes():
-    def observations(seed):
-        environment = environments.make("gym:Hopper-v4", seed)
-        timesteps = [environment.reset()]
-        timesteps += [environment.step(np.ones(3, np.float32)) for _ in range(100)]
-        return np.stack([timestep.observation for timestep in timesteps])
-
-    np.testing.assert_array_equal(observations(1), observations(1))
-    assert (observations(1) != observations(2)).any()
-
-
 def test_every_registered_id_with_arrays_may_be_given():
     environment = environments.make("gym:Pendulum-v1", 0)
     assert environment.reset().observation.shape == (3,)
@@ -429,23 +388,10 @@ def test_every_registered_id_with_arrays_may_be_given():
         environment.render(10, 10)
 
 
-@pytest.mark.parametrize(
-    "name, message",
-    [
-        ("Walker2d-v2", 'environment "gym:Walker2d-v2": .* use "gym:Walker2d-v4"'),
-        ("HalfCheetah-v3", 'use "gym:HalfCheetah-v4"'),
-    ],
-)
-def test_unusable(name, message):
-    with pytest.raises(UnusableEnvironmentError, match=message) as caught:
-        environments.make(f"gym:{name}", 0)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["gym:HalfCheeta-v4", "gym:half_cheetah", "HalfCheetah-v4"])
-def test_an_unknown_id_names_near_ones(name):
-    with pytest.raises(UnknownEnvironmentError, match='did you mean .*"gym:HalfCheetah-v4"'):
-        environments.make(name, 0)
+def test_unusable():
+    message = '^environment "gym:Walker2d-v2": .* use "gym:Walker2d-v4"[^\n]*$'
+    with pytest.raises(UnusableEnvironmentError, match=message):
+        environments.make("gym:Walker2d-v2", 0)
 
 
 def test_grey_images_are_stacked_by_wrappers(tmp_path, monkeypatch):

@@ -68,7 +68,7 @@ def test_specs(make):
 
 @is_installed
 def test_the_same_seed_and_actions_give_the_same_frames(make):
-    actions = np.stack([np.random.default_rng(0).choice(values, 150) for values in STRUCTURED], 1)
+    actions = np.stack([np.random.default_rng(0).choice(values, 30) for values in STRUCTURED], 1)
 
     def play(seed):
         environment = make("objects", seed)
@@ -105,25 +105,12 @@ def test_an_action_does_what_its_names_say(make):
 
 
 @is_installed
-def test_left_undoes_right(make):
-    environment = make()
-    face(environment, (3, 3), 0)
-    before = environment.engine.pose
-    for _ in range(5):
-        environment.step(action(look_right=25, look_up=5))
-    assert environment.engine.pose[2:] != pytest.approx(before[2:], abs=1)
-    for _ in range(5):
-        environment.step(action(look_right=-25, look_up=-5))
-    # The engine rounds each tic's turn down, to 1 / 65,536 of a circle.
-    assert environment.engine.pose == pytest.approx(before, abs=0.2)
-
-
-@is_installed
 def test_all_3528_actions_reach_the_engine_as_they_are(make, monkeypatch):
     environment, got = make(), []
     environment.reset()
     monkeypatch.setattr(environment.engine, "advance", lambda buttons, tics: got.append(buttons))
     monkeypatch.setattr(environment, "_max_steps", 10_000)
+    monkeypatch.setattr(maze_suite, "reduce_by_area", lambda picture: picture)
     actions = np.array(list(itertools.product(*STRUCTURED)), np.int32)
     for values in actions:
         environment.step(values)
@@ -182,9 +169,7 @@ while True:
 
 @is_installed
 def test_no_engine_outlives_a_killed_player_and_the_next_start_frees_its_memory(make):
-    player = subprocess.Popen(
-        [sys.executable, "-c", PLAYER], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
-    )
+    player = subprocess.Popen([sys.executable, "-c", PLAYER], stdout=subprocess.PIPE, text=True)
     folder = player.stdout.readline().strip()
     engines = engines_in(folder)
     assert len(engines) == 1
@@ -209,7 +194,7 @@ def test_a_game_that_nobody_closes_leaves_nothing_and_says_nothing(tmp_path):
     code = PLAYER.partition("print")[0] + "environment.step(environment.action_spec().maximum)"
     variables = {**os.environ, "TMPDIR": str(tmp_path)}
     ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path.cwd(), env=variables
+        [sys.executable, "-c", code], capture_output=True, text=True, env=variables
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert not list(tmp_path.iterdir())
@@ -276,10 +261,9 @@ has_labmaze = pytest.mark.skipif(
 def test_without_labmaze_there_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "labmaze", None)
     with pytest.raises(
-        UnusableEnvironmentError, match="labmaze.*use Python 3.11 or 3.12"
-    ) as caught:
+        UnusableEnvironmentError, match="^[^\n]*labmaze.*Python 3.11 or 3.12[^\n]*$"
+    ):
         doom_engine.random_maze(11, np.random.default_rng(0))
-    assert "\n" not in str(caught.value)
 
 
 def reachable(layout):
@@ -296,14 +280,14 @@ def reachable(layout):
 @has_labmaze
 def test_every_place_of_a_maze_can_be_reached():
     generator = np.random.default_rng(0)
-    layouts = [doom_engine.random_maze(11, generator) for _ in range(100)]
+    layouts = [doom_engine.random_maze(11, generator) for _ in range(30)]
     for layout in layouts:
         assert reachable(layout) == set(layout.places)
         assert layout.is_open.shape == (11, 11) and len(layout.places) > 8
         border = layout.is_open.copy()
         border[1:-1, 1:-1] = False
         assert not border.any()
-    assert len({layout.is_open.tobytes() for layout in layouts}) > 90
+    assert len({layout.is_open.tobytes() for layout in layouts}) > 27
 
 
 @has_labmaze

@@ -10,7 +10,6 @@ import pytest
 
 from common import environments
 from common.environments import UnusableEnvironmentError, minatar_suite
-from common.environments.film import FilmedEnvironment
 from common.environments.spec import EnvironmentSpec
 
 is_installed = pytest.mark.skipif(
@@ -104,17 +103,6 @@ def test_a_picture_has_a_colour_for_each_channel():
     bricks = environment.reset().observation[..., 3] > 0
     shown = environment.render(10, 10)
     assert len(np.unique(shown[bricks], axis=0)) == 1 and shown[bricks].any()
-
-
-@is_installed
-def test_it_can_be_filmed():
-    filmed = FilmedEnvironment("minatar:breakout", 0, height=30, width=40)
-    filmed.reset()
-    while not filmed.step(np.int32(0)).last():
-        pass
-    frames, frame_seconds, _ = filmed.film()
-    filmed.close()
-    assert frame_seconds == 0.05 and len(frames) > 5 and frames[0].shape == (30, 40, 3)
 
 
 def test_a_missing_package_is_said_in_one_line(monkeypatch):

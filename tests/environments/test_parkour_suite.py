@@ -13,44 +13,42 @@ SIZES = {Planar: (19, 101, 6), Humanoid: (79, 461, 21)}
 
 
 def boxes_of(model):
-    """Yields (low, high) of each box of the world."""
-    for geom in range(model.ngeom):
-        if model.geom_bodyid[geom] == 0:
-            assert model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_BOX
-            center, half = model.geom_pos[geom], model.geom_size[geom]
-            yield center - half, center + half
+    """Returns the lows and the highs of the world's boxes, [N, 3] each."""
+    of_world = model.geom_bodyid == 0
+    assert np.all(model.geom_type[of_world] == mujoco.mjtGeom.mjGEOM_BOX)
+    center, half = model.geom_pos[of_world], model.geom_size[of_world]
+    return center - half, center + half
 
 
-def brute_top(model, x, y=0.0):
+def brute_top(boxes, x, y=0.0):
     """Returns the highest top of what stands at a point, -2 m if there is nothing."""
-    tops = [
-        high[2]
-        for low, high in boxes_of(model)
-        if low[2] <= 0 and low[0] <= x <= high[0] and low[1] <= y <= high[1]
-    ]
-    return max(tops, default=-2.0)
+    low, high = boxes
+    stands = (low[:, 2] <= 0) & np.all((low[:, :2] <= [x, y]) & ([x, y] <= high[:, :2]), 1)
+    return high[stands, 2].max(initial=-2.0)
 
 
-def brute_underside(model, x):
-    lows = [low[2] for low, high in boxes_of(model) if low[2] > 0 and low[0] <= x <= high[0]]
-    return min(lows, default=np.inf)
+def brute_underside(boxes, x):
+    low, high = boxes
+    hovers = (low[:, 2] > 0) & (low[:, 0] <= x) & (x <= high[:, 0])
+    return low[hovers, 2].min(initial=np.inf)
 
 
 def place(environment, x, y=None):
-    """Moves the torso to x (and y) and returns the terrain that it sees there."""
+    """Moves the torso to x (and y); returns the terrain that it sees there and its lower foot."""
     data = environment.data
     if isinstance(environment, Planar):
         data.qpos[1] = x
     else:
         data.qpos[:2] = x, y
     mujoco.mj_forward(environment.model, data)
-    return environment._observe()["terrain"]
+    foot = min(data.body(name).xpos[2] for name in ("left_foot", "right_foot"))
+    return environment._observe()["terrain"], foot
 
 
-def interesting_x(model, offsets):
+def interesting_x(boxes, offsets):
     """Returns edges of boxes less an offset, so that a point is on the edge, and points between."""
-    edges = sorted({edge for low, high in boxes_of(model) for edge in (low[0], high[0])})
-    return [*(edge - offset for edge in edges for offset in offsets), *np.linspace(-5, 125, 40)]
+    edges = np.unique([side[:, 0] for side in boxes])
+    return [*np.subtract.outer(edges, offsets).ravel(), *np.linspace(-5, 125, 40)]
 
 
 def test_points_are_denser_near_the_body():
@@ -64,15 +62,14 @@ def test_points_are_denser_near_the_body():
 def test_planar_terrain_is_that_of_the_models_boxes():
     environment = Planar(3)
     environment.reset()
-    data = environment.data
-    for x in interesting_x(environment.model, (0.0, PLANAR_X[20], PLANAR_X[-1])):
-        seen = place(environment, x)
-        x, z = data.body("torso").xpos[[0, 2]]
-        foot = min(data.body(name).xpos[2] for name in ("left_foot", "right_foot"))
+    boxes = boxes_of(environment.model)
+    for x in interesting_x(boxes, (0.0, PLANAR_X[20], PLANAR_X[-1]))[::2]:
+        seen, foot = place(environment, x)
+        x, z = environment.data.body("torso").xpos[[0, 2]]
         expected = [
-            z - brute_top(environment.model, x),
-            *(brute_top(environment.model, x + ahead) - foot for ahead in PLANAR_X),
-            *(brute_underside(environment.model, x + ahead) - foot for ahead in PLANAR_X),
+            z - brute_top(boxes, x),
+            *(brute_top(boxes, x + ahead) - foot for ahead in PLANAR_X),
+            *(brute_underside(boxes, x + ahead) - foot for ahead in PLANAR_X),
         ]
         np.testing.assert_allclose(seen, np.clip(expected, -2, 2), atol=1e-6)
 
@@ -80,28 +77,18 @@ def test_planar_terrain_is_that_of_the_models_boxes():
 def test_humanoid_terrain_is_that_of_the_models_boxes():
     environment = Humanoid(5)
     environment.reset()
-    data = environment.data
-    xs = interesting_x(environment.model, (0.0, HUMANOID_X[12]))[::3]
+    boxes = boxes_of(environment.model)
+    xs = interesting_x(boxes, (0.0, HUMANOID_X[12]))[::5]
     for x, y in zip(xs, np.resize([0.0, 0.7, -1.5, 2.0], len(xs)), strict=True):
-        seen = place(environment, x, y)
-        x, y = data.body("torso").xpos[:2]
-        foot = min(data.body(name).xpos[2] for name in ("left_foot", "right_foot"))
+        seen, foot = place(environment, x, y)
+        x, y = environment.data.body("torso").xpos[:2]
         expected = [
-            brute_top(environment.model, x + ahead, y + aside) - foot
+            brute_top(boxes, x + ahead, y + aside) - foot
             for ahead in HUMANOID_X
             for aside in HUMANOID_Y
         ]
         assert seen[0] == np.float32(y)
         np.testing.assert_allclose(seen[1:], np.clip(expected, -2, 2), atol=1e-6)
-
-
-def test_heights_at_edges_are_those_of_the_box():
-    environment = Planar(3)
-    course = environment._course
-    for low, high in boxes_of(environment.model):
-        for edge in (low[0], high[0]):
-            assert course.top(np.array([edge]))[0] == brute_top(environment.model, edge)
-            assert course.underside(np.array([edge]))[0] == brute_underside(environment.model, edge)
 
 
 @pytest.mark.parametrize("body", SIZES)
@@ -150,19 +137,13 @@ def test_the_speed_of_the_humanoid_is_rewarded_up_to_four_metres_a_second():
     assert speed > 5 and reward < 0.025 * (4.0 - 0.005 * speed**2 + 0.02) + 1e-9
 
 
-def hold(environment, start):
-    """Puts the body back into a state after which it stands."""
-    environment.data.qpos[:] = start
-    environment.data.qvel[:] = 0
-
-
 @pytest.mark.parametrize("body", SIZES)
 def test_a_body_that_is_held_upright_reaches_the_time_limit_with_discount_1(body):
     environment = body(2)
     environment.reset()
     start, steps, timestep = environment.data.qpos.copy(), 0, None
     while timestep is None or not timestep.last():
-        hold(environment, start)
+        environment.data.qpos[:], environment.data.qvel[:] = start, 0
         timestep = environment.step(np.zeros(SIZES[body][2]))
         steps += 1
     assert steps == 1000 and timestep.discount == 1
@@ -170,11 +151,12 @@ def test_a_body_that_is_held_upright_reaches_the_time_limit_with_discount_1(body
 
 
 def gap_of(model):
-    floors = [box for box in boxes_of(model) if box[1][2] == 0]
-    return max(
-        ((a[1][0], b[0][0]) for a, b in zip(floors[:-1], floors[1:], strict=True)),
-        key=lambda gap: gap[1] - gap[0],
-    )
+    """Returns the begin and the end of the widest gap in the floor."""
+    low, high = boxes_of(model)
+    is_floor = high[:, 2] == 0
+    begins, ends = high[is_floor, 0][:-1], low[is_floor, 0][1:]
+    widest = np.argmax(ends - begins)
+    return begins[widest], ends[widest]
 
 
 @pytest.mark.parametrize("kind", ["lies", "leans", "sits", "in a gap"])
@@ -240,18 +222,12 @@ def test_equal_seeds_give_equal_episodes_and_each_episode_has_a_new_course(name)
 def test_full_torques_give_finite_observations_and_no_warning(body):
     environment, rng = body(0), np.random.default_rng(0)
     timestep, action = environment.reset(), None
-    for step in range(400):
+    for step in range(100):
         if step % 10 == 0:
             action = rng.choice([-1.0, 1.0], SIZES[body][2])
         timestep = environment.step(action)
         assert all(np.isfinite(part).all() for part in timestep.observation.values())
         assert not environment.data.warning.number.any()
-
-
-@pytest.mark.parametrize("name, near", [("planer", "parkour:planar"), ("humanoids", "parkour:hum")])
-def test_an_unknown_body_is_answered_with_a_similar_one(name, near):
-    with pytest.raises(environments.UnknownEnvironmentError, match=f'did you mean "{near}'):
-        environments.make(f"parkour:{name}", 0)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +236,7 @@ def test_an_unknown_body_is_answered_with_a_similar_one(name, near):
 )
 def test_courses_grow_more_difficult_and_are_never_the_same(make, start, free):
     generator = np.random.default_rng(0)
-    made = [make(generator) for _ in range(30)]
+    made = [make(generator) for _ in range(15)]
     assert made[0].boxes != made[1].boxes
     early, late = [], []
     for course in made:

@@ -17,14 +17,16 @@ import numpy as np
 
 
 class Still(dm_env.Environment):
-    def __init__(self, reward=0.0, first=dm_env.restart, shape=(2,)):
-        self._reward, self._first, self._shape = reward, first, shape
+    def __init__(self, seed=0, reward=0.0, discount=1.0, shape=(2,), start=0, least=-2, most=2):
+        self._reward, self._discount, self._shape = reward, discount, shape
+        self._start, self._least, self._most = dm_env.StepType(start), least, most
 
     def reset(self):
-        return self._first(np.zeros(self._shape))
+        return dm_env.restart(np.zeros(self._shape))._replace(step_type=self._start)
 
     def step(self, action):
-        return dm_env.transition(self._reward, np.zeros(self._shape))
+        assert self._least < action.min() and action.max() < self._most, "too far"
+        return dm_env.transition(self._reward, np.zeros(self._shape), self._discount)
 
     def observation_spec(self):
         return specs.Array((2,), float)
@@ -36,22 +38,22 @@ class Still(dm_env.Environment):
 class StillIntegers(Still):
     def step(self, action):
         assert action.dtype == np.int64 and (action >= [-2, 0]).all() and (action <= [2, 6]).all()
-        return super().step(action)
+        return super().step(np.zeros(1))
 
     def action_spec(self):
         return specs.BoundedArray((2,), np.int64, [-2, 0], [2, 6])
 
 
 class StillImage(Still):
-    def __init__(self, shape=(36, 40, 2), dtype=np.uint8):
-        self._shape, self._dtype = shape, dtype
+    def __init__(self, seed=0, later=(36, 40, 2)):
+        self._later = later
 
     def reset(self):
-        return dm_env.restart(np.zeros(self._shape, self._dtype))
+        return dm_env.restart(np.zeros((36, 40, 2), np.uint8))
 
     def step(self, action):
         assert action.dtype == np.int32 and action.shape == ()
-        return dm_env.transition(1.0, np.zeros(self._shape, self._dtype))
+        return dm_env.transition(1.0, np.zeros(self._later, np.uint8))
 
     def observation_spec(self):
         return specs.Array((36, 40, 2), np.uint8)
@@ -78,28 +80,51 @@ class Cart(gymnasium.Env):
         return self.observe(), {0: -1.0, 1: 0.0, 2: 1.0}[action], False, False, {}
 
 
+class Gym(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def __init__(self, size=0.0):
+        self.size = size
+
+    def reset(self, *, seed=None, options=None):
+        return np.full(2, self.size, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+class WithoutInfo(Gym):
+    def reset(self, *, seed=None, options=None):
+        return super().reset()[0]
+
+
+class Old(Gym):
+    def step(self, action):
+        return super().step(action)[:-1]
+
+
+class Unseeded(Gym):
+    def reset(self):
+        return super().reset()
+
+
+class Wrong(Gym):
+    def step(self, action):
+        return np.zeros(2) + np.zeros(3)
+
+
+class Unsized(Gym):
+    def __init__(self, size):
+        self.size = size
+
+
 def make(seed):
     return Still()
 
 
 def of_gymnasium(seed):
     return gymnasium.wrappers.TimeLimit(Cart(), 5)
-
-
-def integers(seed):
-    return StillIntegers()
-
-
-def an_image(seed):
-    return StillImage()
-
-
-def another_image(seed):
-    return StillImage(shape=(36, 40, 3))
-
-
-def a_float_image(seed):
-    return StillImage(dtype=float)
 
 
 def without_a_seed():
@@ -118,124 +143,14 @@ def leaving(seed):
     raise SystemExit("usage: simulator")
 
 
-def another_shape(seed):
-    return Still(shape=(3,))
-
-
-def a_single_number(seed):
-    return Still(shape=(1,))
-
-
-class AnotherStep(Still):
-    def step(self, action):
-        return super().step(action)._replace(discount=1.01)
-
-
-class AnotherImage(StillImage):
-    def step(self, action):
-        return super().step(action)._replace(observation=np.zeros((36, 40, 1), np.uint8))
-
-
-def a_discount(seed):
-    return AnotherStep()
-
-
-def an_image_later(seed):
-    return AnotherImage()
-
-
-def without_a_number(seed):
-    return Still(reward=None)
-
-
-def without_a_beginning(seed):
-    return Still(first=lambda observation: dm_env.transition(0.0, observation))
-
-
-class Strict(Still):
-    def step(self, action):
-        assert self.sign * action.max() < 1, "too far"
-        return super().step(action)
-
-
-def strict(seed, sign=1):
-    environment = Strict()
-    environment.sign = sign
-    return environment
-
-
-def strict_below(seed):
-    return strict(seed, -1)
-
-
-class Gym(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
-    action_space = gymnasium.spaces.Box(-1, 1, (1,))
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action):
-        return np.zeros(2, np.float32), self.reward, False, False, {}
-
-
-class WithoutInfo(Gym):
-    def reset(self, *, seed=None, options=None):
-        return super().reset()[0]
-
-
-class Old(Gym):
-    reward = 1.0
-
-    def step(self, action):
-        return super().step(action)[:-1]
-
-
-class Unseeded(Gym):
-    def reset(self):
-        return super().reset()
-
-
-class Wrong(Gym):
-    def step(self, action):
-        return np.zeros(2) + np.zeros(3)
-
-
-class Sized(Gym):
-    reward = 0.0
-
-    def __init__(self, size=1.0):
-        self.size = size
-
-    def reset(self, *, seed=None, options=None):
-        return np.full(2, self.size, np.float32), {}
-
-
-class Unsized(Sized):
-    def __init__(self, size):
-        self.size = size
-
-
 def seeded(scale=1, seed=0):
-    return Sized(seed * scale)
+    return Gym(seed * scale)
 
 
 def by_position(_, scale=1):
-    return Sized(_ * scale)
+    return Gym(_ * scale)
 
 
-def paying(reward):
-    environment = gymnasium.wrappers.TimeLimit(Gym(), 5)
-    environment.unwrapped.reward = reward
-    return environment
-
-
-without_info = lambda seed: WithoutInfo()
-of_old_gym = lambda seed: Old()
-unseeded = lambda seed: gymnasium.wrappers.TimeLimit(Unseeded(), 5)
-wrong_for_numpy = lambda seed: Wrong()
-paid_nothing = lambda seed: paying(None)
-paid_a_list = lambda seed: paying(np.ones(1))
 number = 3
 """
 
@@ -258,7 +173,7 @@ def own_modules(tmp_path, monkeypatch):
 
 
 def test_integers_count_from_zero(own_modules):
-    environment = environments.make("python:h3_package.still:integers", 0)
+    environment = environments.make("python:h3_package.still:StillIntegers", 0)
     assert EnvironmentSpec.of(environment) == EnvironmentSpec(2, 2, action_choices=(5, 7))
     environment.reset()
     for action in ([0, 0], [4, 6]):
@@ -284,13 +199,13 @@ def test_arguments_and_seeds_of_functions_and_classes(own_modules):
         environment = environments.make(f"python:h3_package.still:{name}", seed)
         return environment.reset().observation.tolist()
 
-    assert first("Sized(size=2.5)", 1) == [2.5, 2.5]
-    assert first("Sized", 1) == [1, 1]  # no seed in the place of the size
+    assert first("Gym(size=2.5)", 1) == [2.5, 2.5]
+    assert first("Gym", 1) == [0, 0]  # no seed in the place of the size
     assert first("seeded(scale=3)", 5) == [15, 15] == first("by_position(scale=3)", 5)
     for name, words in (
-        ("Sized(sizes=2)", "TypeError: .*'sizes'"),
+        ("Gym(sizes=2)", "TypeError: .*'sizes'"),
         ("Unsized", "TypeError: .*missing 1 required positional argument: 'size'"),
-        ("Sized(size=3", "has no closing bracket"),
+        ("Gym(size=3", "has no closing bracket"),
     ):
         with pytest.raises(UnusableEnvironmentError, match=words):
             first(name, 0)
@@ -310,15 +225,10 @@ def test_the_example_is_made_canonical_and_repeats_with_its_seed():
     assert len({float(episode(seed)[0, 0]) for seed in range(8)}) == 2
 
 
-def test_a_module_of_the_working_directory(own_modules):
-    environment = environments.make("python:h3_package.still:make", seed=0)
-    assert environment.observation_spec().shape == (2,)
-
-
 def test_images_and_discrete_actions_stay_as_they_are(own_modules):
-    spec = EnvironmentSpec.of(environments.make("python:h3_package.still:an_image", seed=0))
+    spec = EnvironmentSpec.of(environments.make("python:h3_package.still:StillImage", seed=0))
     assert spec == EnvironmentSpec(36 * 40 * 2, 3, (36, 40, 2), is_discrete=True)
-    batch = environments.make_batch("python:h3_package.still:an_image", [0, 1])
+    batch = environments.make_batch("python:h3_package.still:StillImage", [0, 1])
     assert batch.reset().observation.shape == (2, 36, 40, 2)
     timestep = batch.step(np.zeros(2, np.int32))
     assert timestep.observation.dtype == np.uint8 and timestep.reward.tolist() == [1.0, 1.0]
@@ -334,9 +244,7 @@ def test_a_suite_that_nobody_can_list_has_no_names():
     [
         ("h3_package.still", ['"python:my_package.my_module:make"']),
         ("h3_package/still.py:make", ['"python:my_package.my_module:make"']),
-        ("", ['"python:my_package.my_module:make"']),
         ("h3_absent.still:make", ['no module "h3_absent"', "nor installed"]),
-        ("h3_package.stil:make", ['no module "h3_package.stil"']),
         ("h3_package.needs:make", ["failed", "No module named 'h3_absent'", "needs.py, line 1"]),
         ("h3_package.broken:make", ["SyntaxError", "broken.py, line 1"]),
         ("h3_package.still:mak", ['no function "mak"', 'did you mean "make"?']),
@@ -348,28 +256,18 @@ def test_a_suite_that_nobody_can_list_has_no_names():
         ),
         ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
         ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
-        ("h3_package.still:another_shape", ["float64 [3]", "says float64 [2] (", "still.py, line"]),
-        ("h3_package.still:a_single_number", ["float64 [1]", "spec says float64 [2]"]),
-        (
-            "h3_package.still:another_image",
-            ["gave an observation of uint8 [36, 40, 3]", "spec says uint8 [36, 40, 2]"],
-        ),
-        ("h3_package.still:a_float_image", ["gave an observation of float64", "says uint8"]),
-        ("h3_package.still:an_image_later", ["uint8 [36, 40, 1]", "says uint8 [36, 40, 2]"]),
-        ("h3_package.still:a_discount", ["discount", "[0, 1]", "1.01"]),
-        ("h3_package.still:without_a_number", ["reward", "finite number", "None"]),
-        ("h3_package.still:without_a_beginning", ["reset()", "FIRST", "MID"]),
-        ("h3_package.still:strict", ["AssertionError: too far (", "still.py, line"]),
-        ("h3_package.still:strict_below", ["AssertionError: too far (", "still.py, line"]),
-        ("h3_package.still:without_info", ["its reset() gave float32 [2]", "(observation, info)"]),
-        (
-            "h3_package.still:of_old_gym",
-            ["its step() gave 4 values", "check_env", "still.py, line"],
-        ),
-        ("h3_package.still:unseeded", ["unexpected keyword argument 'seed' (", "still.py, line"]),
-        ("h3_package.still:paid_nothing", ["reward", "finite number", "None", "still.py, line"]),
-        ("h3_package.still:paid_a_list", ["reward", "finite number", "array([1.])"]),
-        ("h3_package.still:wrong_for_numpy", ["ValueError", "operands", "still.py, line"]),
+        ("h3_package.still:Still(shape=(3,))", ["float64 [3]", "[2] (", "still.py, line"]),
+        ("h3_package.still:StillImage(later=(36, 40, 1))", ["uint8 [36, 40, 1]", "[36, 40, 2]"]),
+        ("h3_package.still:Still(discount=1.01)", ["discount", "[0, 1]", "1.01"]),
+        ("h3_package.still:Still(reward=null)", ["reward", "finite number", "None"]),
+        ("h3_package.still:Still(reward=[1])", ["reward", "finite number", "[1]"]),
+        ("h3_package.still:Still(start=1)", ["reset()", "FIRST", "MID"]),
+        ("h3_package.still:Still(most=1)", ["AssertionError: too far (", "still.py, line"]),
+        ("h3_package.still:Still(least=-1)", ["AssertionError: too far (", "still.py, line"]),
+        ("h3_package.still:WithoutInfo", ["its reset() gave float32 [2]", "(observation, info)"]),
+        ("h3_package.still:Old", ["its step() gave 4 values", "check_env", "still.py, line"]),
+        ("h3_package.still:Unseeded", ["unexpected keyword argument 'seed' (", "still.py, line"]),
+        ("h3_package.still:Wrong", ["ValueError", "operands", "still.py, line"]),
         ("__main__:make", ["cannot import __main__", '"python:my_module:make"']),
     ],
 )
@@ -380,7 +278,8 @@ def test_a_mistake_is_named_in_one_line(name, words, own_modules):
     ):
         pass
     message = str(raised.value)
-    assert message.startswith(f'environment "python:{name}"') and "\n" not in message
+    plain = name.partition("(")[0]
+    assert message.startswith(f'environment "python:{plain}"') and "\n" not in message
     for word in words:
         assert word in message, message
 
@@ -388,13 +287,11 @@ def test_a_mistake_is_named_in_one_line(name, words, own_modules):
 @pytest.mark.parametrize(
     "name, taken",
     [
-        ("still:make", True),
         ("still:Still", True),
         ("still:of_a_size", True),
         ("still:says_so", True),
         ("still:to_text", False),
         ("still:Path", False),
-        ("still:rmtree", False),
         ("still:_exit", False),
         ("still:gone", False),
     ],
@@ -404,7 +301,6 @@ def test_what_makes_no_environment_is_not_called(name, taken, tmp_path, monkeypa
     (tmp_path / "h5_package/still.py").write_text(
         MODULE
         + "import functools\nfrom os import _exit\nfrom pathlib import Path\n"
-        + "from shutil import rmtree\n"
         + "of_a_size = functools.partial(Still, shape=(2,))\n"
         + "gone = functools.partial(_exit, 0)\n"
         + "def says_so(seed) -> 'dm_env.Environment':\n    return Still()\n"

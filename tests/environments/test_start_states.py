@@ -112,7 +112,6 @@ def change(**values):
     [
         (None, "No such file"),
         ("{", "is not a file of start states"),
-        ([], "is not a file of start states"),
         (change(episodes=[{}]), "is not a file of start states (KeyError: 'starts')"),
         (change(environment="atari:pong"), "has 1 starts of atari:pong"),
         (change(episodes=[]), "has 0 starts of gym:CartPole-v1"),

@@ -50,45 +50,43 @@ def test_the_limit_holds_for_a_call_of_one_environment():
     assert not said
 
 
+class Listener:
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.said, self.told = [], threading.Event()
+
+    def __call__(self, message):
+        self.said.append(message)
+        self.told.set()
+
+
 def test_close_that_hangs_is_told():
-    told = threading.Event()
-    said = []
-
-    def on_stall(message):
-        said.append(message)
-        told.set()
-
-    hanging = Slow()
-    hanging.close = lambda: told.wait(30)
-    batch = WatchedBatch(BatchedEnvironment([hanging]), "slow", on_stall, 0.2)
-    batch.close()
-    assert said == [
+    listener, hanging = Listener(), Slow()
+    hanging.close = lambda: listener.told.wait(30)
+    WatchedBatch(BatchedEnvironment([hanging]), "slow", listener, 0.2).close()
+    assert listener.said == [
         f"slow has not returned from close() for 0.2 s, at timestep 0 of this process: {HINT}"
     ]
 
 
 @pytest.mark.parametrize("hangs", [True, False])
 def test_environments_that_are_not_made_in_time_are_told(hangs):
-    told = threading.Event()
-    said = []
-
-    def on_stall(message):
-        said.append(message)
-        told.set()
-
-    with watch.Call("slow", watch.MAKING, on_stall, seconds=0.2 if hangs else 5.0):
-        assert not hangs or told.wait(30)
-    assert said == [f"slow has not returned from {watch.MAKING} for 0.2 s: {HINT}"] * hangs
+    listener = Listener()
+    with watch.Call("slow", watch.MAKING, listener, seconds=0.2 if hangs else 5.0):
+        assert not hangs or listener.told.wait(30)
+    expected = [f"slow has not returned from {watch.MAKING} for 0.2 s: {HINT}"]
+    assert listener.said == expected * hangs
 
 
 def test_in_a_call_within_another_the_inner_limit_counts_and_the_outer_end():
-    inner_said, outer_said, told = [], [], threading.Event()
-    outer = watch.Call("slow", "its end", lambda text: (outer_said.append(text), told.set()), 0.3)
-    with outer, watch.Call("slow", "close()", inner_said.append, 0.8):
+    inner, outer = Listener(), Listener()
+    calls = watch.Call("slow", "its end", outer, 0.3), watch.Call("slow", "close()", inner, 0.8)
+    with calls[0], calls[1]:
         time.sleep(0.5)
-        assert not outer_said
-        assert told.wait(30)
-    assert not inner_said and len(outer_said) == 1 and "close()" in outer_said[0]
+        assert not outer.said
+        assert outer.told.wait(30)
+    assert not inner.said and len(outer.said) == 1 and "close()" in outer.said[0]
 
 
 LEFT = """
@@ -105,14 +103,17 @@ LEFT = """
 """
 
 
+THREAD = "threading.Thread(target=time.sleep, args=[99], name='a').start()", "its threads a did"
+
+
 @pytest.mark.parametrize(
-    "leave, what",
+    "leave, what, end, code",
     [
-        ("threading.Thread(target=time.sleep, args=[99], name='a').start()", "its threads a did"),
-        ("atexit.register(time.sleep, 99)", "a function of its end did"),
+        (*THREAD, "return 0", 0),
+        (*THREAD, "1 / 0", 1),
+        ("atexit.register(time.sleep, 99)", "a function of its end did", "sys.exit(7)", 7),
     ],
 )
-@pytest.mark.parametrize("end, code", [("return 0", 0), ("sys.exit(7)", 7), ("1 / 0", 1)])
 def test_a_process_ends_whatever_an_environment_leaves(leave, what, end, code):
     program = textwrap.dedent(LEFT.format(leave=leave, end=end))
     ended = subprocess.run(

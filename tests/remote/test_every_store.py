@@ -1,7 +1,6 @@
 """What every store does, here and behind a service: one suite for all kinds of data."""
 
 import threading
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -47,11 +46,42 @@ def changed(wire, rows, name, change):
     return wire.rows(columns)
 
 
-class EveryStore:
-    """The suite; a test class of a kind of data inherits from it."""
+def fill(kind, placed):
+    """Fills an empty store: it refuses a put whole, or removes the oldest."""
+    store, most = placed.store, kind.most
+    assert put(store, kind, range(most - 2))
+    mass, count = store.mass()
+    assert mass.dtype == tf.float64 and count.dtype == tf.int64
+    assert (mass, count) == placed.behind.mass() and float(mass) >= int(count) > 0
+    assert count == store.counters().items == (most - 2) * kind.items
+    accepted = placed.accepted()
+    if not kind.refuses:
+        assert put(store, kind, range(1000, 1005))
+        held, removed = (most, 3) if kind.samples else (most + 3, 0)  # gradients have no bound
+        for surplus in (100 if kind.trims else 0, 0):
+            counters = store.counters()
+            assert counters.items == held * kind.items
+            assert counters.removed == removed * kind.items
+            assert store.trim() == surplus  # above the soft capacity
+            held, removed = held - surplus, removed + surplus
+        return
+    assert not put(store, kind, [1000, 1001, 1002]) and store.trim() == 0
+    assert store.counters().inserted == most - 2 and placed.accepted() == accepted
+    assert put(store, kind, [1003, 1004])
+    kind.draw(store, most)
+    assert put(store, kind, [1000, 1001, 1002])
+    assert kind.draw(store, 3) == [1000, 1001, 1002]
+    with pytest.raises(REFUSED, match="exceed the"):
+        put(store, kind, range(most + 1))
 
-    @pytest.fixture(params=["here", "served"])
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name, scope="class")
+class TestEveryStore:
+    """The suite for the kinds of data of the papers."""
+
+    @pytest.fixture(params=["here", "served"], scope="class")
     def placed(self, request, kind):
+        """A store, which is empty in the first test of these."""
         behind = kind.make()
         if request.param == "here":
             yield Placed(behind, behind, dict)
@@ -91,62 +121,36 @@ class EveryStore:
         store = placed.store
         put(store, kind, [1])
         before, accepted = placed.behind.counters(), placed.accepted()
-        (rows, steps), *_ = kind.deliveries([2, 3])
+        (rows, steps), *_ = kind.deliveries([12, 13])
         for name, change, words in kind.wrong:
             with pytest.raises(REFUSED, match=words):
                 store.put(changed(store.wire, rows, name, change))
             assert placed.behind.counters() == before, words
         assert placed.accepted() == accepted
-        assert put(store, kind, [2, 3])
-        assert placed.behind.counters().inserted == 3 * kind.items
+        assert put(store, kind, [12, 13])
+        assert placed.behind.counters().inserted == before.inserted + 2 * kind.items
 
-    def test_a_full_store_refuses_a_put_whole_or_removes_the_oldest(self, kind, placed):
-        store, most = placed.store, kind.most
-        assert put(store, kind, range(most - 2))
-        mass, count = store.mass()
-        assert mass.dtype == tf.float64 and count.dtype == tf.int64
-        assert (mass, count) == placed.behind.mass() and float(mass) >= int(count) > 0
-        assert count == store.counters().items == (most - 2) * kind.items
-        accepted = placed.accepted()
-        if not kind.refuses:
-            assert put(store, kind, range(1000, 1005))
-            held, removed = (most, 3) if kind.samples else (most + 3, 0)  # gradients have no bound
-            for surplus in (100 if kind.trims else 0, 0):
-                counters = store.counters()
-                assert counters.items == held * kind.items
-                assert counters.removed == removed * kind.items
-                assert store.trim() == surplus  # above the soft capacity
-                held, removed = held - surplus, removed + surplus
-            return
-        assert not put(store, kind, [1000, 1001, 1002]) and store.trim() == 0
-        assert store.counters().inserted == most - 2 and placed.accepted() == accepted
-        assert put(store, kind, [1003, 1004])
-        kind.draw(store, most)
-        assert put(store, kind, [1000, 1001, 1002])
-        assert kind.draw(store, 3) == [1000, 1001, 1002]
-        with pytest.raises(REFUSED, match="exceed the"):
-            put(store, kind, range(most + 1))
-
-    def test_a_draw_that_exceeds_a_message_is_split(self, kind):
-        if not kind.is_cut:
-            pytest.skip("it is drawn where it is")
-        width = WIDE // kind.length
-        served = Served(kind.make(width, 12))
-        remote = served.remote()
-        assert put(remote, kind, range(12), width)
-        if kind.samples:
-            first, *others = (kind.draw(remote, 22, seed) for seed in (5, 5, 6))
-            assert first == others[0] != others[1] and len(first) == 22
-            assert all(first[:4] != first[i : i + 4] for i in range(4, 18))  # the calls differ
-            assert remote.counters().sampled == 66
-        else:
-            assert kind.draw(remote, 12) == list(range(12))
-        served.close()
+    def test_a_full_store_refuses_a_put_whole_or_removes_the_oldest(self, kind):
+        store = kind.make()
+        fill(kind, Placed(store, store, dict))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-class TestEveryStore(EveryStore):
-    """The suite for the kinds of data of the papers."""
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind.is_cut], ids=lambda kind: kind.name
+)
+def test_a_draw_that_exceeds_a_message_is_split(kind):
+    width = WIDE // kind.length
+    served = Served(kind.make(width, 12))
+    remote = served.remote()
+    assert put(remote, kind, range(12), width)
+    if kind.samples:
+        first, *others = (kind.draw(remote, 14, seed) for seed in (5, 5, 6))
+        assert first == others[0] != others[1] and len(first) == 14
+        assert all(first[:4] != first[i : i + 4] for i in range(4, 10))  # the calls differ
+        assert remote.counters().sampled == 42
+    else:
+        assert kind.draw(remote, 12) == list(range(12))
+    served.close()
 
 
 @pytest.mark.parametrize("name", ["transitions", "unrolls"])
@@ -162,6 +166,9 @@ class TestDeliveries:
         served = Served(kind.make())
         yield served
         served.close()
+
+    def test_a_full_store_answers_so(self, kind, served):
+        fill(kind, Placed(served.remote(), served.store, served.accepted))
 
     def test_deliveries_count_once_however_often_they_arrive(self, kind, served):
         remotes = [served.remote() for _ in range(3)]
@@ -180,18 +187,18 @@ class TestDeliveries:
                 remote.number, remote.num_accepted = last
 
         threads = [
-            threading.Thread(target=act, args=[remote, range(1000 * i, 1000 * i + 20)])
+            threading.Thread(target=act, args=[remote, range(1000 * i, 1000 * i + 10)])
             for i, remote in enumerate(remotes)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        expected = {remote.incarnation: 20 * kind.items for remote in remotes}
+        expected = {remote.incarnation: 10 * kind.items for remote in remotes}
         assert len(expected) == 3 and remotes[0].accepted() == served.accepted() == expected
         assert [remote.num_accepted for remote in remotes] == list(expected.values())
         counters = served.store.counters()
-        assert counters[:2] == (60 * kind.items, 60 * kind.items)
+        assert counters[:2] == (30 * kind.items, 30 * kind.items)
         assert (counters.duplicates > 0) == served.store.keyed
         assert put(remotes[0], kind, [5000]) and remotes[0].last_counters == served.store.counters()
 
@@ -354,10 +361,7 @@ def serve_column(spec, column):
     "dtype, shape, value",
     [
         (tf.int8, [], -1),  # ten bytes in a message each
-        (tf.uint8, [3], 255),
-        (tf.int32, [8], -5),
         (tf.half, [], -1.5),
-        (tf.float64, [], 1e300),
         (tf.float32, [0], 0),
         (tf.float32, [13], 1e30),  # cartpole's transition
     ],
@@ -372,8 +376,8 @@ def test_small_and_integer_steps_are_cut_in_time(dtype, shape, value):
 
 @pytest.mark.parametrize("shortest, convert", [(30_000, np.asarray), (0, tf.constant)])
 def test_strings_are_cut_in_time(shortest, convert):
-    images = np.empty(300, object)  # a message holds 137 of the longest
-    images[:] = [bytes([i % 256]) * max(shortest, 7919 * i % 30_001) for i in range(300)]
+    images = np.empty(200, object)  # a message holds 137 of the longest
+    images[:] = [bytes([i]) * max(shortest, 7919 * i % 30_001) for i in range(200)]
     drawn, strings = serve_column(Bytes(30_000), convert(images))
     assert strings.tolist() == images[drawn].tolist()
 
@@ -475,8 +479,8 @@ def test_bad_input_under_load_is_a_typed_error_and_does_no_harm():
     raw = tf.distribute.experimental.rpc.Client.create(
         "grpc", served.address, "raw", timeout_in_ms=5000
     )
-    rounds, end = 0, time.monotonic() + 1.0
-    while time.monotonic() < end or rounds < 2:
+    rounds = 0
+    while rounds < 2 or not (errors or (counts["put"] > 200 and counts["drawn"] > 1000)):
         rounds += 1
         for call, message in BAD:
             with pytest.raises(tf.errors.InvalidArgumentError, match=message):
@@ -502,7 +506,6 @@ def test_bad_input_under_load_is_a_typed_error_and_does_no_harm():
     memory.check()
     added, held = counts["put"], min(counts["put"], 2000)
     assert served.service.inbox.reported() == []
-    assert added > 200 and counts["drawn"] > 1000  # else the other threads did too little
     assert memory.counters() == (held, added, counts["drawn"], 0, added - held, 64 * rounds)
     newest = np.arange(added - held, added)
     found, steps = memory.read(newest)

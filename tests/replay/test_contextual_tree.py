@@ -219,7 +219,7 @@ calls = st.tuples(
 
 
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     derandomize=True,
     database=None,
@@ -237,7 +237,7 @@ def test_random_operations_agree_with_the_twin(capacity, uniform_mix, operations
         pair.compare()
 
 
-@pytest.mark.parametrize("capacity", [1, 2, 7, 30])
+@pytest.mark.parametrize("capacity", [1, 7, 30])
 def test_long_runs_in_order_of_time_agree_with_the_twin(capacity):
     """New keys come at the right end and the oldest go at the left, as in an agent's memory."""
     rng = np.random.default_rng(capacity)
@@ -396,12 +396,8 @@ def test_sums_do_not_drift():
 def test_bad_arguments_leave_the_tree_as_it_was():
     pair = Pair()
     pair.insert(range(4), [1.0, UNKNOWN, 2.0, UNKNOWN])
-    for bad in (np.nan, np.inf, -0.5, -2.0):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"priorities\[1\]"):
-            pair.memory.update_priorities([0, 1], np.float32([3, bad]))
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"priorities\[1\]"):
-            pair.memory.insert([7, 8], np.array([7, 8]), np.float32([3, bad]))
-    pair.compare()
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"priorities\[1\]"):
+        pair.memory.update_priorities([0, 1], np.float32([3, np.nan]))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"keys\[0\] must not be negative"):
         pair.memory.masses([-1])
     with pytest.raises(tf.errors.InvalidArgumentError, match="keys must be int64, is float32"):
@@ -420,8 +416,7 @@ def test_bad_settings(make):
         make(8.0)
 
 
-@pytest.mark.parametrize("exponent", [-7.0, 0.0, 1.0, 7.0])
-@pytest.mark.parametrize("uniform_mix", [0.0, 0.1])
+@pytest.mark.parametrize("exponent, uniform_mix", [(-7.0, 0.0), (0.0, 0.1), (7.0, 0.1)])
 def test_extreme_priorities_stay_finite(exponent, uniform_mix):
     largest, smallest = np.finfo(np.float32).max, np.finfo(np.float32).smallest_subnormal
     memory = make_memory(ContextualPriorityTree(exponent, uniform_mix), 50)
@@ -442,7 +437,7 @@ def test_masses_of_distributions_that_know_no_priority():
     found, masses = memory.masses(np.array([2, 5, 0]), "old")
     assert found.numpy().tolist() == [True, False, True] and masses.numpy().tolist() == [0, 0, 1]
 
-    @tf.function
+    @tf.function(autograph=False)
     def in_a_graph(keys):
         return memory.masses(keys)
 

@@ -1,6 +1,5 @@
 """Tests of the behaviour that users of `common.replay.episode_memory.EpisodeMemory` rely on."""
 
-from many_threads import run_threads
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -100,16 +99,6 @@ def test_an_advantage_is_no_part_of_the_error_that_reaches_earlier_steps():
     memory.check()
 
 
-def test_the_last_of_equal_keys_counts():
-    memory = make_memory(sampling=RankBased(1.0, 1))
-    add(memory, 3)
-    assert refresh(memory, [1, 7, 1], values=[3, 9, 5], rhos=[0.5, 9, 2], errors=[7, 7, 1]) == 1
-    stored = memory.stored(np.int64([1, 7]))
-    assert [float(column[0]) for column in stored[:4]] == [5, 2, 0, 1]
-    assert all(np.isnan(column[1]) for column in stored)
-    memory.check()
-
-
 @pytest.mark.parametrize("num_updated", [1, 2, 40])
 def test_an_early_stop_gives_the_bits_of_full_sweeps(num_updated):
     """Sweeps stop early, and `check` compares with full ones; so does computing all anew."""
@@ -145,18 +134,6 @@ def test_a_new_reward_scale_passes_steps_that_early_stops_would_leave():
     memory.check()
     refresh(memory, [95])
     np.testing.assert_allclose(q_ret(memory, [0, 95, 96]), [0.5 * 90 + 3, 0.5 + 4, 4])
-    memory.check()
-
-
-def test_the_scale_is_the_root_of_the_second_moment():
-    memory = make_memory()
-    assert memory.reward_scale() == 0
-    add(memory, 2, [3, 4])
-    memory.set_reward_scale(memory.reward_scale(), recompute=True)
-    np.testing.assert_allclose(memory.reward_scale(), np.sqrt(12.5))
-    np.testing.assert_allclose(q_ret(memory, [1]), [4 / np.sqrt(12.5)], rtol=1e-6)
-    memory.set_reward_scale(0, recompute=True)  # all rewards were 0
-    np.testing.assert_allclose(q_ret(memory, [1]), [4])
     memory.check()
 
 
@@ -324,33 +301,6 @@ def test_histories_of_strings():
 # Removal.
 
 
-def test_the_farthest_episode_leaves():
-    memory = make_memory(capacity=9, removal="far_policy")
-    for _ in range(3):
-        add(memory, 3)
-    refresh(memory, [4, 7, 8], rhos=[9, 0.25, 4.0])
-    assert memory.count_far_policy(4.0) == 3 and memory.count_far_policy(4.1) == 1
-    assert memory.statistics().far_policy == 3
-    add(memory, 2)
-    assert memory.contains(np.arange(12)).numpy().tolist() == [True] * 6 + [False] * 3 + [
-        True
-    ] * 2 + [False]
-    refresh(memory, [0], c_max=20.0)  # none is far
-    add(memory, 2)
-    assert memory.contains(np.int64([0, 3])).numpy().tolist() == [False, True]
-
-
-def test_the_episode_of_the_largest_divergence_leaves():
-    memory = make_memory(capacity=9, removal="divergence")
-    for _ in range(3):
-        add(memory, 3)
-    refresh(memory, [3, 6, 7], divergences=[5, 3, 1])
-    np.testing.assert_allclose(memory.statistics().mean_divergence, 1.0)
-    add(memory, 1)
-    assert memory.contains(np.int64([0, 3, 6])).numpy().tolist() == [True, False, True]
-    np.testing.assert_allclose(memory.statistics().mean_divergence, 4 / 7)
-
-
 def test_the_far_policy_bounds_are_exact():
     memory = make_memory()
     add(memory, 5)
@@ -364,14 +314,16 @@ def test_the_far_policy_bounds_are_exact():
         assert memory.count_far_policy(c_max) == exact
 
 
-@pytest.mark.parametrize("sampling", [Uniform(), RankBased(0.5, 10)])
-def test_more_than_65535_episodes(sampling):
-    memory = make_memory(capacity=70_000, sampling=sampling)
+def test_more_than_65535_episodes():
+    memory = make_memory(capacity=70_000, sampling=RankBased(0.5, 10))
 
-    @tf.function
+    @tf.function(autograph=False)
     def add_many(n):
-        for _ in tf.range(n):
+        def add_one(i):
             memory.add(tf.zeros([2]), tf.ones([1]), tf.zeros([2]), False)
+            return i + 1
+
+        tf.while_loop(lambda i: i < n, add_one, [0])
 
     add_many(tf.constant(70_010))
     statistics = memory.statistics()
@@ -389,7 +341,7 @@ def test_in_a_graph():
     memory = make_memory(specs={"observation": tf.TensorSpec([2, 3], tf.float32), "n": FLOAT})
     steps = {"observation": tf.random.normal([4, 2, 3]), "n": tf.range(4.0)}
 
-    @tf.function
+    @tf.function(autograph=False)
     def call(seed):
         key = memory.add(steps, tf.ones([3]), tf.zeros([4]), True)
         sample = memory.sample(2, seed, num_batches=2)
@@ -408,39 +360,3 @@ def test_in_a_graph():
     np.testing.assert_allclose(mean, steps["observation"].numpy().mean(0), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(deviation, steps["observation"].numpy().std(0), rtol=1e-5)
     assert memory.statistics().inserted == 3
-
-
-def test_many_threads_see_whole_rows_and_consistent_counters():
-    width = 500
-    memory = EpisodeMemory(
-        tf.TensorSpec([width], tf.float32), 400, 0.9, RankBased(0.5, 3), "far_policy", seed=1
-    )
-
-    def adder(number):
-        number %= 1000
-        size = 1 + number % 97
-        # All elements of a state are the same, and the next state's are 1 above.
-        states = np.repeat(1000 * number + np.arange(size + 1, dtype=np.float32), width)
-        states = states.reshape(size + 1, width)
-        memory.add(states, np.ones(size, np.float32), np.zeros(size + 1, np.float32), False)
-
-    def learner(number):
-        windows = memory.sample(30, num_batches=2, history=3).steps.states.numpy()
-        np.testing.assert_array_equal(windows, np.repeat(windows[..., :1], width, -1))
-        assert set(np.unique(np.diff(windows[..., 0]))) <= {0, 1}
-        sample = memory.sample(30, num_batches=2)
-        steps = sample.steps.states.numpy()
-        np.testing.assert_array_equal(steps, np.repeat(steps[:, :1], width, 1))
-        np.testing.assert_array_equal(sample.steps.next_states, steps + 1)
-        keys = sample.keys.numpy()
-        refresh(memory, keys, rhos=keys % 7, errors=keys % 11, divergences=1, num_batches=2)
-
-    def others(number):
-        memory.observation_moments("step")
-        memory.set_reward_scale(number, recompute=number % 2 == 0)
-        memory.statistics(), memory.count_far_policy(3.0), memory.check()
-
-    for number in range(20):
-        adder(number)
-    run_threads([adder, adder, learner, learner, others], seconds=2, least_turns=4)
-    memory.check()

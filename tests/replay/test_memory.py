@@ -30,12 +30,6 @@ def insert(memory, keys, priorities=None, item_keys=None, item_lengths=None):
     )
 
 
-def stored(memory, keys):
-    """Returns those of the keys whose steps are stored."""
-    found, _ = memory.read(np.array(keys, np.int64))
-    return [key for key, is_there in zip(keys, found.numpy()) if is_there]
-
-
 def frequencies(memory, num_items, distribution="sample", draws=200_000):
     sample = memory.sample(draws, distribution)
     return np.bincount(sample.keys.numpy(), minlength=num_items) / draws
@@ -76,54 +70,11 @@ def test_a_negative_exponent_prefers_small_priorities():
     assert_frequencies(frequencies(memory, 4, "small"), [0.273844, 0.207535, 0.157282, 0.361339])
 
 
-def test_masses_of_the_sum_tree_of_dqn_zoo():
-    # dqn_zoo/replay_test.py: priorities [1, 4, 3], exponent 0.8, 0.1 of them uniform.
-    memory = make_memory(exponent=0.8)
-    insert(memory, range(3), [1.0, 4.0, 3.0])
-    sample = memory.sample(100)
-    probability = dict(
-        zip(sample.keys.numpy().tolist(), sample.masses.numpy() / float(sample.total_mass))
-    )
-    mixed = [0.9 * probability[k] + 0.1 / 3 for k in range(3)]
-    np.testing.assert_allclose(mixed, [0.17309, 0.45700, 0.36990], atol=1e-5)
-    # The tree [3, 1, 2, 5] of that test: 3/11, 1/11, 2/11, 5/11.
-    memory = make_memory(exponent=1.0)
-    insert(memory, range(4), [3.0, 1.0, 2.0, 5.0])
-    assert_frequencies(frequencies(memory, 4), np.array([3, 1, 2, 5]) / 11)
-
-
-@pytest.mark.parametrize("alpha, beta, expected", [(0.7, 0.3, [1, 0.793971]), (1, 1, [1, 1 / 3])])
-def test_weights_of_seed_rl(alpha, beta, expected):
-    # SEED RL, tests/utils_test.py: priorities [0.3, 0.9].
-    memory = make_memory(exponent=alpha)
-    insert(memory, range(2), [0.3, 0.9])
-    sample = memory.sample(50)
-    weights = (sample.masses.numpy() / float(sample.total_mass) * int(sample.count)) ** -beta
-    weights /= weights.max()
-    of_key = dict(zip(sample.keys.numpy().tolist(), weights))
-    np.testing.assert_allclose([of_key[0], of_key[1]], expected, atol=1e-6)
-
-
 def test_uniform_ignores_priorities():
     memory = make_memory(uniform=Uniform())
     insert(memory, range(5), [0.0, 1.0, 100.0, -1.0, 1e-9])
     assert_frequencies(frequencies(memory, 5, "uniform"), np.full(5, 0.2))
     assert float(memory.sample(1, "uniform").total_mass) == 5.0
-
-
-def test_many_items_are_drawn_in_proportion():
-    rng = np.random.default_rng(0)
-    priorities = rng.exponential(size=3000).astype(np.float32)
-    priorities[rng.random(3000) < 0.3] = 0
-    memory = make_memory(capacity=3000, exponent=1.0)
-    insert(memory, range(3000), priorities)
-    probabilities = priorities / priorities.sum()
-    measured = frequencies(memory, 3000)
-    assert np.all(measured[priorities == 0] == 0)
-    some = probabilities > 0
-    chi_squared = np.sum((measured - probabilities)[some] ** 2 / probabilities[some]) * 200_000
-    degrees = some.sum() - 1
-    assert abs(chi_squared - degrees) < 6 * np.sqrt(2 * degrees)
 
 
 def test_zero_is_never_drawn():
@@ -157,13 +108,6 @@ def test_unknown_counts_as_the_largest_seen():
     assert masses_of(memory) == {0: 7.0, 1: 4.0, 2: 2.0, 3: 7.0}
 
 
-def test_the_last_of_equal_keys_counts():
-    memory = make_memory(exponent=1.0)
-    insert(memory, range(3))
-    assert memory.update_priorities([1, 0, 1], np.float32([5.0, 3.0, 2.0])) == 0
-    assert masses_of(memory) == {0: 3.0, 1: 2.0, 2: 1.0}
-
-
 def test_a_seed_repeats_sampling():
     def run(seed):
         memory = make_memory(seed=seed, uniform=Uniform(), small=Proportional(-0.4))
@@ -194,7 +138,7 @@ def test_a_seeded_draw_follows_from_seed_and_contents(name):
     assert draw(first, 1) != draw(first, 2)
     # The memory's own generator was not used.
     assert draw(first, None) == draw(undisturbed, 0)
-    in_graph = tf.function(lambda seed: first.sample(50, name, seed=seed).keys)
+    in_graph = tf.function(lambda seed: first.sample(50, name, seed=seed).keys, autograph=False)
     assert in_graph(tf.constant(1, tf.int64)).numpy().tolist() == draw(second, 1)
 
 
@@ -217,92 +161,9 @@ def test_sums_do_not_drift():
     memory.check()
 
 
-# Removal.
-
-
-def test_first_in_first_out_across_actors_and_updates():
-    memory = make_memory(capacity=4)
-    for key in (100, 7, 55, 3):
-        insert(memory, [key])
-    memory.update_priorities([100], np.float32([1000.0]))
-    insert(memory, [100], [9.0])  # a known key keeps its age
-    order = []
-    for key in range(200, 204):
-        insert(memory, [key])
-        order += [k for k in (100, 7, 55, 3) if k not in order and not stored(memory, [k])]
-    assert order == [100, 7, 55, 3]
-    assert stored(memory, range(200, 204)) == [200, 201, 202, 203]
-    statistics = memory.statistics()
-    assert (statistics.removed, statistics.duplicates, statistics.items) == (4, 1, 4)
-
-
-def test_removal_by_priority_removes_the_small_ones():
-    gone = np.zeros(4)
-    for seed in range(1, 401):
-        memory = Memory(
-            FLOAT, 4, {"sample": Uniform(), "small": Proportional(-0.4)}, "small", seed=seed
-        )
-        insert(memory, range(4), [1.0, 2.0, 4.0, 0.5])
-        insert(memory, [4], [1.0])
-        found, _ = memory.read(np.arange(4))
-        assert np.sum(found) == 3
-        gone += ~found.numpy()
-    # papers/apex.md, section 6, item 15.
-    assert_frequencies(gone / 400, [0.273844, 0.207535, 0.157282, 0.361339], draws=400)
-
-
-def test_removal_by_priority_keeps_everything_whole():
-    rng = np.random.default_rng(1)
-    distributions = {
-        "sample": Proportional(0.6),
-        "small": Proportional(-0.4),
-        "uniform": Uniform(),
-        "old": Fifo(),
-    }
-    memory = Memory(FLOAT, 20, distributions, "small", seed=2)
-    for begin in range(0, 3000, 10):
-        # Sequences of three that overlap by one step.
-        insert(
-            memory,
-            range(begin, begin + 10),
-            rng.choice([0.0, 0.1, 8.0, -1.0], 4),
-            range(begin, begin + 8, 2),
-            [3, 3, 3, 3],
-        )
-        memory.update_priorities(rng.integers(begin + 10, size=30), rng.random(30, np.float32))
-        memory.check()
-        sample = memory.sample(5, "uniform", 3)
-        expected = sample.keys.numpy()[:, None] + np.arange(3)
-        np.testing.assert_array_equal(sample.steps, expected)
-    statistics = memory.statistics()
-    assert statistics.items + statistics.removed == statistics.inserted == 4 * 300
-    assert statistics.steps <= 20 and statistics.unviewed == 300
-
-
-@pytest.mark.parametrize("removal", ["sample", "uniform", "old", "small"])
-def test_any_distribution_draws_while_any_removes(removal):
-    distributions = {
-        "sample": Proportional(0.0),
-        "small": Proportional(-1.0),
-        "uniform": Uniform(),
-        "old": Fifo(),
-    }
-    memory = Memory(FLOAT, 8, distributions, removal, seed=3)
-    for key in range(100):
-        insert(memory, [key], [key % 5])
-        for name in distributions:
-            assert stored(memory, memory.sample(4, name).keys.numpy())
-    memory.check()
-    assert float(memory.sample(1, "uniform").total_mass) == 8
-    assert float(memory.sample(1, "sample").total_mass) == 8
-
-
 def test_a_removal_that_could_get_stuck_is_refused():
     with pytest.raises(ValueError, match='removal "sample" needs an exponent of at most 0'):
         Memory(FLOAT, 4, {"sample": Proportional(0.6)}, "sample")
-
-
-# Sequences.
 
 
 def test_sequences_are_padded_with_zeros():
@@ -322,38 +183,11 @@ def test_sequences_are_padded_with_zeros():
     np.testing.assert_array_equal(memory.sample(20).steps.shape, [20])
 
 
-def test_a_step_lives_as_long_as_an_item_views_it():
-    memory = make_memory(capacity=5)
-    insert(memory, [0, 1, 2], None, [0, 1, 2], [1, 2, 1])  # 1 views 2 as well
-    insert(memory, [3, 4])
-    insert(memory, [5])  # removes 0
-    assert stored(memory, range(6)) == [1, 2, 3, 4, 5]
-    insert(memory, [6])  # removes 1; 2 is viewed by an item of its own
-    assert stored(memory, range(7)) == [2, 3, 4, 5, 6]
-    insert(memory, [7])
-    assert stored(memory, range(8)) == [3, 4, 5, 6, 7]
-    memory.check()
-
-
-def test_items_over_steps_that_are_not_there_are_refused():
-    memory = make_memory()
-    insert(memory, [0, 1, 4], None, [0, 0, 1, 4], [2, 1, 2, 1])
-    statistics = memory.statistics()
-    assert statistics.items == 2  # 0 and 4; the second item 0 is known, item 1 lacks step 2
-    assert statistics.incomplete == 1 and statistics.unviewed == 0
-    insert(memory, [2], None, [1], [2])  # an item on an older step
-    assert stored(memory, range(6)) == [0, 1, 2, 4]
-    insert(memory, [8, 9], None, [9], [1])
-    assert memory.statistics().unviewed == 1 and stored(memory, [8, 9]) == [9]
-    assert memory.update_priorities([2], np.float32([1.0])) == 1  # a step, but not an item
-    memory.check()
-
-
 def test_the_edge_of_the_key_range():
     memory = make_memory()
     last = 2**63 - 1
     insert(memory, [last - 1, last, 0], None, [last - 1, last, 0], [2, 1, 1])
-    assert stored(memory, [last, last - 1, 0, 1]) == [last, last - 1, 0]
+    assert memory.read([last, last - 1, 0, 1])[0].numpy().tolist() == [True, True, True, False]
     assert memory.update_priorities([last], np.float32([2.0])) == 0
 
 
@@ -412,7 +246,7 @@ def test_columns_without_values():
 def test_in_a_graph_static_shapes_are_known():
     memory = make_memory(specs={"x": tf.TensorSpec([2], tf.float32)})
 
-    @tf.function
+    @tf.function(autograph=False)
     def loop(keys, batch_size):
         memory.insert(
             keys,
@@ -504,33 +338,22 @@ def test_any_distribution_removes_all_that_is_too_much(removal):
 
 
 def test_small_priorities_go_first():
+    """Whether room is made or the memory is trimmed; the masses have a ratio of 1600 to 1."""
     memory = make_soft(500, 1000, "small")
     insert_range(memory, 0, 1000, np.where(np.arange(1000) % 2, 1e4, 1e-4))
+    insert_range(memory, 1000, 1250, np.full(250, 1e4))  # the place of half of the small ones
+    assert np.mean(stored_before(memory, 1250) % 2) > 0.6
     memory.trim()
-    # The masses have a ratio of 1600 to 1.
     assert np.mean(stored_before(memory, 1000) % 2) > 0.95
 
 
-def test_overlapping_sequences_are_removed_until_their_steps_fit():
-    memory = make_soft(10, 40)
-    keys = np.arange(30)
-    values = np.array([b"%d" % key for key in keys], object)
-    items = np.arange(0, 28, 2)  # items of three steps that overlap by one
-    memory.insert(keys, values, np.ones(14, np.float32), items, np.full(14, 3, np.int32))
-    assert memory.statistics().steps == 29  # no item views the last step
-    assert memory.trim() == 10
-    np.testing.assert_array_equal(stored_before(memory, 30), np.arange(20, 29))
-    memory.check()
-
-
-@pytest.mark.parametrize("inserts", [7, 50])
-def test_the_median_size_is_that_of_the_paper(inserts):
+def test_the_median_size_is_that_of_the_paper():
     """It is the capacity and half of what is added between two removals.
 
     In section 4.1 it is 2,035,050. There 12.5K transitions are added per second, and items are
     removed every 100 of 19 learner steps per second: 65.8K transitions, so 2,032,900 is expected.
     """
-    capacity, period, cycles = 2000, 100, 10
+    capacity, period, cycles, inserts = 2000, 100, 5, 50
     memory = make_soft(capacity, 10 * capacity)
     step = 0
     sizes = []

@@ -11,12 +11,14 @@ import tensorflow as tf
 from common.replay import png
 from common.replay.memory import Fifo, Memory
 
+SHAPES = [(84, 84, 4), (40, 36, 3), (36, 36, 2), (50, 40, 1)]
+
 
 def noise(*shape):
     return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
 
-@pytest.mark.parametrize("shape", [(84, 84, 4), (40, 36, 3), (36, 36, 2), (50, 40, 1)])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_round_trip_is_exact(shape):
     images = np.concatenate([noise(3, *shape), np.zeros((1, *shape), np.uint8)])
     encoded = png.encode(images)
@@ -66,7 +68,7 @@ SHAPE = (40, 36, 4)
 WHOLE = png.encode(noise(1, *SHAPE))[0]
 
 
-@pytest.mark.parametrize("shape", [(84, 84, 4), (40, 36, 3), (36, 36, 2), (50, 40, 1)])
+@pytest.mark.parametrize("shape", SHAPES)
 def test_each_file_begins_and_ends_as_its_column_says(shape):
     column = png.column(shape)
     for file in [png.encode(noise(1, *shape))[0], tf.io.encode_png(noise(*shape)).numpy()]:
@@ -85,15 +87,12 @@ def test_sequences_of_images_are_decoded_as_a_whole():
     "broken, reason",
     [
         (b"", "at least 45 bytes, has 0"),
-        (b"no image at all", "at least 45 bytes, has 15"),
-        (WHOLE[:2000], "end with the suffix"),
         (WHOLE[:-1], "end with the suffix"),
         (WHOLE + b"\0", "end with the suffix"),
-        (b"\0" + WHOLE, "begin with the prefix"),
         (png.encode(noise(1, 36, 40, 4))[0], "begin with the prefix"),
         (png.encode(noise(1, 40, 36, 1))[0], "begin with the prefix"),
     ],
-    ids=["empty", "text", "cut", "short", "long", "shifted", "transposed", "channels"],
+    ids=["empty", "short", "long", "transposed", "channels"],
 )
 def test_a_memory_refuses_a_damaged_file_and_one_of_another_shape(broken, reason):
     memory = Memory({"frame": png.column(SHAPE)}, 8, {"sample": Fifo()}, "sample")
@@ -112,12 +111,8 @@ def test_a_memory_refuses_a_damaged_file_and_one_of_another_shape(broken, reason
 
 @pytest.mark.parametrize(
     "broken",
-    [
-        WHOLE[:1000] + bytes(8) + WHOLE[1008:],
-        WHOLE[:1000] + WHOLE[1100:],
-        png.encode(noise(1, 36, 40, 4))[0],
-    ],
-    ids=["changed", "shortened", "transposed"],
+    [WHOLE[:1000] + bytes(8) + WHOLE[1008:], WHOLE[:1000] + WHOLE[1100:]],
+    ids=["changed", "shortened"],
 )
 def test_an_image_that_cannot_be_decoded_is_an_error_that_names_its_column(broken):
     encoded = png.encode(noise(4, *SHAPE))

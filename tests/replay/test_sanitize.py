@@ -9,20 +9,20 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PROGRAM = "build/sanitize/address"
+PROGRAM = "build/sanitize/quick"
 
 
 def run(*command, **options):
     # A make that runs the tests must not hand its flags to the make that builds the program.
     environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")}
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, **options
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, **options
     )
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    """The program that `make sanitize` runs; skips where the compiler has no such sanitizers."""
+    """The program of `make sanitize`, not optimised; skips where the compiler cannot build it."""
     compiler = os.environ.get("CXX", "g++")
     for tool in ("make", compiler):
         if shutil.which(tool) is None:
@@ -38,7 +38,7 @@ def program(tmp_path_factory):
 
 
 def test_hostile_operations_leave_the_memories_whole(program):
-    ended = run(program, "20000", "1500")
+    ended = run(program, "4000", "400")
     assert ended.returncode == 0, ended.stderr
     lines = ended.stdout.splitlines()
     assert len(lines) == 2

@@ -1,4 +1,7 @@
-"""Tests that a memory which was saved and loaded goes on as if it had never stopped."""
+"""Tests that a memory which was saved and loaded goes on as if it had never stopped.
+
+cc/hostile_operations.cc loads files with right checksums and wrong contents.
+"""
 
 import os
 import pathlib
@@ -138,9 +141,9 @@ def text_of(results):
 MEMORIES = [(make_memory, play, each, "old") for each in SAMPLING]
 MEMORIES += [(make_memory, play, "proportional", each) for each in REMOVAL if each != "old"]
 MEMORIES += [
-    (make_episodes, play_episodes, sampling, removal)
-    for sampling in ("uniform", "rank_based")
-    for removal in ("oldest", "far_policy", "divergence")
+    (make_episodes, play_episodes, "uniform", "oldest"),
+    (make_episodes, play_episodes, "rank_based", "far_policy"),
+    (make_episodes, play_episodes, "rank_based", "divergence"),
 ]
 
 
@@ -159,7 +162,7 @@ def test_a_loaded_memory_goes_on_as_the_saved_one(tmp_path, make, play_with, sam
         loaded.save(tmp_path / "again")
         assert (tmp_path / "again").read_bytes() == (tmp_path / "memory").read_bytes()
         further = 100 + number
-        assert play_with(loaded, further, 60) == play_with(memory, further, 60)
+        assert play_with(loaded, further, 30) == play_with(memory, further, 30)
         assert loaded.statistics() == memory.statistics()
     assert before.removed > 0
     assert sorted(os.listdir(tmp_path)) == ["again", "memory"]
@@ -190,7 +193,7 @@ def test_a_torn_file_is_refused(saved):
     make, path = saved
     content = path.read_bytes()
     lengths = [0, 1, 15, 16, 17, 31, 32, len(content) - 17, len(content) - 16, len(content) - 1]
-    for length in lengths + list(range(50, len(content) - 17, len(content) // 40)):
+    for length in lengths + list(range(50, len(content) - 17, len(content) // 15)):
         path.write_bytes(content[:length])
         refuses(make(), path, "cut off" if length >= 16 else "is no saved replay memory")
     path.write_bytes(content + b"\0")
@@ -201,7 +204,7 @@ def test_a_flipped_bit_is_found(saved):
     make, path = saved
     content = path.read_bytes()
     memory = make()
-    for place in list(range(32)) + list(range(32, len(content), 67)):
+    for place in list(range(32)) + list(range(32, len(content), 149)):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
@@ -228,86 +231,6 @@ def test_a_file_of_another_version_is_refused(saved):
     struct.pack_into("=Q", content, 8, version - 1)
     path.write_bytes(content)
     refuses(make(), path, f"version {version - 1} of the format, this program reads .* {version}")
-
-
-def checksum(data: bytes, number: int) -> int:
-    """Returns what saved_file.cc computes of a chunk."""
-
-    def mix(total, word, bits):
-        product = (total ^ word) * 0x9E3779B97F4A7C15 % 2**64
-        return (product << bits | product >> 64 - bits) % 2**64
-
-    sums = [number, len(data), 2, 3]
-    words = struct.unpack(
-        f"={-(-len(data) // 32) * 4}Q", data.ljust(-(-len(data) // 32) * 32, b"\0")
-    )
-    for k, word in enumerate(words):
-        sums[k % 4] = mix(sums[k % 4], word, 29)
-    total = 0
-    for each in sums:
-        total = mix(total, each, 31)
-    return total
-
-
-def chunks_of(content: bytes) -> list[bytes]:
-    """Returns the chunks of a file, the last of which is empty."""
-    chunks, place = [], 16
-    while place < len(content):
-        (size,) = struct.unpack_from("=Q", content, place)
-        chunks.append(content[place + 16 : place + 16 + size])
-        place += 16 + size
-    return chunks
-
-
-def file_of(header: bytes, chunks: list[bytes]) -> bytes:
-    """Reverses `chunks_of`."""
-    parts = [
-        struct.pack("=2Q", len(chunk), checksum(chunk, number)) + chunk
-        for number, chunk in enumerate(chunks)
-    ]
-    return header + b"".join(parts)
-
-
-@pytest.mark.parametrize("make, play_with, sampling, removal", MEMORIES)
-def test_a_forged_file_with_right_checksums_harms_nothing(
-    tmp_path, make, play_with, sampling, removal
-):
-    memory, path = make(sampling, removal), tmp_path / "memory"
-    play_with(memory, 0, 60)
-    memory.save(path)
-    content = path.read_bytes()
-    signature, *chunks, end = chunks_of(content)
-    assert file_of(content[:16], [signature, *chunks, end]) == content
-    stream, rng, refused = b"".join(chunks), np.random.default_rng(0), 0
-    for number in (-1, 2**31 - 1, 2**31 + 7, 2**63 - 1, 10**9) * 12:
-        forged, place = bytearray(stream), int(rng.integers(len(stream) // 8)) * 8
-        forged[place : place + 8] = (number % 2**64).to_bytes(8, "little")
-        path.write_bytes(file_of(content[:16], [signature, bytes(forged), end]))
-        loaded = make(sampling, removal)
-        try:
-            loaded.load(path)
-        except ReplayFileError as error:
-            assert "\n" not in str(error) and len(loaded) == 0
-            refused += 1
-            continue
-        play_forged(loaded)
-    assert refused > 0
-
-
-def play_forged(memory):
-    """Calls a memory whose values are another's, which must not matter to it."""
-    keys = np.arange(1000, 1020)
-    if isinstance(memory, EpisodeMemory):
-        zeros = np.zeros(20, np.float32)
-        for _ in range(12):
-            memory.add(rows(keys), zeros[:-1], zeros, True)
-            memory.refresh(memory.sample(8).keys, *np.ones([5, 8], np.float32), FAR)
-    else:
-        for begin in range(0, 200, 20):
-            memory.insert(keys + begin, rows(keys + begin), np.ones(20, np.float32))
-            sample = memory.sample(8, max_length=3)
-            memory.update_priorities(sample.keys, np.ones(8, np.float32))
-            memory.trim()
 
 
 @pytest.mark.parametrize(
@@ -431,7 +354,7 @@ def save_twice_at_once(memory, make, directory: pathlib.Path, functions, seconds
     return loaded
 
 
-@pytest.mark.parametrize("removal, length", [("old", 1), ("old", 3), ("small", 1)])
+@pytest.mark.parametrize("removal, length", [("old", 3), ("small", 1)])
 def test_a_memory_serves_while_it_is_saved_as_it_was_at_one_moment(tmp_path, removal, length):
     def make():
         return make_memory("mixed", removal, specs=WIDE, capacity=6000, hard_capacity=6000)

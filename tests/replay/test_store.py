@@ -62,7 +62,7 @@ def test_removed_items_were_paid_for_but_a_store_that_starts_anew_is_filled_firs
     assert LIMITER.may_sample(counters(100, 0), 50)
 
 
-@pytest.mark.parametrize("ratio", [0.3, 1.0, 4.0, 37.0])
+@pytest.mark.parametrize("ratio", [0.3, 37.0])
 def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
     """Actors and a learner take random turns at a real memory."""
     call, insert, step = 64, 10, 0
@@ -70,7 +70,7 @@ def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
     distributions = {"sample": Uniform(), "old": Fifo()}
     memory = Memory(tf.TensorSpec([], tf.float32), 500, distributions, "old", seed=1)
     rng, rows = np.random.default_rng(0), (np.zeros(insert, "f"), np.ones(insert, "f"))
-    for _ in range(2000):
+    for _ in range(800):
         seen = memory.counters()
         can_insert, can_sample = limiter.may_insert(seen), limiter.may_sample(seen, call)
         assert can_insert or can_sample
@@ -83,7 +83,7 @@ def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
         if seen.inserted >= 200:
             credit = ratio * (seen.inserted - 200) - seen.sampled
             assert -2 * call <= credit <= 2 * call + ratio * insert
-    assert seen.inserted > 1000 and seen.sampled > 1000
+    assert seen.inserted > 250 and seen.sampled > 1000
 
 
 MIN_SIZE, SEND_BATCH = 1000, 50
@@ -161,9 +161,9 @@ class Driver:
             heapq.heappush(self._events, (self.now + self._timestep, process))
 
 
-@pytest.mark.parametrize("prefetch", [1, 4, 16])
-@pytest.mark.parametrize("ratio", [0.5, 8.0, 64.0])
-@pytest.mark.parametrize("batch", [32, 64, 512])
+@pytest.mark.parametrize("prefetch", [1, 16])
+@pytest.mark.parametrize("ratio", [0.5, 64.0])
+@pytest.mark.parametrize("batch", [32, 512])
 def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
     """After the start neither side waits; in a band narrower than a send they would, in turns."""
     for processes, environments in ((1, 1), (1, 8), (2, 4)):
@@ -177,7 +177,7 @@ def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
         assert -tolerance <= credit <= tolerance + sends
 
 
-@pytest.mark.parametrize("processes, environments", [(1, 8), (20, 1), (3, 200)])
+@pytest.mark.parametrize("processes, environments", [(20, 1), (3, 200)])
 @pytest.mark.parametrize("batch, ratio", [(32, 64.0), (64, 8.0), (512, 0.5)])
 def test_many_actors_that_send_together_never_stop_the_run(batch, ratio, processes, environments):
     """Sends may exceed the band: then either side waits at times, but never both."""

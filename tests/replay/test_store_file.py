@@ -9,7 +9,7 @@ import tensorflow as tf
 from common.replay import local_replay, saving
 from common.replay.local_replay import LocalReplay
 from common.replay.memory import Fifo, Items, Memory, Proportional
-from common.replay.saving import ReplayFileError, StoreFile
+from common.replay.saving import StoreFile
 
 
 def make_memory(capacity=100):
@@ -174,15 +174,6 @@ def test_a_damaged_file_is_one_line_and_the_replay_starts_empty(tmp_path, lines)
     assert lines[1].startswith("warning: the replay starts empty: ")
 
 
-def test_a_file_that_cannot_be_written_is_one_line(tmp_path, lines):
-    (tmp_path / "file").touch()
-    memory = make_memory()
-    put(memory, 0, 5)
-    StoreFile(memory, tmp_path / "file/learner_0.replay", 0.0).close(is_over=False)
-    (line,) = lines
-    assert line.startswith("warning: cannot save the replay, the file before stays: ")
-
-
 def test_what_cannot_be_removed_at_the_end_of_a_run_is_one_line(tmp_path, lines):
     (tmp_path / "learner_0.replay").mkdir()  # somebody's own
     StoreFile(make_memory(), tmp_path / "learner_0.replay", 60.0).close(is_over=True)
@@ -230,9 +221,3 @@ def test_replays_of_actors_start_whatever_lies_beside_their_files(tmp_path, line
     assert lines[0].startswith("warning: the replay of actor 11 starts empty: ")
     assert lines[1:] == ["info: the replay goes on with the 10 items that it had"]
     bursts(again, 6)
-
-
-def test_errors_have_one_line():
-    with pytest.raises(ReplayFileError) as caught:
-        make_memory().load("/nowhere/memory")
-    assert "\n" not in str(caught.value) and "function_node" not in str(caught.value)
