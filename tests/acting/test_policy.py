@@ -53,11 +53,6 @@ def test_the_seed_decides_and_calls_differ():
     assert not np.any(action)
 
 
-def test_sigma_0_changes_nothing():
-    action = np.array([[-1, 0.25, 1]], np.float32)
-    np.testing.assert_array_equal(GaussianNoise(0, seed=0)(action)[0], action)
-
-
 @pytest.mark.parametrize("sigma", [-0.1, float("nan"), float("inf")])
 def test_a_bad_sigma_is_refused(sigma):
     with pytest.raises(ValueError, match="sigma"):
@@ -72,12 +67,6 @@ def test_truncated_normals_are_drawn_again_not_clipped():
     # 0.9866 of the truncated normal; 0.9894 if what is beyond were drawn uniformly.
     assert samples.std(dtype=np.float64) == pytest.approx(0.9866, abs=0.0012)
     assert np.mean(np.abs(samples) > 2.5) == pytest.approx((0.012419 - 0.002700) / 0.9973, rel=0.05)
-
-
-def test_truncated_normals_within_a_narrow_bound():
-    samples = truncated_normal(np.random.default_rng(0), (10_000,), 0.1)
-    assert np.abs(samples).max() <= 0.1
-    assert samples.std() == pytest.approx(0.1 / np.sqrt(3), rel=0.02)  # all but uniform
 
 
 @pytest.mark.parametrize("bound", [0, -1.0, float("nan")])
@@ -98,7 +87,7 @@ def run_ou(sigma, theta, steps, rows=2_000, seed=0):
     return np.stack(found)
 
 
-@pytest.mark.parametrize("sigma, theta", [(0.2, 0.15), (0.3, 0.5), (0.3, 1.0)])
+@pytest.mark.parametrize("sigma, theta", [(0.2, 0.15), (0.3, 1.0)])
 def test_ou_noise_has_the_variance_and_correlation_of_the_process(sigma, theta):
     x = run_ou(sigma, theta, steps=80)
     kept = 1 - theta
@@ -123,13 +112,6 @@ def test_ou_noise_is_clipped_but_its_state_is_not():
     np.testing.assert_array_equal(noisy, np.clip(state, -1, 1))
 
 
-def test_ou_noise_keeps_what_it_is_given():
-    noise = OrnsteinUhlenbeckNoise(0.3, 0.15, seed=0)
-    state = np.ones((2, 1), np.float32)
-    noise(np.zeros((2, 1), np.float32), state)
-    assert np.all(state == 1)
-
-
 @pytest.mark.parametrize("theta", [0, -0.1, 1.5, float("nan")])
 def test_a_bad_theta_is_refused(theta):
     with pytest.raises(ValueError, match="theta"):
@@ -143,12 +125,6 @@ def test_ladder_of_eight():
     """Ape-X section 4.1: epsilon 0.4, alpha 7."""
     expected = [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.001638, 0.000655]
     np.testing.assert_allclose(epsilon_ladder(0.4, 7.0, 8), expected, atol=5e-7)
-
-
-def test_ladder_of_the_papers_360():
-    ladder = epsilon_ladder(0.4, 7.0, 360)
-    assert ladder[0] == 0.4 and np.all(np.diff(ladder) < 0)
-    np.testing.assert_allclose(ladder[-1], 6.5536e-4)
 
 
 def test_one_actor_has_the_largest_epsilon():
@@ -170,18 +146,12 @@ def test_epsilon_of_zero_is_greedy():
 def test_each_row_explores_by_its_own_epsilon():
     """A random action may be the greedy one, so epsilon 1 takes it once in four times."""
     q = np.tile(np.array([0, 1, 0, 0], np.float32), (3, 1))
-    explore = EpsilonGreedy([1.0, 0.4, 0.0], seed=1)
+    explore, again = (EpsilonGreedy([1.0, 0.4, 0.0], seed=1) for _ in range(2))
     actions = np.stack([explore(q) for _ in range(4_000)])
+    np.testing.assert_array_equal(actions[:20], [again(q) for _ in range(20)])
     np.testing.assert_allclose((actions != 1).mean(axis=0), [0.75, 0.3, 0.0], atol=0.03)
     shares = np.bincount(actions[:, 0], minlength=4) / 4_000
     np.testing.assert_allclose(shares, 0.25, atol=0.03)
-
-
-def test_the_seed_gives_the_actions():
-    q = np.zeros((20, 18), np.float32)
-    first, again, other = (EpsilonGreedy([1.0] * 20, seed)(q) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert np.any(first != other)
 
 
 @pytest.mark.parametrize("epsilons", [[0.1, 1.1], [-0.1], [np.nan]])

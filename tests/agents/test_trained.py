@@ -18,7 +18,6 @@ from common.agents import trained
 from common.environments.spec import EnvironmentSpec, UnusableEnvironmentError
 from common.learning import checkpoint
 from common.learning.checkpoint import CheckpointError, Checkpoints, StoredPolicy
-from common.reporting.records import JsonError
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
 from reproductions import load_policy
 from reproductions.d4pg.config import D4PGConfig
@@ -248,16 +247,6 @@ def test_an_agent_that_cannot_act_in_the_runs_environment(saved):
         trained.load(saved, Picky)
 
 
-def test_a_hyperparameter_that_the_run_did_not_record_has_its_default(workdir):
-    fields = {
-        name: value
-        for name, value in dataclasses.asdict(CONFIG).items()
-        if name not in ("critic", "noise", "removal")
-    }
-    change_config(workdir, config=fields)
-    assert load_policy(workdir).learner_steps == 77
-
-
 @pytest.mark.parametrize(
     "changes, words",
     [
@@ -273,12 +262,6 @@ def test_a_config_that_is_not_of_this_version(changes, words, workdir):
     for word in words:
         assert word in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_a_config_of_another_kind(workdir):
-    change_config(workdir, config=3)
-    with pytest.raises(JsonError, match="config.json: config is 3, not an object"):
-        trained.load(workdir, D4PG)
 
 
 @pytest.mark.parametrize("name", ["environment", "setting", "config"])
@@ -333,21 +316,6 @@ def test_a_run_that_saves_all_the_time_can_be_read(workdir, learner):
     finally:
         end.set()
         thread.join()
-
-
-def test_the_two_lines_of_the_readme(workdir, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    workdir.rename(tmp_path / "runs" / "quickstart")
-    names = {}
-    exec(
-        """
-from reproductions import load_policy
-policy = load_policy("runs/quickstart")        # policy(observation [D] or [K, D]) -> action
-""",
-        names,
-    )
-    assert names["policy"](np.zeros((4, 2))).shape == (4, 1)
 
 
 def test_the_best_evaluations_parameters_are_loaded_instead_of_the_newest(workdir, policy):

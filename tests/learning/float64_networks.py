@@ -24,22 +24,64 @@ def run(layers, h, of):
             h = h / np.sqrt(np.sum(h * h, -1, keepdims=True))
         elif layer is tf.nn.relu:
             h = np.maximum(h, 0)
+        elif layer is tf.nn.softsign:
+            h = h / (1 + np.abs(h))
         else:
             assert layer is tf.nn.elu
             h = np.where(h > 0, h, np.exp(np.minimum(h, 0)) - 1)
     return h
 
 
-class Float64Networks:
-    """The parameters of an `ActorCritic` as arrays that can be changed one number at a time."""
+def convolution(inputs, w, b, stride):
+    """A VALID convolution, position by position."""
+    kernel = len(w)
+    height, width = ((side - kernel) // stride + 1 for side in inputs.shape[1:3])
+    outputs = np.empty((len(inputs), height, width, w.shape[3]))
+    for y in range(height):
+        for x in range(width):
+            patch = inputs[:, y * stride :, x * stride :][:, :kernel, :kernel]
+            outputs[:, y, x] = np.tensordot(patch, w, 3) + b
+    return outputs
 
-    def __init__(self, networks):
-        self._networks = networks
-        self._values = {v.ref(): v.numpy().astype(np.float64) for v in networks.variables}
+
+def dueling(network, observation, of):
+    """The action values [B, A] of images by DQN's dueling network."""
+    features = np.asarray(observation, np.float64) / 255
+    for layer, stride in zip(network.torso.layers, (4, 2, 1)):
+        features = np.maximum(convolution(features, of(layer.w), of(layer.b), stride), 0)
+    features = features.reshape(len(features), -1)
+
+    def linear(inputs, layer):
+        return inputs @ of(layer.w) + of(layer.b)
+
+    value, advantage = (
+        linear(np.maximum(linear(features, stream.hidden), 0), stream.output)
+        for stream in (network.value, network.advantage)
+    )
+    return value + advantage - advantage.mean(1, keepdims=True)
+
+
+class Float64Values:
+    """The values of variables as arrays that can be changed one number at a time."""
+
+    def __init__(self, variables):
+        self._values = {v.ref(): v.numpy().astype(np.float64) for v in variables}
 
     def of(self, variable):
         """The array of a variable."""
         return self._values[variable.ref()]
+
+    def run(self, network, h):
+        """Runs a network with `layers` on h."""
+        return run(network.layers, h, self.of)
+
+
+class Float64Networks(Float64Values):
+    """The parameters of an `ActorCritic`."""
+
+    def __init__(self, networks):
+        super().__init__(networks.variables)
+        self._networks = networks
 
     def pi(self, x):
         """The policy's actions."""

@@ -45,22 +45,11 @@ class Sides(dm_env.Environment):
         return specs.DiscreteArray(3)
 
 
-class FlatSides(Sides):
-    """The same task with the side and two numbers of noise as the observation."""
-
-    def _observation(self):
-        super()._observation()
-        return np.array([2.0 * self._side - 1, *self._generator.normal(size=2)], np.float32)
-
-    def observation_spec(self):
-        return specs.Array((3,), np.float32)
-
-
 def make_long(seed):
     """One of long episodes."""
     return Sides(seed, LONG_STEPS)
 
 
-def make_environments(seed, count, kind=Sides):
+def make_environments(seed, count):
     """So many of them, as a batch."""
-    return BatchedEnvironment([kind(seed + i) for i in range(count)])
+    return BatchedEnvironment([Sides(seed + i) for i in range(count)])

@@ -1,4 +1,4 @@
-"""Tests of common.learning.checkpoint, with a learner that has all kinds of state: D4PG's."""
+"""Tests of common.learning.checkpoint; that a run goes on bit for bit: test_resume.py."""
 
 import contextlib
 import io
@@ -12,132 +12,26 @@ import zipfile
 from launched import run_code
 import numpy as np
 import pytest
-import sonnet as snt
 import tensorflow as tf
 
-from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint as checkpoint_lib
-from common.learning import learner as learner_lib
 from common.learning.checkpoint import CheckpointError, Checkpoints, StoredPolicy, newest
-from common.learning.updates import UpdateLoop
-from common.replay.memory import Sample
-from common.types import Batch
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.d4pg import D4PG
-
-BATCH, UPDATES = 4, 1
 
 
 def make_learner(**values):
-    """A learner whose target period does not divide the place of the checkpoint."""
-    defaults = dict(
-        policy_sizes=(6, 5),
-        critic_sizes=(7, 6),
-        num_atoms=5,
-        v_min=-1.0,
-        v_max=1.0,
-        batch_size=BATCH,
-        target_period=5,
-        learning_rate=1e-2,
-    )
-    learner = d4pg.D4PGLearner(D4PGConfig(**{**defaults, **values}), EnvironmentSpec(3, 2))
-    return learner, UpdateLoop(learner.update, UPDATES, BATCH, jit_compile=False)
-
-
-def samples(count):
-    """A frozen sequence of draws."""
-    generator = np.random.default_rng(0)
-    size = BATCH * UPDATES
-
-    def draw():
-        return Sample(
-            tf.range(size, dtype=tf.int64),
-            tf.constant(generator.uniform(1, 2, size)),
-            tf.constant(30.0, tf.float64),
-            tf.constant(20, tf.int64),
-            tf.ones([size], tf.int32),
-            StoredTransition(
-                *(
-                    tf.constant(generator.normal(size=[size, *spec.shape]), tf.float32)
-                    for spec in D4PG(D4PGConfig()).step_specs(EnvironmentSpec(3, 2))
-                )
-            ),
-        )
-
-    return [draw() for _ in range(count)]
-
-
-def update(learner, draw):
-    """An update outside of any graph."""
-    probabilities = tf.cast(draw.masses / draw.total_mass, tf.float32)
-    learner.update(Batch(draw.steps, probabilities, tf.cast(draw.count, tf.float32)))
+    defaults = dict(policy_sizes=(6, 5), critic_sizes=(7, 6), num_atoms=5, v_min=-1.0, v_max=1.0)
+    return d4pg.D4PGLearner(D4PGConfig(**{**defaults, **values}), EnvironmentSpec(3, 2))
 
 
 def state_of(learner):
     return [variable.numpy() for variable in learner.variables]
 
 
-def assert_same_state(first, second):
-    assert len(state_of(first)) == len(state_of(second))
-    for a, b in zip(state_of(first), state_of(second)):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_continues_bit_for_bit(tmp_path):
-    """Also after a start without an update, which restores and saves: no moment is lost."""
-    draws = samples(9)
-    first, loop = make_learner()
-    progress = tf.Variable(0.0, dtype=tf.float64)
-    for draw in draws[:4]:
-        loop(draw)
-    progress.assign(12.5)
-    Checkpoints(tmp_path, {"learner": first, "progress": progress}).save()
-    expected = [loop(draw) for draw in draws[4:]]
-
-    for _ in range(2):
-        second, loop = make_learner()
-        other_progress = tf.Variable(0.0, dtype=tf.float64)
-        checkpoints = Checkpoints(tmp_path, {"learner": second, "progress": other_progress})
-        assert checkpoints.restore()
-        checkpoints.save()
-    assert float(other_progress) == 12.5
-    assert int(second.steps) == 4 * UPDATES
-    for draw, (priorities, metrics) in zip(draws[4:], expected):
-        other_priorities, other_metrics = loop(draw)
-        np.testing.assert_array_equal(other_priorities, priorities)
-        for name in metrics:
-            assert float(other_metrics[name]) == float(metrics[name])
-    assert_same_state(first, second)
-    # Both Adams' moments and step counts are part of it: 2 moments for each online variable.
-    optimizers = (*second.policy_optimizer.variables, *second.critic_optimizer.variables)
-    assert len(optimizers) == 2 * len(second.networks.variables) + 2
-
-
-def test_without_the_optimisers_it_would_not_be_the_same():
-    """What the test above can see: moments that start at zero take another way."""
-    draws = samples(3)
-    first, _ = make_learner()
-    for draw in draws[:2]:
-        update(first, draw)
-    second, _ = make_learner()
-    for source, target in zip(
-        (*first.networks.variables, *first.target_networks.variables, first.steps),
-        (*second.networks.variables, *second.target_networks.variables, second.steps),
-    ):
-        target.assign(source)
-    update(first, draws[2])
-    update(second, draws[2])
-    difference = [
-        np.abs(a.numpy() - b.numpy()).max()
-        for a, b in zip(first.networks.variables, second.networks.variables)
-    ]
-    assert max(difference) > 1e-4
-
-
 def test_nothing_to_restore(tmp_path):
-    learner, _ = make_learner()
+    learner = make_learner()
     before = state_of(learner)
     assert not Checkpoints(tmp_path / "none", {"learner": learner}).restore()
     for a, b in zip(before, state_of(learner)):
@@ -157,41 +51,6 @@ def test_keeps_the_newest(tmp_path):
     assert int(counter) == 11
     (tmp_path / NAMES).unlink()  # the highest number counts, not the last in the alphabet
     assert newest(tmp_path).name == "ckpt-11"
-
-
-def test_a_save_that_was_cut_off_leaves_the_former_one_and_no_files(tmp_path):
-    counter = tf.Variable(7)
-    checkpoints = Checkpoints(tmp_path, {"counter": counter})
-    checkpoints.save()
-    # As a kill between writing the data and the index leaves it.
-    remains = tmp_path / "ckpt-2_temp"
-    remains.mkdir()
-    (remains / "part-00000-of-00001.data-00000-of-00001").write_bytes(b"half")
-    counter.assign(0)
-    assert Checkpoints(tmp_path, {"counter": counter}).restore()
-    assert int(counter) == 7
-    checkpoints.save()
-    assert not remains.exists() and newest(tmp_path).name == "ckpt-2"
-
-
-@pytest.mark.parametrize("when", ["data", "names"])
-def test_a_save_that_fails_leaves_the_former_one(tmp_path, monkeypatch, when):
-    counter = tf.Variable(7)
-    checkpoints = Checkpoints(tmp_path, {"counter": counter})
-    checkpoints.save()
-    before = contents(tmp_path)
-
-    def fail(*_):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(checkpoint_lib, {"data": "_sync", "names": "replace_file"}[when], fail)
-    counter.assign(8)
-    with pytest.raises(OSError, match="no space"):
-        checkpoints.save()
-    assert contents(tmp_path) == before and newest(tmp_path).name == "ckpt-1"
-    monkeypatch.undo()
-    checkpoints.save()
-    assert newest(tmp_path).name == "ckpt-2" and contents(tmp_path).keys() > before.keys()
 
 
 @pytest.mark.parametrize("left", [[], ["data"], ["data", "index"]], ids=str)
@@ -324,9 +183,7 @@ def restored(directory):
     "spoil, named, way_out",
     [
         (lambda d: cut(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-        (lambda d: cut(d / DATA, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
         (lambda d: flip_a_byte(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-        (lambda d: cut(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
         (lambda d: cut(d / INDEX, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
         (lambda d: flip_a_byte(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
         (lambda d: (d / DATA).unlink(), "ckpt-2 cannot be read", [INDEX, NAMES]),
@@ -339,9 +196,7 @@ def restored(directory):
     ],
     ids=[
         "data cut",
-        "data empty",
         "data changed",
-        "index cut",
         "index empty",
         "index changed",
         "data gone",
@@ -409,9 +264,7 @@ def test_foreign_files_among_the_checkpoints_are_ignored(saved, tmp_path):
     assert all(file.read_text() == "mine" for file in foreign)
 
 
-@pytest.mark.parametrize(
-    "name", ["lr=[0.1]", "a\\b", "a,b", "a?b", "a*b", "{a,b}", "a:b", "gs:", "a b"]
-)
+@pytest.mark.parametrize("name", ["lr=[0.1]", "a\\b", "a?b", "a*b", "{a,b}", "gs:", "a b"])
 def test_a_directory_of_any_name_is_restored(tmp_path, name):
     """TensorFlow takes the path of a restore for a pattern."""
     counter = tf.Variable(5)
@@ -516,7 +369,7 @@ def test_a_policy_with_any_byte_changed_is_read_or_one_line(tmp_path):
     checkpoint_lib.write_policy(path, StoredPolicy(np.ones(3, np.float32), 2, 1.5))
     content = path.read_bytes()
     for position in range(len(content)):
-        for value in (0, 1, 99, 255):
+        for value in (0, 255):
             path.write_bytes(content[:position] + bytes([value]) + content[position + 1 :])
             with contextlib.suppress(CheckpointError):
                 checkpoint_lib.read_policy(path, 3)
@@ -566,20 +419,14 @@ def test_a_first_save_that_nothing_names_yet_is_found(tmp_path):
 
 @pytest.mark.parametrize(
     "values",
-    [
-        {"policy_sizes": (6, 4)},
-        {"policy_sizes": (6, 5, 4)},
-        {"policy_sizes": (6,)},
-        {"num_atoms": 7},
-    ],
+    [{"policy_sizes": (6, 4)}, {"policy_sizes": (6, 5, 4)}, {"policy_sizes": (6,)}],
     ids=str,
 )
 def test_a_save_of_other_networks_is_refused(tmp_path, values):
     """Before anything is restored, with the first difference named."""
-    learner, _ = make_learner()
-    Checkpoints(tmp_path, {"learner": learner}).save()
+    Checkpoints(tmp_path, {"learner": make_learner()}).save()
     before = contents(tmp_path)
-    other, _ = make_learner(**values)
+    other = make_learner(**values)
     state = state_of(other)
     with pytest.raises(CheckpointError, match="another run or to another version") as caught:
         Checkpoints(tmp_path, {"learner": other}).restore()
@@ -596,25 +443,6 @@ def test_a_save_without_a_name_of_the_state_is_refused(tmp_path):
     Checkpoints(tmp_path, {"learner": tf.Variable(0)}).save()
     with pytest.raises(CheckpointError, match="progress is not there"):
         Checkpoints(tmp_path, {"learner": tf.Variable(0), "progress": tf.Variable(0)}).restore()
-
-
-def test_state_of_any_length_is_no_difference(tmp_path):
-    table = tf.Variable([1, 2, 3], shape=tf.TensorShape([None]))
-    Checkpoints(tmp_path, {"table": table}).save()
-    other = tf.Variable(tf.zeros([0], tf.int32), shape=tf.TensorShape([None]))
-    assert Checkpoints(tmp_path, {"table": other}).restore()
-    np.testing.assert_array_equal(other.numpy(), [1, 2, 3])
-
-
-def test_creating_an_optimisers_variables_changes_nothing_else():
-    plain, created = (snt.optimizers.Adam(0.1) for _ in range(2))
-    first, second = (tf.Variable([1.0, -2.0]) for _ in range(2))
-    learner_lib.create_variables(created, [second])
-    np.testing.assert_array_equal(first.numpy(), second.numpy())
-    for gradient in ([0.5, -1.0], [0.0, 3.0]):
-        plain.apply([tf.constant(gradient)], [first])
-        created.apply([tf.constant(gradient)], [second])
-        np.testing.assert_array_equal(first.numpy(), second.numpy())
 
 
 # Forks processes that restore, check, and save without a pause; a save is of one number throughout.
@@ -679,29 +507,28 @@ def test_kill_9_in_the_middle_of_a_save_leaves_one_to_restore(tmp_path):
 
 
 def test_networks_of_another_run_without_its_optimisers_and_steps(tmp_path):
-    source, loop = make_learner()
-    for draw in samples(7):
-        loop(draw)
+    source = make_learner()
+    for variable in source.variables:
+        variable.assign_add(tf.ones_like(variable))
     Checkpoints(tmp_path / "checkpoints", {"learner": source, "other": tf.Variable(3)}).save()
     for directory in (tmp_path, tmp_path / "checkpoints"):
-        learner, _ = make_learner(n_step=3)
+        learner = make_learner(n_step=3)
         checkpoint_lib.load_networks(directory, learner)
         for name in ("networks", "target_networks"):
-            for one, other in zip(
-                getattr(source, name).variables, getattr(learner, name).variables
-            ):
-                np.testing.assert_array_equal(one, other)
+            pairs = zip(getattr(source, name).variables, getattr(learner, name).variables)
+            for saved, loaded in pairs:
+                np.testing.assert_array_equal(saved, loaded)
         assert int(learner.steps) == 0 < int(source.steps)
         adam = learner.policy_optimizer
         assert int(adam.step) == 0 and not any(np.any(m) for m in (*adam.m, *adam.v))
 
 
 def test_networks_that_do_not_fit_are_an_error_that_names_the_flag(tmp_path):
-    learner, _ = make_learner()
+    learner = make_learner()
     with pytest.raises(CheckpointError, match=f"--init_from={tmp_path}: it has no checkpoint"):
         checkpoint_lib.load_networks(tmp_path, learner)
     Checkpoints(tmp_path, {"learner": learner}).save()
-    other, _ = make_learner(policy_sizes=(7, 5))
+    other = make_learner(policy_sizes=(7, 5))
     with pytest.raises(CheckpointError, match="another run .*is .* there and .* here") as error:
         checkpoint_lib.load_networks(tmp_path, other)
     assert "--workdir" not in str(error.value)

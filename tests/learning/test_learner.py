@@ -32,7 +32,7 @@ def gradients(scale):
 
 
 @pytest.mark.parametrize("before", [0.0, 2.0])
-@pytest.mark.parametrize("scale", [1e-4, 0.1, 0.16, 0.18, 1.0, 40.0])
+@pytest.mark.parametrize("scale", [1e-4, 0.16, 40.0])
 def test_constant_gradients_stay_finite_and_make_bounded_steps(scale, before):
     """Their variance is 0, so the steps are rate g / sqrt(epsilon) but for rounding.
 

@@ -112,7 +112,7 @@ def masses(memory):
     return dict(zip(sample.keys.numpy().tolist(), sample.masses.numpy().tolist()))
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
+@pytest.mark.parametrize("prefetch", [0, 3])
 def test_waits_for_the_minimum_and_then_counts(prefetch):
     memory = LoggedMemory()
     trainer, learner = make(memory, prefetch)
@@ -134,7 +134,7 @@ def test_waits_for_the_minimum_and_then_counts(prefetch):
     assert statistics.items == 10
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
+@pytest.mark.parametrize("prefetch", [0, 3])
 def test_outputs_are_written_back_to_the_keys_they_belong_to(prefetch):
     memory = LoggedMemory()
     memory.fill(0, 20)
@@ -165,19 +165,10 @@ def test_priority_lag(prefetch, lags):
     assert seen == lags
 
 
-def test_order_without_prefetch():
-    memory = LoggedMemory()
-    memory.fill(0, 20)
-    trainer, _ = make(memory, prefetch=0)
-    for _ in range(3):
-        trainer.step()
-    assert memory.log == ["counters", "draw", "write"] * 3
-
-
-@pytest.mark.parametrize("prefetch", [1, 3])
-def test_order_with_prefetch_is_always_the_same(prefetch):
+@pytest.mark.parametrize("prefetch", [0, 3])
+def test_the_order_is_always_the_same(prefetch):
     logs, keys, seen = [], [], []
-    for _ in range(3):
+    for _ in range(2):
         memory = LoggedMemory(seed=7)
         memory.fill(0, 50)
         trainer, _ = make(memory, prefetch)
@@ -187,12 +178,10 @@ def test_order_with_prefetch_is_always_the_same(prefetch):
         keys.append(np.concatenate(memory.keys).tolist())
     draw = ["counters", "draw"]
     assert logs[0] == prefetch * draw + (draw + ["write"]) * 8
-    assert logs[0] == logs[1] == logs[2]
-    assert keys[0] == keys[1] == keys[2]
-    assert seen[0] == seen[1] == seen[2]
+    assert logs[0] == logs[1] and keys[0] == keys[1] and seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
+@pytest.mark.parametrize("prefetch", [0, 3])
 def test_removals_come_in_their_time_after_the_priorities(prefetch):
     memory = LoggedMemory(capacity=20, hard_capacity=40)
     memory.fill(0, 30)
@@ -221,8 +210,7 @@ class PaidMemory(LoggedMemory):
         self.log.append(token.numpy())
 
 
-@pytest.mark.parametrize("prefetch", [1, 4])
-def test_draws_that_wait_for_credit_keep_their_order(prefetch):
+def test_draws_that_wait_for_credit_keep_their_order():
     """A draw that finds no credit is not overtaken by one behind it, which would find some."""
 
     def learned(prefetch):
@@ -234,7 +222,7 @@ def test_draws_that_wait_for_credit_keep_their_order(prefetch):
         assert 5 < sum(metrics is None for metrics in done) < 30
         return [entry for entry in memory.log if isinstance(entry, np.ndarray)]
 
-    np.testing.assert_array_equal(learned(prefetch)[:10], learned(0)[:10])
+    np.testing.assert_array_equal(learned(4)[:10], learned(0)[:10])
 
 
 def test_what_is_drawn_follows_from_the_seed_and_the_step():
@@ -255,19 +243,6 @@ def test_what_is_drawn_follows_from_the_seed_and_the_step():
     assert np.any(keys(memory_seed=1, seed=5, first_step=3, calls=1)[0] != expected[0])
     # The first call of both sees the same memory.
     np.testing.assert_array_equal(keys(1, 5, prefetch=1, calls=1)[0], expected[0])
-
-
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_drawn_steps_are_decoded(prefetch):
-    def seen(**options):
-        memory = LoggedMemory()
-        memory.fill(0, 20)
-        trainer, _ = make(memory, prefetch, **options)
-        found = float(trainer.step()["seen"])
-        trainer.close()
-        return found
-
-    assert seen(decode=lambda steps: steps / 2) == pytest.approx(seen() / 2)
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
@@ -292,7 +267,7 @@ def test_what_cannot_be_decoded_is_one_line(prefetch):
     trainer.close()
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
+@pytest.mark.parametrize("prefetch", [0, 3])
 def test_the_limiter_is_respected(prefetch):
     memory = LoggedMemory()
     trainer, learner = make(memory, prefetch, min_size=10, samples_per_insert=6.0)
@@ -310,7 +285,7 @@ def test_the_limiter_is_respected(prefetch):
     assert int(learner.steps) * BATCH == sampled
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
+@pytest.mark.parametrize("prefetch", [0, 3])
 def test_memory_that_is_away_is_waited_for(prefetch):
     memory = LoggedMemory()
     memory.fill(0, 20)
@@ -343,7 +318,7 @@ def test_patience_with_a_memory_that_is_away_ends(prefetch, monkeypatch):
     trainer.close()
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
+@pytest.mark.parametrize("prefetch", [0, 3])
 def test_an_empty_memory_is_waited_for(prefetch):
     """Min size 0: the draw itself fails, as on a replay that restarted in between."""
     memory = LoggedMemory()
@@ -367,7 +342,7 @@ def trainer_of(update, memory, prefetch):
 
 
 @pytest.mark.parametrize("step", [0, 2])
-def test_a_learner_that_does_not_count_its_updates_is_named(step):
+def test_a_learner_that_miscounts_its_updates_is_named(step):
     memory, steps = LoggedMemory(), tf.Variable(0, dtype=tf.int64)
     memory.fill(0, 20)
 
@@ -383,7 +358,7 @@ def test_a_learner_that_does_not_count_its_updates_is_named(step):
     assert "write" not in memory.log
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
+@pytest.mark.parametrize("prefetch", [0, 3])
 def test_bad_priorities_are_not_lost_in_the_background(prefetch):
     memory = LoggedMemory()
     memory.fill(0, 20)
@@ -396,14 +371,16 @@ def test_bad_priorities_are_not_lost_in_the_background(prefetch):
     assert memory.statistics().updated == 0
 
 
-@pytest.mark.parametrize("prefetch", [0, 3])
-def test_what_an_update_that_is_not_finite_gives_is_not_written(prefetch):
+@pytest.mark.parametrize("prefetch, value", [(0, np.nan), (3, np.inf)])
+def test_what_an_update_that_is_not_finite_gives_is_not_written(prefetch, value):
     memory = LoggedMemory()
     memory.fill(0, 20)
-    trainer = trainer_of(
-        lambda batch: (batch.steps, {"norm": tf.reduce_sum(batch.steps) * np.inf}), memory, prefetch
-    )
-    with pytest.raises(DivergedError, match="norm is inf"):
+
+    def update(batch):
+        return batch.steps, {"fine": tf.reduce_mean(batch.steps), "norm": tf.constant(value)}
+
+    trainer = trainer_of(update, memory, prefetch)
+    with pytest.raises(DivergedError, match=rf"^learning has diverged: norm is {value};.*$"):
         trainer.step()
     trainer.close()
     assert "write" not in memory.log
@@ -462,42 +439,8 @@ def serve():
         return served[-1]
 
     yield start
-    for one in served:
-        one.server.close()
-
-
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_memory_elsewhere_is_learnt_from_alike(prefetch, serve):
-    found = []
-    for place in ("here", "elsewhere"):
-        memory = PlainMemory()
-        store = memory if place == "here" else serve(memory).remote
-        memory.fill(0, 50)
-        trainer, learner = make(store, prefetch, seed=3)
-        metrics = [float(trainer.step()["seen"]) for _ in range(6)]
-        trainer.close()
-        assert memory.counters() == Counters(50, 50, (6 + prefetch) * CALL)
-        found.append((metrics, masses(memory), float(learner.seen)))
-    assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_service_that_restarts_is_waited_for(prefetch, serve):
-    served = serve(PlainMemory())
-    served.store.fill(0, 20)
-    trainer, learner = make(served.remote, prefetch)
-    assert trainer.step() is not None
-    trainer.flush()
-    served.server.close()
-    done = sum(trainer.step() is not None for _ in range(prefetch + 1))
-    assert done <= prefetch and trainer.counters is None
-    served.start(PlainMemory(seed=2))
-    assert trainer.step() is None and trainer.counters == Counters()  # it has lost its items
-    served.store.fill(0, 20)
-    assert trainer.step() is not None
-    trainer.close()
-    assert int(learner.steps) == (2 + done) * UPDATES
-    assert served.store.statistics().updated == CALL
+    for each in served:
+        each.server.close()
 
 
 # Queues of unrolls.
@@ -535,8 +478,7 @@ def make_of_queue(store, prefetch=0, decode=None):
     return trainer, learner
 
 
-@pytest.mark.parametrize("prefetch", [0, 2])
-@pytest.mark.parametrize("place", ["here", "elsewhere"])
+@pytest.mark.parametrize("place, prefetch", [("here", 0), ("elsewhere", 2)])
 def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch, serve):
     queue = UnrollQueue(SPECS, 2 * CALL)
     trainer, learner = make_of_queue(queue if place == "here" else serve(queue).remote, prefetch)
@@ -558,8 +500,8 @@ def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch,
     trainer.close()
 
 
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_a_queue_that_is_gone_is_waited_for(prefetch, serve):
+def test_a_queue_that_is_gone_is_waited_for(serve):
+    prefetch = 2
     served = serve(UnrollQueue(SPECS, 2 * CALL))
     trainer, learner = make_of_queue(served.remote, prefetch)
     served.store.put(unrolls(*range(CALL)))
@@ -601,16 +543,3 @@ def test_others_of_the_draw_stand_in_for_unrolls_that_cannot_be_decoded():
     with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version"):
         trainer.step()
     trainer.close()
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_an_update_from_a_queue_that_is_not_finite_is_one_line(value):
-    def update(batch):
-        return (), {"fine": tf.reduce_mean(batch.steps["mark"]), "loss": tf.constant(value)}
-
-    queue = UnrollQueue(SPECS, CALL)
-    updates = UpdateLoop(update, UPDATES, BATCH, jit_compile=False)
-    trainer = Trainer(queue, updates, tf.Variable(0, dtype=tf.int64), UNLIMITED)
-    queue.put(unrolls(*range(CALL)))
-    with pytest.raises(DivergedError, match=rf"^learning has diverged: loss is {value};.*$"):
-        trainer.step()

@@ -288,16 +288,3 @@ def test_an_update_sees_probabilities_and_the_size_of_the_memory_and_may_put_out
     np.testing.assert_array_equal(outputs["steps"].y["value"], samples.steps.y["value"])
     assert float(metrics["size"]) == 40
     assert isinstance(seen[0].steps, Steps) and isinstance(outputs["steps"], Steps)
-
-
-def test_traces_once():
-    traces = []
-
-    def update(batch):
-        traces.append(1)
-        return batch.probabilities, {}
-
-    loop = UpdateLoop(update, 1, 4, jit_compile=False)
-    for seed in range(3):
-        loop.learn(make_samples(4, seed))
-    assert len(traces) == 1

@@ -5,9 +5,8 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control, numpy_twins, packing
-from common.networks.control import ReluMLP, SoftsignMLP
-from common.values import categorical, policy_gradients
+from common.networks import control, packing
+from common.networks.control import SoftsignMLP
 
 
 def networks(observation_size, action_size, layer_norm, head=None):
@@ -100,14 +99,6 @@ def test_hidden_weights_are_uniform_by_fan_out():
     np.testing.assert_allclose(w.std(), bound / np.sqrt(3), rtol=0.02)
 
 
-def test_heads_shapes():
-    observation, action = tf.zeros([7, 5]), tf.zeros([7, 1])
-    _, critic = networks(5, 1, layer_norm=True)
-    assert critic(observation, action).shape == (7, 51)
-    _, critic = networks(5, 1, layer_norm=True, head=control.ScalarHead())
-    assert critic(observation, action).shape == (7,)
-
-
 def test_critic_sees_the_action():
     _, critic = networks(5, 1, layer_norm=True)
     observation = tf.zeros([1, 5])
@@ -118,32 +109,6 @@ def test_critic_sees_the_action():
 def test_networks_without_hidden_layers_are_refused():
     with pytest.raises(ValueError, match="hidden_sizes"):
         control.ControlPolicy(1, (), True)
-
-
-def test_jit_compiled_gradients_equal_eager():
-    tf.random.set_seed(0)
-    policy, critic = networks(5, 1, layer_norm=True)
-    rng = np.random.default_rng(0)
-    observation = tf.constant(rng.normal(size=(8, 5)), tf.float32)
-    behaviour = tf.constant(rng.uniform(-1, 1, size=(8, 1)), tf.float32)
-    target = tf.constant(rng.dirichlet(np.ones(51), 8), tf.float32)
-    atoms = categorical.support(-150.0, 150.0, 51)
-
-    def gradients():
-        with tf.GradientTape(persistent=True) as tape:
-            action = policy(observation)
-            value = categorical.mean(critic(observation, action), atoms)
-            dqda = tape.gradient(value, action)
-            policy_loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, None)
-            critic_loss = categorical.cross_entropy(target, critic(observation, behaviour))
-        return (
-            *tape.gradient(policy_loss, policy.trainable_variables),
-            *tape.gradient(critic_loss, critic.trainable_variables),
-        )
-
-    compiled = tf.function(gradients, jit_compile=True)()
-    for actual, expected in zip(compiled, gradients()):
-        np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-5)
 
 
 D, HIDDEN, OUT = 40, (300, 200), 50
@@ -181,38 +146,3 @@ def test_hidden_parameters_begin_uniformly_within_glorots_bound():
     assert 0.99 * bound < np.abs(output.w).max() <= bound
     assert output.w.numpy().std() == pytest.approx(bound / np.sqrt(3), rel=0.05)
     np.testing.assert_array_equal(output.b, np.zeros(OUT))
-
-
-@pytest.mark.parametrize("activation", [None, tf.tanh])
-def test_the_numpy_twin_equals_the_mlp_and_loads(activation):
-    network, other = (SoftsignMLP(D, HIDDEN, OUT, activation) for _ in range(2))
-    rng = np.random.default_rng(0)
-    for variable in other.trainable_variables:  # far from their initial values
-        variable.assign_add(rng.normal(scale=0.05, size=variable.shape))
-    observation = rng.normal(size=(7, D)).astype(np.float32) * 3
-    kept = observation.copy()
-    twin = numpy_twins.twin(network)
-    np.testing.assert_allclose(twin(observation), network(observation), atol=1e-5)
-    twin.load(packing.to_numpy(other.trainable_variables))
-    assert np.abs(other(observation)).max() > 0.1
-    np.testing.assert_allclose(twin(observation), other(observation), atol=1e-5)
-    assert twin(observation).dtype == np.float32
-    np.testing.assert_array_equal(observation, kept)
-
-
-def test_relu_layers_and_an_output():
-    network = ReluMLP(3, [4, 5], snt.Linear(2))
-    assert network.output_size == 2
-    h = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
-    outputs = network(h)
-    for layer in (network.layers[0], network.layers[2]):
-        h = np.maximum(h @ layer.w.numpy() + layer.b.numpy(), 0)
-    last = network.layers[4]
-    expected = h @ last.w.numpy() + last.b.numpy()
-    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_without_layers_it_is_the_identity():
-    network = ReluMLP(3, [])
-    assert network.output_size == 3 and not network.trainable_variables
-    np.testing.assert_array_equal(network(tf.ones([2, 3])), np.ones([2, 3]))

@@ -2,9 +2,10 @@
 
 import types
 
+import float64_networks
+from float64_networks import convolution
 import numpy as np
 import pytest
-import sonnet as snt
 import tensorflow as tf
 
 from common.environments.spec import MIN_SIDES, EnvironmentSpec
@@ -92,40 +93,13 @@ def test_a_torso_may_have_other_filters_and_a_concatenated_relu():
     torso = images_lib.ImageTorso((36, 36, 1), convolutions, activation=tf.nn.crelu)
     maps = observation / 255
     for layer, stride in zip(torso.layers, (4, 2, 1)):
-        maps = numpy_convolution(maps, layer, stride)
+        maps = convolution(maps, float64_of(layer.w), float64_of(layer.b), stride)
         maps = np.concatenate([np.maximum(maps, 0), np.maximum(-maps, 0)], axis=-1)
     np.testing.assert_allclose(torso(observation), maps.reshape(5, -1), rtol=1e-4, atol=1e-6)
 
 
-def numpy_convolution(inputs, layer, stride):
-    """Returns a VALID convolution, computed position by position."""
-    w, b = (variable.numpy().astype(np.float64) for variable in (layer.w, layer.b))
-    kernel = w.shape[0]
-    height, width = ((side - kernel) // stride + 1 for side in inputs.shape[1:3])
-    outputs = np.empty((len(inputs), height, width, w.shape[3]))
-    for y in range(height):
-        for x in range(width):
-            rows, columns = slice(y * stride, None), slice(x * stride, None)
-            patch = inputs[:, rows, columns][:, :kernel, :kernel]
-            outputs[:, y, x] = np.tensordot(patch, w, 3) + b
-    return outputs
-
-
-def numpy_network(network, observation):
-    """Returns the dueling network's values, computed in float64."""
-    features = observation / 255
-    for layer, stride in zip(network.torso.layers, (4, 2, 1)):
-        features = np.maximum(numpy_convolution(features, layer, stride), 0)
-    features = features.reshape(len(features), -1)
-
-    def linear(inputs, layer):
-        return inputs @ layer.w.numpy().astype(np.float64) + layer.b.numpy()
-
-    value, advantage = (
-        linear(np.maximum(linear(features, stream.hidden), 0), stream.output)
-        for stream in (network.value, network.advantage)
-    )
-    return value + advantage - advantage.mean(axis=1, keepdims=True)
+def float64_of(variable):
+    return variable.numpy().astype(np.float64)
 
 
 def make_small(seed=0, **options):
@@ -143,15 +117,8 @@ def test_equals_numpy():
     network, observation = make_small(), images(SMALL)
     q = network(observation)
     assert q.dtype == tf.float32 and q.shape == (5, 6)
-    np.testing.assert_allclose(q, numpy_network(network, observation), rtol=1e-4, atol=1e-5)
-
-
-def test_the_mean_advantage_is_zero():
-    """The mean of q over the actions is therefore V."""
-    network, observation = make_small(), images(SMALL)
-    q, value = network(observation), network.value(network.torso(observation))
-    np.testing.assert_allclose(tf.reduce_mean(q, axis=1), value[:, 0], atol=1e-5)
-    assert np.ptp(q.numpy(), axis=1).min() > 1e-4
+    expected = float64_networks.dueling(network, observation, float64_of)
+    np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_weights_begin_uniform_by_their_inputs():
@@ -202,16 +169,6 @@ def test_bfloat16_computes_the_layers_below_the_heads():
     assert 0.01 < np.ptp(q.numpy(), axis=1).min() < 0.5
     for variable, gradient in zip(rounded.trainable_variables, gradients(rounded, observation)):
         assert variable.dtype == gradient.dtype == tf.float32
-
-
-def test_it_is_a_sonnet_module_whose_variables_are_there_from_the_start():
-    assert isinstance(dueling(SMALL), snt.Module)
-    assert len(dueling(SMALL).trainable_variables) == 14
-
-
-@pytest.mark.parametrize("size", [1, 7])
-def test_any_batch(size):
-    assert make_small()(images(SMALL, size)).shape == (size, 6)
 
 
 def convolved(maps, w, b):

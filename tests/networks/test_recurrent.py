@@ -91,20 +91,6 @@ def make_network(activation=None):
     return network
 
 
-def test_a_network_begins_with_zeros_at_each_windows_beginning():
-    network, inputs = make_network(), normal(B, T, F)
-    begins = tf.constant([0, 3, T - 1])
-    outputs = network(Window(inputs, begins))
-    assert outputs.shape == [B, 3]
-    for row, begin in enumerate(begins.numpy()):
-        alone = network(Window(inputs[row : row + 1, begin:], tf.zeros([1], tf.int32)))
-        np.testing.assert_allclose(outputs[row], alone[0], rtol=1e-5, atol=1e-6)
-    changed = network(
-        Window(inputs + 100.0 * tf.cast(tf.range(T)[:, tf.newaxis] < 3, tf.float32), begins)
-    )
-    np.testing.assert_allclose(changed[1:], outputs[1:], rtol=1e-5, atol=1e-6)
-
-
 def test_states_and_the_step_after_them_are_one_unroll():
     network, inputs, begins = make_network(), normal(B, T, F), tf.constant([0, 3, T - 1])
 
@@ -126,16 +112,6 @@ def test_states_and_the_step_after_them_are_one_unroll():
     for state in network.states(Window(inputs, tf.constant([0, 3, T]))):
         assert np.all(state.hidden[:2] != 0) and not np.any(state.hidden[2])
         assert np.all(state.cell[:2] != 0) and not np.any(state.cell[2])
-
-
-def test_a_network_has_gradients_through_its_window_alone():
-    network, inputs = make_network(), normal(B, T, F)
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        total = tf.reduce_sum(network(Window(inputs, tf.constant([0, 3, T - 1]))))
-    gradient = tape.gradient(total, inputs).numpy()
-    for row, begin in enumerate([0, 3, T - 1]):
-        assert not np.any(gradient[row, :begin]) and np.all(gradient[row, begin:])
 
 
 def test_states_before_each_input_are_those_of_the_inputs_up_to_it():

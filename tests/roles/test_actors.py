@@ -160,13 +160,14 @@ def make_d4pg(path):
         policy_sizes=(16,), critic_sizes=(16,), batch_size=16, min_replay_size=50, n_step=3
     )
     assert agent.data.inserts_late
-    spec = EnvironmentSpec(5, 1)
+    spec = EnvironmentSpec(2, 1)
     context = make_context(
         agent,
         spec,
         ONE_PROCESS,
         dataclasses.replace(Topology.local(ONE_PROCESS.roles, {"learner": 1}), job="learner"),
         RunDirectory(path),
+        environment="python:reproductions.d4pg.own_environment:make",
         actors=ACTORS,
         num_actors=len(ACTORS),
     )
@@ -198,10 +199,10 @@ def transitions_after(path, num_calls, late):
 
 
 def test_late_insertions_change_neither_what_is_stored_nor_when_a_call_is_due(tmp_path):
-    timesteps, counters, rows, puts = transitions_after(tmp_path / "each", 500, late=False)
-    assert timesteps > 1003  # an end of the episodes completes many transitions at once
+    timesteps, counters, rows, puts = transitions_after(tmp_path / "each", 60, late=False)
+    assert timesteps > 103  # an end of the episodes completes many transitions at once
     late_timesteps, late_counters, late_rows, late_puts = transitions_after(
-        tmp_path / "late", 500, late=True
+        tmp_path / "late", 60, late=True
     )
     assert (late_timesteps, late_counters) == (timesteps, counters)
     for ours, expected in zip(late_rows, rows, strict=True):
@@ -338,41 +339,25 @@ def test_the_learner_learns_from_every_unroll_of_two_processes(tmp_path):
     assert episodes["parameter_version"].max() > episodes["parameter_version"].min()
 
 
-@pytest.fixture(scope="module")
-def in_turns(tmp_path_factory):
-    """The directories of two runs in one process with equal seeds."""
-    paths = []
-    for _ in range(2):
-        paths.append(tmp_path_factory.mktemp("run"))
-        keeper.run(
-            context(
-                paths[-1],
-                ONE_PROCESS_WITH_REPLAYS,
-                {"learner": 1},
-                actors=range(NUM_ACTORS),
-                seed=1,
-                values={"evaluation_steps": 30},
-            )
-        )
-    return paths
+def test_one_process_takes_turns_and_equal_seeds_give_equal_runs(tmp_path):
+    """A burst has twelve unrolls and a batch four, so nothing is left over."""
+    paths = [tmp_path / name for name in "ab"]
+    for path in paths:
+        options = {"actors": range(NUM_ACTORS), "seed": 1, "values": {"evaluation_steps": 30}}
+        keeper.run(context(path, ONE_PROCESS_WITH_REPLAYS, {"learner": 1}, **options))
 
-
-def test_equal_seeds_give_equal_runs_in_one_process(in_turns):
     def rows(path, name, *without):
         return pd.DataFrame(read_rows(path / name)).drop(columns=["wall_seconds", *without])
 
     without = ("incarnation", "parameter_version")  # begin at random, or with the time
-    acting = [rows(path, "acting.csv", *without) for path in in_turns]
+    acting = [rows(path, "acting.csv", *without) for path in paths]
     assert acting[0].equals(acting[1]) and acting[0]["episode_return"].nunique() > 5
     assert (acting[0]["parameter_age_steps"] == 0).all()  # pulled after the updates of a burst
-    evaluations = [rows(path, "evaluator.csv") for path in in_turns]
+    evaluations = [rows(path, "evaluator.csv") for path in paths]
     assert evaluations[0].equals(evaluations[1])
     assert evaluations[0]["learner_steps"].tolist() == [0, 30, STEPS]
 
-
-def test_actors_and_learner_take_turns_in_one_process(in_turns):
-    """A burst has twelve unrolls and a batch four, so nothing is left over."""
-    row = last_row(in_turns[0] / "learner.csv")
+    row = last_row(paths[0] / "learner.csv")
     assert row["learner_steps"] == STEPS and row["replay_size"] == 0
     timesteps = STEPS * SAMPLES / RATIO
     ended = timesteps // NUM_ACTORS // TIMESTEPS * NUM_ACTORS

@@ -279,14 +279,6 @@ def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):
     assert run.ends() and run.rows() == []
 
 
-def test_a_task_without_an_end_is_evaluated_up_to_the_limit(run):
-    run.serve()
-    run.publish(-1.0, 16)
-    run.start(episode_steps=50)
-    run.wait_for(lambda: last_row(run.directory.evaluator_csv), "a row")
-    assert run.rows() == [(16, -50.0)]
-
-
 def test_the_end_of_the_run_ends_an_evaluation_under_way(run):
     run.serve()
     run.publish(-1.0, 16)

@@ -2,7 +2,7 @@
 
 import os
 
-from growth import BOUNDS, Growth, excesses, slope, usage
+from growth import Growth, excesses, slope, usage
 import numpy as np
 import pytest
 from soak_faults import plan
@@ -43,10 +43,6 @@ def test_a_leak_is_found_through_restarts_and_noise(rate):
         life(200 * number, 3, lambda minute: 500 + rate * minute + grain()) for number in range(4)
     ]
     assert slope(lives) == pytest.approx(rate, abs=0.3)
-
-
-def test_a_descriptor_that_is_left_by_each_evaluation_is_found():
-    assert slope([life(0, 3, lambda minute: 30 + int(2 * minute))]) > BOUNDS["descriptors"]
 
 
 def test_samples_that_lie_close_have_no_slope():

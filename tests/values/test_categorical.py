@@ -96,26 +96,16 @@ def test_project_handles_positions_on_atoms_and_far_outside():
     )
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(strategies.integers(0, 2**32 - 1), strategies.integers(1, 9), strategies.integers(2, 12))
-def test_project_keeps_mass_and_is_not_negative(seed, num_positions, num_atoms):
+def test_project_keeps_mass_and_the_mean_when_nothing_is_clipped(seed, num_positions, num_atoms):
     positions, probabilities, support = random_case(seed, 3, num_positions, num_atoms)
+    positions = np.clip(positions, support[0], support[-1])
     projected = categorical.project(positions, probabilities, support).numpy()
     np.testing.assert_allclose(projected.sum(1), probabilities.sum(1), rtol=1e-12)
     assert projected.min() >= 0.0
-
-
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(strategies.integers(0, 2**32 - 1), strategies.integers(1, 9), strategies.integers(2, 12))
-def test_project_keeps_the_mean_when_nothing_is_clipped(seed, num_positions, num_atoms):
-    positions, probabilities, support = random_case(seed, 3, num_positions, num_atoms)
-    positions = np.clip(positions, support[0], support[-1])
-    projected = categorical.project(positions, probabilities, support)
-    np.testing.assert_allclose(
-        projected @ support[:, np.newaxis],
-        np.sum(positions * probabilities, axis=1, keepdims=True),
-        atol=1e-12,
-    )
+    mean = np.sum(positions * probabilities, axis=1)
+    np.testing.assert_allclose(projected @ support, mean, atol=1e-12)
 
 
 def test_project_keeps_float32_and_takes_the_support_of_another_dtype():
@@ -146,15 +136,6 @@ def test_project_refuses_other_shapes(shapes, named, project):
         project(*(np.zeros(shape) for shape in shapes))
 
 
-def test_bellman_target_when_the_discount_is_zero_is_the_clipped_return():
-    atoms = categorical.support(-1.0, 1.0, 3)
-    probabilities = tf.constant([[0.25, 0.5, 0.25]] * 2)
-    positions = categorical.target_positions([0.5, 7.0], [0.0, 0.0], atoms)
-    np.testing.assert_allclose(
-        categorical.project(positions, probabilities, atoms), [[0, 0.5, 0.5], [0, 0, 1]]
-    )
-
-
 def test_td_targets_and_losses_equal_published_ones():
     case = json.loads((GOLDEN / "categorical_td.json").read_text())
     atoms = tf.constant(case["support"], tf.float32)
@@ -172,23 +153,6 @@ def test_cross_entropy_of_the_distribution_itself_is_its_entropy():
     actual = categorical.cross_entropy(probabilities, tf.math.log(probabilities) + 3.0)
     assert actual.dtype == tf.float64
     np.testing.assert_allclose(actual, entropy)
-
-
-def test_cross_entropy_gradient_equals_finite_differences():
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(3, 5))
-    targets = rng.dirichlet(np.ones(5), 3)
-    variable = tf.Variable(logits)
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(categorical.cross_entropy(targets, variable))
-    gradient = tape.gradient(loss, variable).numpy()
-    step = 1e-6
-    for index in np.ndindex(*logits.shape):
-        shift = np.zeros_like(logits)
-        shift[index] = step
-        above = categorical.cross_entropy(targets, logits + shift).numpy().sum()
-        below = categorical.cross_entropy(targets, logits - shift).numpy().sum()
-        np.testing.assert_allclose(gradient[index], (above - below) / (2 * step), atol=1e-8)
 
 
 def test_no_gradient_flows_through_the_target():
@@ -219,35 +183,6 @@ def test_total_variation_is_the_sum_of_absolute_differences():
     np.testing.assert_allclose(actual, [[0.5, 2.0], [3.0, 0.0]])
 
 
-def test_total_variation_is_the_magnitude_of_the_cross_entropys_gradient():
-    targets = tf.constant([[-0.25, 0.75, 0.5], [0.1, 0.1, 0.8]])  # signed, each row sums to 1
-    logits = tf.Variable([[0.3, -1.0, 2.0], [0.0, 1.0, 0.5]])
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(categorical.cross_entropy(targets, logits))
-    magnitude = tf.reduce_sum(tf.abs(tape.gradient(loss, logits)), axis=-1)
-    actual = categorical.total_variation(targets, tf.nn.softmax(logits))
-    np.testing.assert_allclose(actual, magnitude, rtol=1e-6)
-
-
-def test_jit_compiled_loss_equals_eager():
-    rng = np.random.default_rng(0)
-    atoms = categorical.support(-150.0, 150.0, 51)
-    rewards = tf.constant(rng.normal(size=256) * 20, tf.float32)
-    discounts = tf.constant(rng.choice([0.0, 0.95], 256), tf.float32)
-    logits_t = tf.constant(rng.normal(size=(256, 51)), tf.float32)
-    logits_tm1 = tf.constant(rng.normal(size=(256, 51)), tf.float32)
-
-    def loss(rewards, discounts, logits_t, logits_tm1):
-        positions = categorical.target_positions(rewards, discounts, atoms)
-        target = categorical.project(positions, tf.nn.softmax(logits_t), atoms)
-        return target, categorical.cross_entropy(target, logits_tm1)
-
-    arguments = (rewards, discounts, logits_t, logits_tm1)
-    compiled = tf.function(loss, jit_compile=True)(*arguments)
-    for actual, expected in zip(compiled, loss(*arguments)):
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("even", [True, False])
 def test_project_equals_its_twin(even, dtype):
@@ -263,13 +198,6 @@ def test_project_equals_its_twin(even, dtype):
     np.testing.assert_allclose(projected, categorical.project(*arguments), atol=1e-5)
     for before, after in zip((positions, probabilities, support), arguments):
         np.testing.assert_array_equal(before, after)
-
-
-def test_project_onto_two_atoms():
-    projected = categorical.project_np(
-        np.array([[-9.0, 0.25, 9.0]]), np.array([[0.5, 0.4, 0.1]]), np.array([0.0, 1.0])
-    )
-    np.testing.assert_allclose(projected, [[0.8, 0.2]])
 
 
 def test_project_shows_a_position_that_is_not_a_number():

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import integrate, special, stats
+from scipy import special, stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
@@ -38,22 +38,6 @@ def test_on_policy_the_weight_is_1_and_the_divergence_0():
     np.testing.assert_array_equal(rho, np.ones(B))
     np.testing.assert_array_equal(
         gaussian.kl_divergence(mean, variance, mean, variance), np.zeros(B)
-    )
-
-
-def test_variances_may_be_shared():
-    action, mean, variance, other, other_variance = make_arguments()
-    shared = variance[0], other_variance[0]
-    each = [tf.broadcast_to(v, [B, A]) for v in shared]
-    np.testing.assert_allclose(
-        gaussian.importance_weight(action, mean, shared[0], other, shared[1]),
-        gaussian.importance_weight(action, mean, each[0], other, each[1]),
-        rtol=1e-12,
-    )
-    np.testing.assert_allclose(
-        gaussian.kl_divergence(mean, shared[0], other, shared[1]),
-        gaussian.kl_divergence(mean, each[0], other, each[1]),
-        rtol=1e-12,
     )
 
 
@@ -104,14 +88,6 @@ def test_gradients_are_those_of_finite_differences(function):
             np.testing.assert_allclose(gradient[index], difference, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("action_size, bound", [(17, 850), (6, 300)])
-def test_means_within_1_bound_the_divergence(action_size, bound):
-    """2 A / sigma^2: the paper's 850 for Humanoid and 300 for Walker2d with sigma = 0.2."""
-    mean, variance = tf.ones([1, action_size], tf.float64), tf.constant(0.04, tf.float64)
-    actual = gaussian.kl_divergence(-mean, variance, mean, variance)
-    np.testing.assert_allclose(actual, [bound], rtol=1e-12)
-
-
 MIN_VARIANCE = 1e-2
 SEED = tf.constant([3, 4])
 
@@ -147,15 +123,6 @@ def test_likelihood_is_the_mixtures_density():
     for actual in both_cross_entropies(outputs, z):
         assert actual.shape == (4,)
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
-
-
-def test_density_integrates_to_one():
-    outputs = make_outputs(rows=1)
-
-    def density(z):
-        return np.exp(-next(both_cross_entropies(outputs, np.array([[z]]))))[0]
-
-    assert integrate.quad(density, -30, 30, limit=200)[0] == pytest.approx(1, abs=1e-5)
 
 
 def test_far_samples_have_finite_likelihoods_and_gradients():
@@ -208,7 +175,7 @@ def test_the_seed_gives_the_samples():
         distribution = gaussian_mixture.mixture(outputs, MIN_VARIANCE)
         return gaussian_mixture.sample(distribution, 5, seed)
 
-    draw = tf.function(draw, jit_compile=True)
+    draw = tf.function(draw, jit_compile=True)  # as in an update
     np.testing.assert_array_equal(draw(SEED), draw(SEED))
     assert np.all(draw(SEED).numpy() != draw(SEED + 1).numpy())
 

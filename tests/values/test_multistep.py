@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -116,21 +115,16 @@ def test_coefficients_equal_equation_4():
 
 
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize("length", [1, 2, 6])
-def test_scalar_targets_equal_equation_3(length, lambda_):
-    for seed in range(3):
+def test_targets_equal_the_papers_sums(lambda_):
+    """Discounts of 0 end returns, and elements of q* may be negative."""
+    for seed, length in ((0, 1), (1, 2), (2, 6), (3, 6)):
         case = Sequence(seed, length)
         actual = case.scalar_targets(lambda_)
         np.testing.assert_allclose(actual, equation_3(case, lambda_), atol=1e-12)
-
-
-@pytest.mark.parametrize("lambda_", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize("length", [1, 2, 6])
-def test_categorical_targets_equal_the_papers_sum(length, lambda_):
-    for seed in range(3):
-        case = Sequence(seed, length)
         actual = case.categorical_targets(lambda_)
         np.testing.assert_allclose(actual, retrace_target_distribution(case, lambda_), atol=1e-12)
+        np.testing.assert_allclose(actual.sum(-1), 1, atol=1e-12)
+    assert np.any(case.g == 0) and np.any(actual < 0) == (lambda_ > 0)
 
 
 @pytest.mark.parametrize("case", RETRACE_CASES, ids=lambda case: case["source"])
@@ -150,61 +144,30 @@ def test_scalar_targets_equal_published_vectors(case):
         np.testing.assert_allclose(losses, case["expected_losses"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("last_c", [0.8, float("nan")])
-def test_a_worked_example(last_c):
-    """By hand, T = 2, B = 1: x_2 and x_3 are bootstrapped from."""
+def test_a_worked_example():
+    """By hand, T = 2, B = 1: x_2 and x_3 are bootstrapped from, and no c belongs to x_3."""
     z = tf.constant([-1.0, 0.0, 1.0])
     q_t = tf.constant([[[[0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]], [[[0.25, 0.5, 0.25], [0, 0.5, 0.5]]]])
     pi_t = tf.constant([[[0.75, 0.25]], [[0.4, 0.6]]])
     a_t = tf.constant([[0], [1]])
     c_t = multistep.retrace_coefficients(pi_t, a_t, tf.fill([2, 1, 2], 0.5), 0.8)
     np.testing.assert_allclose(c_t, [[0.8], [0.8]])
-    c_t = tf.stack([c_t[0], [last_c]])
+    c_t = tf.stack([c_t[0], [float("nan")]])
     r_t, discount_t = tf.constant([[0.5], [-0.25]]), tf.constant([[0.5], [0.5]])
 
-    target = tf.function(multistep.categorical_retrace_targets, jit_compile=True)
-    actual = target(q_t, pi_t, a_t, c_t, r_t, discount_t, z)
+    actual = multistep.categorical_retrace_targets(q_t, pi_t, a_t, c_t, r_t, discount_t, z)
     assert actual.dtype == tf.float32
     np.testing.assert_allclose(actual, [[[0, 0.5275, 0.4725]], [[0.2, 0.7, 0.1]]], atol=1e-6)
-    target = tf.function(multistep.scalar_retrace_targets, jit_compile=True)
-    actual = target(tf.reduce_sum(q_t * z, -1), pi_t, a_t, c_t, r_t, discount_t)
+    q_t = tf.reduce_sum(q_t * z, -1)
+    actual = multistep.scalar_retrace_targets(q_t, pi_t, a_t, c_t, r_t, discount_t)
     np.testing.assert_allclose(actual, [[0.4725], [-0.1]], atol=1e-6)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(strategies.integers(0, 2**32 - 1), strategies.floats(0, 1))
-def test_the_mean_is_the_scalar_target_where_nothing_is_clipped(seed, lambda_):
-    case = Sequence(seed, num_atoms=31, wide=True)
-    mean = case.categorical_targets(lambda_) @ case.z
-    np.testing.assert_allclose(mean, case.scalar_targets(lambda_), atol=1e-11)
-
-
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(
-    strategies.integers(0, 2**32 - 1),
-    strategies.integers(1, 9),
-    strategies.integers(2, 9),
-    strategies.floats(0, 1),
-)
-def test_mass_is_kept(seed, length, num_atoms, lambda_):
-    case = Sequence(seed, length, num_atoms=num_atoms)
-    np.testing.assert_allclose(case.categorical_targets(lambda_).sum(-1), 1, atol=1e-12)
-
-
-def test_mass_is_signed_and_neither_clipped_nor_normalised():
-    """One action of mass -c, the other of mass pi: alpha is negative for what was taken."""
-    q_t = tf.constant([[[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]], [[[0.0, 1.0, 0.0]] * 2]])
-    pi_t = tf.constant([[[0.4, 0.6]], [[0.5, 0.5]]])
-    targets = multistep.categorical_retrace_targets(
-        q_t,
-        pi_t,
-        tf.zeros([2, 1], tf.int32),
-        tf.ones([2, 1]),
-        tf.zeros([2, 1]),
-        tf.ones([2, 1]),
-        tf.constant([-1.0, 0.0, 1.0]),
-    )
-    np.testing.assert_allclose(targets[0, 0], [-0.6, 1.0, 0.6], atol=1e-6)
+def test_the_mean_is_the_scalar_target_where_nothing_is_clipped():
+    for seed, lambda_ in ((0, 0.3), (1, 1.0)):
+        case = Sequence(seed, num_atoms=31, wide=True)
+        mean = case.categorical_targets(lambda_) @ case.z
+        np.testing.assert_allclose(mean, case.scalar_targets(lambda_), atol=1e-11)
 
 
 def test_lambda_0_is_expected_sarsa():
@@ -232,102 +195,6 @@ def test_on_policy_with_lambda_1_the_target_is_the_n_step_return(greedy):
     for reward, discount in zip(case.r[::-1], case.g[::-1], strict=True):
         returns.append(reward + discount * returns[-1])
     np.testing.assert_allclose(case.scalar_targets(1.0), returns[:0:-1], atol=1e-12)
-
-
-@pytest.mark.parametrize("cut", [0, 2, 4])
-def test_nothing_passes_a_discount_of_zero(cut):
-    """r[cut] is the last reward of an episode; what follows belongs to the next."""
-    case, other = Sequence(3), Sequence(3)
-    case.g[:] = other.g[:] = 0.9
-    case.g[cut] = other.g[cut] = 0.0
-    fresh = Sequence(99)
-    for name in ("q", "pi", "mu", "a"):
-        getattr(other, name)[cut + 1 :] = getattr(fresh, name)[cut + 1 :]
-    other.r[cut + 1 :] += 5.0
-    for targets in (Sequence.scalar_targets, Sequence.categorical_targets):
-        before, after = targets(case), targets(other)
-        np.testing.assert_allclose(before[: cut + 1], after[: cut + 1], atol=1e-12)
-        changes = np.abs(before[cut + 1 :] - after[cut + 1 :])
-        assert np.all(changes.reshape(*changes.shape[:2], -1).max(-1) > 0.01)
-    np.testing.assert_allclose(case.scalar_targets()[cut], case.r[cut], atol=1e-12)
-
-
-def test_each_backup_is_projected_once():
-    """A chain without choice whose return falls between atoms: a second projection would widen it.
-
-    Rewards 0.5 and 0.5 add up to the atom 1, though each alone lies between atoms.
-    """
-    q_t = tf.one_hot(tf.ones([2, 1, 1], tf.int32), 3)  # All mass on z = 0.
-    pi_t, a_t = tf.ones([2, 1, 1]), tf.zeros([2, 1], tf.int32)
-    targets = multistep.categorical_retrace_targets(
-        q_t,
-        pi_t,
-        a_t,
-        tf.ones([2, 1]),
-        tf.fill([2, 1], 0.5),
-        tf.ones([2, 1]),
-        tf.constant([-1.0, 0.0, 1.0]),
-    )
-    np.testing.assert_allclose(targets[:, 0], [[0, 0, 1], [0, 0.5, 0.5]], atol=1e-6)
-
-
-@pytest.mark.parametrize("lambda_", [0.0, 0.5, 1.0])
-def test_a_chain_of_known_values_is_a_fixed_point(lambda_):
-    """s_0 -> s_1 -> ... -> s_4, then the end; action 0 pays 1, action 1 pays 0, both move on.
-
-    Q^pi(s_i, a) = r(a) + gamma V(s_{i+1}) in closed form. From Q^pi all targets have the mean
-    Q^pi(x_t, a_t) whatever was done; without randomness in rewards they are exactly equal.
-    """
-    gamma, p, length = 0.5, 0.3, 5  # p: pi's probability of action 0
-    v = np.array([p * (1 - gamma ** (length - i)) / (1 - gamma) for i in range(length + 1)])
-    assert v[length - 1] == p and v[length] == 0
-    q = np.stack([1 + gamma * v[1:], gamma * v[1:]], axis=-1)  # [s, A]
-    q = np.concatenate([q, np.zeros([1, 2])])  # after the end: anything, here 0
-    actions = np.array([[0, 1, 1, 0, 1, 0], [1, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]]).T
-    shape = actions.shape
-    q_t = np.repeat(q[1:, np.newaxis], shape[1], axis=1)
-    q_t[-1] = 7.0  # Behind a discount of 0.
-    pi_t = np.tile([p, 1 - p], (length, shape[1], 1))
-    mu_t = np.tile([0.6, 0.4], (length, shape[1], 1))
-    c_t = multistep.retrace_coefficients(pi_t, actions[1:], mu_t, lambda_)
-    r_t = 1.0 - actions[:-1]
-    discount_t = np.full((length, shape[1]), gamma)
-    discount_t[-1] = 0.0
-    targets = multistep.scalar_retrace_targets(q_t, pi_t, actions[1:], c_t, r_t, discount_t)
-    for b in range(shape[1]):
-        expected = [q[i, actions[i, b]] for i in range(length)]
-        np.testing.assert_allclose(targets[:, b], expected, atol=1e-12)
-
-
-def test_from_wrong_values_the_mean_over_behaviour_contracts_towards_the_true_ones():
-    """Exactly, over all action sequences of a two-step chain with values of 0.
-
-    With lambda 1, mu = pi: E[G_0 | a_0] = r_0 + gamma r_1 expected, as in Monte Carlo.
-    """
-    gamma, mu = 0.5, np.array([0.25, 0.75])
-    rewards = np.array([1.0, -2.0])  # of the actions
-    expected = 0.0
-    for second in (0, 1):
-        a_t = np.array([[second], [0]])
-        pi_t = np.tile(mu, (2, 1, 1))
-        c_t = multistep.retrace_coefficients(pi_t, a_t, pi_t, 1.0)
-        r_t = np.array([[0.5], [rewards[second]]])
-        discount_t = np.array([[gamma], [0.0]])
-        target = multistep.scalar_retrace_targets(
-            np.zeros([2, 1, 2]), pi_t, a_t, c_t, r_t, discount_t
-        )
-        expected += mu[second] * float(target[0, 0])
-    assert expected == pytest.approx(0.5 + gamma * mu @ rewards)
-
-
-def test_only_the_coefficients_after_the_first_frame_are_used():
-    """pi and mu at x_1 belong to no argument; those at x_{T+1} do not matter to c."""
-    case, other = Sequence(4), Sequence(4)
-    other.mu[-1] = 1e-3
-    for targets in (Sequence.scalar_targets, Sequence.categorical_targets):
-        np.testing.assert_array_equal(targets(case), targets(other))
-    other.mu[1] *= 0.1
-    assert np.abs(case.scalar_targets()[0] - other.scalar_targets()[0]).max() > 1e-3
 
 
 def test_positions_on_atoms_and_far_outside():
@@ -361,36 +228,18 @@ def test_no_gradient_flows_into_any_argument():
         assert tape.gradient(result, [*variables, values]) == [None] * 6
 
 
-def full_size():
+def test_single_precision_equals_double_at_the_papers_size():
     case = Sequence(6, 32, 4, 18, 51)
     case.z = np.linspace(-10, 10, 51)
-    c = case.traces(1.0)
-    arguments = (case.q[1:], case.pi[1:], case.a[1:], c, case.r, case.g, case.z)
-    return case, [
+    arguments = (case.q[1:], case.pi[1:], case.a[1:], case.traces(1.0), case.r, case.g, case.z)
+    arguments = [
         tf.cast(value, tf.int32 if value is arguments[2] else tf.float32) for value in arguments
     ]
-
-
-def test_single_precision_equals_double_at_the_papers_size():
-    case, arguments = full_size()
     target = tf.function(multistep.categorical_retrace_targets, jit_compile=True)
     actual = target(*arguments)
     assert actual.dtype == tf.float32 and actual.shape == (32, 4, 51)
     np.testing.assert_allclose(actual, case.categorical_targets(), atol=1e-5)
     np.testing.assert_allclose(tf.reduce_sum(actual, -1), np.ones([32, 4]), atol=1e-5)
-
-
-def test_shapes_may_be_unknown_when_traced():
-    case, arguments = full_size()
-    signature = [tf.TensorSpec([None] * len(value.shape), value.dtype) for value in arguments]
-    target = tf.function(multistep.categorical_retrace_targets, input_signature=signature)
-    np.testing.assert_allclose(target(*arguments), case.categorical_targets(), atol=1e-5)
-    q, pi, a, c, r, g, z = arguments
-    target = tf.function(
-        multistep.scalar_retrace_targets, input_signature=[signature[1], *signature[1:6]]
-    )
-    actual = target(tf.linalg.matvec(q, z), pi, a, c, r, g)
-    np.testing.assert_allclose(actual, case.scalar_targets(), atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["pi_t", "a_t", "c_t", "r_t", "discount_t", "support"])
@@ -519,33 +368,6 @@ def test_q_lambda_equals_published_vectors(case):
     np.testing.assert_allclose(function(*q_lambda_case(case)), expected, rtol=1e-5)
 
 
-def test_q_lambda_equals_the_recursion_in_float64():
-    arguments = q_lambda_arguments(np.float64)
-    actual = multistep.q_lambda_returns(*map(tf.constant, arguments))
-    assert actual.dtype == tf.float64
-    np.testing.assert_allclose(actual, q_lambda_twin(*arguments), rtol=1e-12)
-
-
-def test_lambda_0_is_one_step_and_lambda_1_sums_all_rewards():
-    reward, discount, value, _ = q_lambda_arguments(np.float64)
-    one_step = multistep.q_lambda_returns(*map(tf.constant, (reward, discount, value)), 0.0)
-    np.testing.assert_allclose(one_step, reward + discount * value)
-    whole = multistep.q_lambda_returns(
-        tf.ones([4, 1]), tf.fill([4, 1], 0.5), tf.fill([4, 1], 8.0), 1.0
-    )
-    np.testing.assert_allclose(whole[0], [1 + 0.5 + 0.25 + 0.125 + 8 / 16])
-
-
-def test_the_last_lambda_is_not_used():
-    reward, discount, value, share = q_lambda_arguments(np.float32)
-    other = share.copy()
-    other[-1] = 0.123
-    np.testing.assert_array_equal(
-        multistep.q_lambda_returns(reward, discount, value, share),
-        multistep.q_lambda_returns(reward, discount, value, other),
-    )
-
-
 def test_q_lambda_of_a_long_sequence_compiles():
     """As of 1,000 steps: nothing is unrolled in Python."""
     function = tf.function(multistep.q_lambda_returns, jit_compile=True)
@@ -565,8 +387,8 @@ def fragment(steps, seed=0):
     return rng.normal(size=steps), rng.normal(size=steps + 1)
 
 
-@pytest.mark.parametrize("lambda_", [0.0, 0.5, 0.97, 1.0])
-@pytest.mark.parametrize("steps", [1, 2, 7])
+@pytest.mark.parametrize("lambda_", [0.0, 0.97, 1.0])
+@pytest.mark.parametrize("steps", [1, 7])
 def test_generalized_advantage_is_the_sum_of_discounted_errors(steps, lambda_):
     rewards, values = fragment(steps)
     errors = rewards + DISCOUNT * values[1:] - values[:-1]
@@ -576,19 +398,10 @@ def test_generalized_advantage_is_the_sum_of_discounted_errors(steps, lambda_):
     ]
     given = multistep.generalized_advantage(rewards, values, DISCOUNT, lambda_)
     np.testing.assert_allclose(given, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_generalized_advantage_with_lambda_1_is_the_return_less_the_value():
-    rewards, values = fragment(5)
-    powers = DISCOUNT ** np.arange(6)
-    given = multistep.generalized_advantage(rewards, values, DISCOUNT, 1.0)
-    expected = powers[:5] @ rewards + powers[5] * values[5] - values[0]
-    np.testing.assert_allclose(given[0], expected, rtol=1e-12)
-
-
-def test_single_precision_stays():
-    rewards, values = (array.astype(np.float32) for array in fragment(3))
-    assert multistep.generalized_advantage(rewards, values, DISCOUNT, 0.97).dtype == np.float32
+    rows = rewards.astype(np.float32)[:, np.newaxis], values.astype(np.float32)[:, np.newaxis]
+    columns = multistep.generalized_advantage(*rows, DISCOUNT, lambda_)
+    assert columns.dtype == np.float32
+    np.testing.assert_allclose(columns[:, 0], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_no_reward_crosses_a_true_end():
@@ -598,11 +411,3 @@ def test_no_reward_crosses_a_true_end():
     values[3] = 0
     first = multistep.generalized_advantage(rewards[:3], values[:4], DISCOUNT, 0.97)
     np.testing.assert_allclose(given[:3], first, rtol=1e-12)
-
-
-def test_columns_are_estimated_apart():
-    both = [np.stack(pair, 1) for pair in zip(fragment(5, 1), fragment(5, 2))]
-    given = multistep.generalized_advantage(*both, DISCOUNT, 0.97)
-    for i in range(2):
-        alone = multistep.generalized_advantage(*fragment(5, i + 1), DISCOUNT, 0.97)
-        np.testing.assert_allclose(given[:, i], alone, rtol=1e-12)

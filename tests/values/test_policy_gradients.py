@@ -43,35 +43,6 @@ def test_refuses_a_bound_that_is_not_positive(name, bound):
         )
 
 
-def test_ascends_q_through_the_policy_and_leaves_the_critic_alone():
-    rng = np.random.default_rng(0)
-    observation = rng.normal(size=(6, 3))
-    policy_w = tf.Variable(rng.normal(size=(3, 2)))
-    critic_w = tf.Variable(rng.normal(size=(2, 1)))
-
-    def q(w, action):
-        return tf.squeeze(tf.tanh(action) @ w + tf.square(action) @ tf.square(w), axis=-1)
-
-    def policy(w):
-        return tf.tanh(observation @ w)
-
-    with tf.GradientTape(persistent=True) as tape:
-        action = policy(policy_w)
-        value = q(critic_w, action)
-        dqda = tape.gradient(value, action)
-        loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, None)
-    assert tape.gradient(loss, critic_w) is None
-    gradient = tape.gradient(loss, policy_w).numpy()
-
-    step = 1e-6
-    for index in np.ndindex(3, 2):
-        shift = np.zeros((3, 2))
-        shift[index] = step
-        above = q(critic_w, policy(policy_w + shift)).numpy().sum()
-        below = q(critic_w, policy(policy_w - shift)).numpy().sum()
-        np.testing.assert_allclose(gradient[index], -(above - below) / (2 * step), atol=1e-7)
-
-
 @pytest.mark.parametrize("dqda_clip, dqda", [(None, [[2.0, -0.3]]), (1.0, [[1.0, -0.3]])])
 def test_dpg_loss_raises_the_value_of_a_critic_that_is_held_fixed(dqda_clip, dqda):
     action, w = tf.Variable([[0.5, 1.0]]), tf.Variable([2.0, -0.3])
@@ -92,13 +63,6 @@ def test_dpg_loss_is_a_mean_over_the_batch():
         loss, q, _ = policy_gradients.dpg_loss(action, lambda a: tf.reduce_sum(a, axis=1))
     assert float(q) == 2
     np.testing.assert_allclose(tape.gradient(loss, action), np.full([4, 2], -0.25))
-
-
-def test_no_gradient_flows_into_dqda():
-    action, dqda = tf.Variable([[0.5]]), tf.Variable([[2.0]])
-    with tf.GradientTape() as tape:
-        loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, 1.0)
-    assert tape.gradient(loss, dqda) is None
 
 
 def test_the_share_of_saturated_elements():
@@ -159,20 +123,6 @@ def estimator_tislr(gradients, pi, mu, q, a, R, c):
     )
 
 
-@pytest.mark.parametrize(
-    "beta, expected", [(1.0, [-0.425, 0.195, 0.23]), (5.0, [-0.725, 0.615, 0.11])]
-)
-def test_leave_one_out_by_hand(beta, expected):
-    logits = np.log([0.5, 0.3, 0.2])
-    gradient = gradient_of_logits(
-        lambda pi: policy_gradients.leave_one_out_loss(
-            pi, tf.constant([1.0, 2.0, 3.0], tf.float64), 1, np.float64(2.5), beta
-        ),
-        logits,
-    )
-    np.testing.assert_allclose(gradient, -np.array(expected), atol=1e-12)
-
-
 @pytest.mark.parametrize("floor", [0.0, 0.01, 0.3])
 @pytest.mark.parametrize("c", [1.0, 3.0, np.inf])
 def test_leave_one_out_equals_differences(c, floor):
@@ -214,31 +164,6 @@ def test_beta_has_its_limits():
     assert beta(mu_a, 1).dtype == tf.float32
 
 
-def test_beta_1_leaves_one_out():
-    """Equation 9: the critic's value of the action taken has no influence; at 0 the return none."""
-    logits, _, q, actions, returns = policy_case(2)
-
-    def gradient(q, returns, beta):
-        return gradient_of_logits(
-            lambda pi: policy_gradients.leave_one_out_loss(pi, q, actions, returns, beta), logits
-        )
-
-    other_q = q + np.eye(q.shape[-1])[actions] * 7.0
-    ones, zero = np.ones(actions.shape), np.zeros(actions.shape)
-    np.testing.assert_allclose(
-        gradient(q, returns, ones), gradient(other_q, returns, ones), atol=1e-12
-    )
-    assert np.abs(gradient(q, returns, zero) - gradient(other_q, returns, zero)).max() > 0.1
-    np.testing.assert_array_equal(gradient(q, returns, zero), gradient(q, returns + 5, zero))
-    expected = [
-        -estimator_10(differences_of_pi(logits[i]), q[i], 0, q[i][0], 1.0)
-        for i in np.ndindex(*actions.shape)
-    ]
-    np.testing.assert_allclose(
-        gradient(q, returns, zero).reshape(-1, q.shape[-1]), expected, atol=1e-8
-    )
-
-
 def expected_gradient(loss, logits, mu, q_pi):
     """E[gradient] of an estimator over a^ ~ mu with R(a^) = Q^pi(a^), exactly."""
     return sum(
@@ -267,19 +192,6 @@ def test_leave_one_out_has_the_bias_of_proposition_1(c):
         assert np.abs(bias).max() > 0.01
 
 
-def test_truncated_islr_is_unbiased_with_the_true_values_and_islr_with_any():
-    logits, mu, q, _, _ = policy_case(5, leading=())
-    q_pi = q + np.random.default_rng(6).normal(size=q.shape)
-    exact = q_pi @ differences_of_pi(logits)
-    for c, values, unbiased in ((1.0, q_pi, True), (1.0, q, False), (np.inf, q, True)):
-
-        def loss(pi, a, R):
-            return policy_gradients.truncated_islr_loss(pi, mu, values, a, R, c)
-
-        bias = np.abs(expected_gradient(loss, logits, mu, q_pi) - exact).max()
-        assert bias < 1e-8 if unbiased else bias > 0.01
-
-
 def test_gradients_of_the_off_policy_losses_reach_pi_only():
     logits, mu, q, actions, returns = policy_case(7)
     pi = tf.Variable(softmax(logits))
@@ -294,27 +206,6 @@ def test_gradients_of_the_off_policy_losses_reach_pi_only():
     for loss in losses:
         assert tape.gradient(loss, others) == [None] * 3
         assert np.all(np.abs(tape.gradient(loss, pi)).max(-1) > 0)
-
-
-@pytest.mark.parametrize("leading", [(), (5,), (3, 2)])
-def test_off_policy_losses_take_any_leading_dimensions(leading):
-    logits, mu, q, actions, returns = policy_case(8, leading)
-    pi, mu, q, returns = (
-        tf.constant(value, tf.float32) for value in (softmax(logits), mu, q, returns)
-    )
-    actions = tf.constant(actions, tf.int32)
-
-    def losses(pi, mu, q, actions, returns):
-        beta = policy_gradients.leave_one_out_beta(mu[..., 0], 3.0)
-        yield policy_gradients.leave_one_out_loss(pi, q, actions, returns, beta)
-        yield policy_gradients.truncated_islr_loss(pi, mu, q, actions, returns, 2.0)
-        yield policy_gradients.truncated_islr_loss(pi, mu, q, actions, returns, np.inf)
-
-    arguments = (pi, mu, q, actions, returns)
-    compiled = tf.function(lambda *a: tuple(losses(*a)), jit_compile=True)(*arguments)
-    for actual, expected in zip(compiled, losses(*arguments)):
-        assert actual.shape == leading and actual.dtype == tf.float32
-        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 # The clipped surrogate.

@@ -63,12 +63,6 @@ def normalized(priorities, alpha, beta):
     return value_learning.normalize_by_max(weights).numpy()
 
 
-def test_apex_vector():
-    """Priorities 1, 2, 4, 0.5, with Ape-X's exponents 0.6 and 0.4."""
-    weights = normalized([1, 2, 4, 0.5], 0.6, 0.4)
-    np.testing.assert_allclose(weights, [0.846745, 0.716978, 0.607097, 1], rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     "alpha, beta, expected", [(0.7, 0.3, [1, 0.793971]), (1.0, 1.0, [1, 1 / 3])]
 )
@@ -88,12 +82,3 @@ def test_with_exponent_one_their_mean_under_the_probabilities_is_one():
     p = np.random.default_rng(0).dirichlet(np.ones(30)).astype(np.float32)
     weights = value_learning.importance_weights(tf.constant(p), tf.constant(30.0), 1.0)
     np.testing.assert_allclose(np.sum(p * weights), 1.0, rtol=1e-4)
-
-
-def test_uniform_probabilities_have_weights_of_one():
-    np.testing.assert_allclose(normalized([3, 3, 3], 0.0, 0.4), 1.0)
-
-
-def test_normalized_weights_only_scale_down():
-    weights = value_learning.normalize_by_max(tf.constant([0.5, 2.0, 8.0]))
-    np.testing.assert_allclose(weights, [0.0625, 0.25, 1.0])

@@ -76,12 +76,6 @@ def test_probabilities_weights_and_removal_of_the_facts():
     np.testing.assert_allclose(frequencies(removed), p, atol=0.03)
 
 
-def test_uniform_is_uniform_and_without_weights():
-    drawn = make_filled_memory(make_agent(priority_exponent=0.0)).sample(DRAWS, seed=2)
-    np.testing.assert_allclose(drawn.masses / drawn.total_mass, 0.25, rtol=1e-6)
-    np.testing.assert_allclose(frequencies(drawn), 0.25, atol=0.03)
-
-
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("removal, left", [("priority", None), ("fifo", [4, 5, 6, 7])])
 def test_the_capacity_is_soft_and_removal_periodic(removal, left):
@@ -176,37 +170,27 @@ def test_an_error_of_zero_has_a_priority():
     np.testing.assert_allclose(priorities, [1e-3, 2.001])
 
 
-def test_noise_has_the_papers_std_and_is_clipped():
-    learner, still = make_agent().make_learner(SPEC, 0), observations(0, 5_000)
-    actor = make_actor(make_agent(), learner)  # its policy starts near 0
-    noise = actor(still)[0] - learner.networks.policy(still).numpy()
-    np.testing.assert_allclose(noise.std(0), 0.3, atol=0.01)
-    action = make_actor(make_agent(noise_sigma=3.0), learner)(still)[0]
-    assert action.min() == -1 and action.max() == 1
-    other = make_actor(make_agent(), learner, seed=1)
-    assert np.abs(other(still)[0] - make_actor(make_agent(), learner)(still)[0]).max() > 0.1
+NUM_CALLS = 50
 
 
-NUM_CALLS = 250
-
-
-@pytest.mark.parametrize("units", [(1.0, 1.0), (1e3, 1e-3)])
-def test_mini_run_learns(units):
+def test_mini_run_learns():
     """Numbers of any scale are learnt from if they are normalised."""
+    units = 1e3, 1e-3
     config = DPGConfig(
-        normalize_observations=units != (1.0, 1.0),
+        normalize_observations=True,
         discount=0.9,
         batch_size=64,
-        learning_rate=1e-3,
+        learning_rate=3e-3,
         policy_sizes=(32, 32),
         critic_sizes=(32, 32),
-        replay_capacity=2_000,
+        replay_capacity=1_500,
         min_replay_size=500,
         updates_per_call=8,
         send_batch=1,
         samples_per_insert=16.0,
     )
     agent = ApexDPG(config)
+    agent.jit_compile = False
     run = OneProcessRun(agent, make_environments(0, 8, units))
     assert mean_return(run.evaluator(32), units) < 0.5 * THRESHOLD
     run.train(NUM_CALLS)
@@ -214,5 +198,5 @@ def test_mini_run_learns(units):
     statistics = run.memory.statistics()
     assert int(run.learner.steps) == NUM_CALLS * agent.updates_per_call
     # The last call's step was one of those after which what exceeds the capacity is removed.
-    assert statistics.inserted > 8_000 and statistics.items == 2_000
+    assert statistics.inserted > 1_900 and statistics.items == 1_500
     assert mean_return(run.evaluator(32), units) > THRESHOLD

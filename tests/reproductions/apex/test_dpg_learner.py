@@ -8,7 +8,6 @@ from actor_critic_checks import (
     check_changes,
     check_gradients_that_are_none,
     check_policy_goes_by_the_first_state_alone,
-    check_targets_are_copied_every_period,
 )
 from float64_networks import Float64Networks, numeric_gradient
 import numpy as np
@@ -151,28 +150,6 @@ def test_update_is_the_papers_equations(values):
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
 
 
-def test_a_hand_worked_error():
-    """G = 2.9701 + 0.970299 q', for q' = q = the bias of the last layer: weights of 0."""
-    learner = make_learner()
-    for networks, bias in ((learner.networks, 3.0), (learner.target_networks, 10.0)):
-        for variable in networks.variables:
-            variable.assign(tf.zeros_like(variable))
-        networks.critic.head.layers[0].b.assign([bias])
-    steps = make_batch(size=4).steps._replace(
-        n_step_reward=tf.constant([2.9701, 1.99, 0.0, 3.0]),
-        n_step_discount=tf.constant([0.970299, 0.0, 0.970299, 0.0]),
-    )
-    errors = dpg.td_errors(steps, learner.networks, learner.target_networks)
-    np.testing.assert_allclose(errors, [9.67309, -1.01, 6.70299, 0.0], rtol=1e-5)
-    loss = dpg.critic_loss(errors, tf.constant([1.0, 0.5, 0.0, 1.0]))
-    np.testing.assert_allclose(loss, (0.5 * 9.67309**2 + 0.25 * 1.01**2) / 4, rtol=1e-5)
-
-    # An error of 0 leaves a priority with which it can be drawn again.
-    uniform = Batch(steps, tf.fill([4], 0.25), tf.constant(4.0))
-    priorities, _ = learner.update(uniform)
-    np.testing.assert_allclose(priorities, [9.673091, 1.010001, 6.702991, 1e-6], rtol=1e-5)
-
-
 def test_gradients_that_are_none():
     learner, batch = make_learner(), make_batch()
     with tf.GradientTape(persistent=True) as tape:
@@ -187,14 +164,6 @@ def test_gradients_that_are_none():
 def test_policy_goes_by_the_first_state_alone():
     """Neither S_{t+n}, nor rewards, nor probabilities move phi (equation 17)."""
     check_policy_goes_by_the_first_state_alone(make_learner, make_batch)
-
-
-def test_targets_are_copied_hard_every_period_and_actors_get_the_online_networks():
-    check_targets_are_copied_every_period(make_learner, make_batch)
-    learner = make_learner()
-    assert [v.ref() for v in learner.actor_variables] == [
-        v.ref() for v in learner.networks.variables
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """Ape-X DQN's actors, and the agent on a real memory and in a small run."""
 
-import dm_env
 import numpy as np
 from one_process import OneProcessRun
 import pytest
-from sides_task import EPISODE_STEPS, FlatSides, Sides, make_environments
-import tensorflow as tf
+from sides_task import EPISODE_STEPS, make_environments
 
 from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
-from common.learning.trainer import UndecodableReplayError
 from common.networks import packing
 from common.roles.evaluator import run_episodes
 from reproductions.apex.dqn.config import DQNConfig
@@ -50,39 +47,6 @@ def make_filled_memory(agent):
     return memory
 
 
-def test_stored_images_come_back_as_they_were():
-    agent = make_agent()
-    transitions = make_transitions(agent)
-    found, steps = make_filled_memory(agent).read(np.arange(4))
-    assert np.all(found)
-    assert steps.observation_tm1.dtype == tf.string
-    steps = agent.decode(steps, SPEC)
-    np.testing.assert_array_equal(steps.observation_tm1, images(4))
-    np.testing.assert_array_equal(steps.observation_t, images(4, seed=1))
-    for name in ("action_tm1", "n_step_reward", "n_step_discount"):
-        np.testing.assert_array_equal(getattr(steps, name), getattr(transitions, name))
-
-
-def test_noise_fits_into_the_columns():
-    """The largest files there are; a column's bound is of the largest."""
-    agent = make_agent()
-    specs = agent.step_specs(SPEC)
-    for name in ("observation_tm1", "observation_t"):
-        longest = max(map(len, getattr(make_transitions(agent), name)))
-        assert longest <= getattr(specs, name).max_bytes < 2 * np.prod(SHAPE)
-
-
-@pytest.mark.parametrize("damage", [lambda file: file[:-1], lambda file: b"no image"])
-def test_an_image_that_is_none_is_refused_at_insert(damage):
-    agent = make_agent()
-    steps = make_transitions(agent)
-    steps.observation_t[3] = damage(steps.observation_t[3])
-    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="observation_t"):
-        memory.insert(np.arange(4), steps, PRIORITIES)
-    assert memory.statistics().items == 0
-
-
 @pytest.mark.usefixtures("eager")
 def test_images_that_are_damaged_inside_are_drawn_once(tmp_path):
     """They ended the learner, and it ended again with the replay that was saved."""
@@ -105,25 +69,6 @@ def test_images_that_are_damaged_inside_are_drawn_once(tmp_path):
     assert 3 not in again.sample(1000).keys.numpy()
     trainer = make_trainer(agent, again, learner)
     assert trainer.step() is not None and trainer.step() is not None
-
-
-@pytest.mark.usefixtures("eager")
-def test_three_draws_of_damaged_images_alone_end_the_learner_in_one_line():
-    agent = make_agent()
-    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
-    trainer = make_trainer(agent, memory, agent.make_learner(SPEC, seed=0))
-    for draw in range(3):
-        steps = make_transitions(agent)
-        for files in (steps.observation_tm1, steps.observation_t):
-            for row, file in enumerate(map(bytearray, files)):
-                file[len(file) // 2] ^= 255
-                files[row] = bytes(file)
-        memory.insert(np.arange(4) + 4 * draw, steps, PRIORITIES)
-        if draw < 2:
-            assert trainer.step() is None
-    with pytest.raises(UndecodableReplayError, match="observation_t.*: cannot decode") as caught:
-        trainer.step()
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.usefixtures("eager")
@@ -195,10 +140,7 @@ def test_each_actor_has_its_step_of_the_runs_ladder():
     )
     alone = agent.make_actor(SPEC, range(1), 1, seed=0)
     assert alone._explore._epsilons.tolist() == [0.4]
-
-
-def test_a_fixed_set_of_epsilons_goes_round():
-    agent = make_agent(epsilons=(0.4, 0.1, 0.0))
+    agent = make_agent(epsilons=(0.4, 0.1, 0.0))  # a fixed set goes round
     actor = agent.make_actor(SPEC, range(4, 8), 8, seed=0)
     assert actor._explore._epsilons.tolist() == [0.1, 0.0, 0.4, 0.1]
 
@@ -250,29 +192,6 @@ def test_the_evaluator_has_an_epsilon_of_its_own_and_repeats_itself():
     assert make_agent().make_evaluator(SPEC, 3)._explore._epsilons.tolist() == [0.001] * 3
 
 
-def test_rewards_are_clipped_before_they_are_summed():
-    """3 steps of rewards 5, -0.5, -7 are 1 - 0.5 gamma - gamma^2."""
-    agent = make_agent()
-    actor = agent.make_actor(SPEC, range(1), 1, seed=0)
-    adder = agent.data.make_adder(policy=actor, actors=range(1))
-    assert (agent.config.n_step, agent.config.reward_clip) == (3, 1.0)
-    unclipped = make_agent(reward_clip=0.0).data.make_adder(policy=actor, actors=range(1))
-    assert unclipped._reward_clip == np.inf
-    extras = {"q_taken": np.zeros(1, np.float32), "q_max": np.zeros(1, np.float32)}
-    for step, reward in enumerate((0.0, 5.0, -0.5, -7.0)):
-        timestep = dm_env.TimeStep(
-            np.array([0 if step == 0 else 1], np.int32),
-            np.array([reward], np.float32),
-            np.ones(1, np.float32),
-            np.zeros((1, 2), np.float32),
-        )
-        deliveries = adder.observe(timestep, extras)
-        adder.act(timestep, np.zeros(1, np.int32), extras)
-    ((items, _),) = deliveries
-    np.testing.assert_allclose(items.steps.n_step_reward, [1 - 0.5 * 0.99 - 0.99**2], rtol=1e-6)
-    np.testing.assert_allclose(items.steps.n_step_discount, [0.970299], rtol=1e-6)
-
-
 def test_what_the_programs_ask_it_for():
     config = {"n_step": 5, "num_copies": 8, "epsilons": [0.4, 0.1]}
     agent = ApexDQN.of_run({"setting": "dqn_n5", "config": config})
@@ -281,6 +200,11 @@ def test_what_the_programs_ask_it_for():
     assert (agent.trim_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
     assert (agent.samples_per_insert, agent.jit_compile) == (None, False)
     assert make_agent().setting == "dqn" and make_agent().decodes
+    clips = [
+        make_agent(reward_clip=clip).data.make_adder(policy=None, actors=range(1))._reward_clip
+        for clip in (1.0, 0.0)
+    ]
+    assert clips == [1.0, np.inf]
     one_process = make_agent(single_process=True, samples_per_insert=4.0)
     assert one_process.updates_per_call == 16
     agent.declaration.require_spec(agent.config, SPEC)
@@ -290,24 +214,22 @@ def test_what_the_programs_ask_it_for():
         ApexDQN.of_run({"setting": "dqn", "config": {"n_stp": 1}})
 
 
-NUM_CALLS = 80
+NUM_CALLS = 30
 
 
-def share_of_right_actions(policy, kind):
+def share_of_right_actions(policy):
     """In 16 episodes on other seeds than those of training."""
-    returns = run_episodes(make_environments(seed=1_000, count=16, kind=kind), policy, 16)
+    returns = run_episodes(make_environments(seed=1_000, count=16), policy, 16)
     return returns.mean() / (5 * EPISODE_STEPS)
 
 
-@pytest.mark.parametrize("kind, torso", [(Sides, "atari"), (FlatSides, "mlp")])
-def test_mini_run_learns(kind, torso):
+def test_mini_run_learns():
     config = DQNConfig(
-        torso=torso,
         discount=0.5,
         batch_size=32,
         learning_rate=5e-4,
         target_period=20,
-        replay_capacity=500,
+        replay_capacity=300,
         min_replay_size=200,
         removal_period=10,
         send_batch=1,
@@ -315,12 +237,12 @@ def test_mini_run_learns(kind, torso):
         evaluation_epsilon=0.0,
     )
     agent = ApexDQN(config)
-    run = OneProcessRun(agent, make_environments(0, 8, kind))
-    assert share_of_right_actions(run.evaluator(16), kind) < 0.9
+    run = OneProcessRun(agent, make_environments(0, 8))
+    assert share_of_right_actions(run.evaluator(16)) < 0.9
     run.train(NUM_CALLS)
     run.memory.check()
     statistics = run.memory.statistics()
     assert int(run.learner.steps) == NUM_CALLS
-    # Removed down to 500 every 10 steps, in which 10 * 32 / 4 are added.
-    assert statistics.inserted > 700 and 500 <= statistics.items <= 600
-    assert share_of_right_actions(run.evaluator(16), kind) > 0.95
+    # Removed down to 300 every 10 steps, in which 10 * 32 / 4 are added.
+    assert statistics.inserted > 400 and 300 <= statistics.items <= 400
+    assert share_of_right_actions(run.evaluator(16)) > 0.95

@@ -4,6 +4,7 @@ The gradient is compared along random directions with differences of the twin's 
 nothing with that of TensorFlow.
 """
 
+from float64_networks import dueling
 import numpy as np
 import pytest
 import sonnet as snt
@@ -71,34 +72,7 @@ class Twin:
         """uint8 [B, H, W, C] -> [B, A]."""
         arrays = packing.unpack(self.flat if flat is None else flat, self._shapes)
         values = dict(zip(self._names, arrays))
-
-        def parameters(layer):
-            return values[layer.w.ref()], values[layer.b.ref()]
-
-        features = np.asarray(observation, np.float64) / 255
-        for layer, stride in zip(self._network.torso.layers, (4, 2, 1)):
-            features = np.maximum(convolution(features, *parameters(layer), stride), 0)
-        features = features.reshape(len(features), -1)
-
-        def stream(module):
-            w, b = parameters(module.hidden)
-            hidden = np.maximum(features @ w + b, 0)
-            w, b = parameters(module.output)
-            return hidden @ w + b
-
-        value, advantage = stream(self._network.value), stream(self._network.advantage)
-        return value + advantage - advantage.mean(1, keepdims=True)  # equation 8
-
-
-def convolution(inputs, w, b, stride):
-    kernel = len(w)
-    height, width = ((side - kernel) // stride + 1 for side in inputs.shape[1:3])
-    outputs = np.empty((len(inputs), height, width, w.shape[3]))
-    for y in range(height):
-        for x in range(width):
-            patch = inputs[:, y * stride :, x * stride :][:, :kernel, :kernel]
-            outputs[:, y, x] = np.tensordot(patch, w, 3) + b
-    return outputs
+        return dueling(self._network, observation, lambda v: values[v.ref()])  # equation 8
 
 
 class Maths:
@@ -161,18 +135,6 @@ def test_update_is_equations_4_to_12(beta):
     assert list(metrics) == list(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
-
-
-def test_the_online_network_selects_and_the_target_values():
-    learner, batch = make_learner(), make_batch()
-    state = batch.steps.observation_t
-    online, target = learner.network(state).numpy(), learner.target_network(state).numpy()
-    assert np.all(online.argmax(1) != target.argmax(1))
-    targets = dqn.td_targets(batch.steps, learner.network, learner.target_network)
-    expected = target[np.arange(B), online.argmax(1)]
-    np.testing.assert_allclose(
-        targets, batch.steps.n_step_reward + batch.steps.n_step_discount * expected, rtol=1e-5
-    )
 
 
 def test_gradients_that_are_none():

@@ -8,7 +8,6 @@ from common.networks import packing
 from common.types import Batch
 from reproductions.aql.aql import AQLLearner, SearchPolicy, StoredUnroll
 from reproductions.aql.config import AQLConfig
-from reproductions.aql.d3pg import D3PGLearner, DeterministicPolicy
 
 CONTEXTS = 2
 SMALL = {
@@ -18,7 +17,7 @@ SMALL = {
     "proposal_sizes": (32,),
     "num_proposal_samples": 15,
     "num_uniform_samples": 15,
-    "learning_rate": 3e-3,
+    "learning_rate": 6e-3,
     "discount": 0.0,
     "batch_size": 16,
     "unroll_length": 6,
@@ -26,36 +25,26 @@ SMALL = {
 
 
 def optimum(space):
-    """Of each context, [2, D]: choices or values that differ between the contexts."""
-    generator = np.random.default_rng(4)
-    first, second = space.uniform((CONTEXTS,), generator)
-    counts = np.array(space.choices)
-    second = np.where(counts > 0, (first + 1) % np.maximum(counts, 1), -first)
-    return np.stack([first, second]).astype(np.float32)
+    """Of each context, [2, D]: choices that differ between the contexts."""
+    (first,) = space.uniform((1,), np.random.default_rng(4))
+    return np.stack([first, (first + 1) % np.array(space.choices)]).astype(np.float32)
 
 
 def rewards(space, contexts, actions):
-    """The mean of 1 for each choice that matches and of 1 - |a - a*| for each value: [N]."""
-    best = optimum(space)[contexts]
-    matches = np.where(np.array(space.choices) > 0, actions == best, 1 - np.abs(actions - best))
-    return matches.mean(axis=-1).astype(np.float32)
+    """The shares of choices that match, [N]."""
+    return (actions == optimum(space)[contexts]).mean(axis=-1).astype(np.float32)
 
 
-def learn(space, num_updates, **values):
+def learn(space, num_updates):
     """Learns, and returns the greedy actions of both contexts, [2, D]."""
-    config = AQLConfig(**{**SMALL, **values})
+    config = AQLConfig(**SMALL)
     shape = (config.batch_size, config.unroll_length)
     rows = shape[0] * shape[1]
     spec = EnvironmentSpec(observation_size=CONTEXTS, action_size=space.size)
     tf.random.set_seed(0)
-    if config.search == "policy":
-        learner = D3PGLearner(config, spec, space)
-        policy = DeterministicPolicy(config, spec, space, seed=1)
-        greedy = DeterministicPolicy(config, spec, space, seed=None)
-    else:
-        learner = AQLLearner(config, spec, space)
-        policy = SearchPolicy(config, spec, space, np.full(rows, 0.1), seed=1)
-        greedy = SearchPolicy(config, spec, space, np.zeros(CONTEXTS), seed=3)
+    learner = AQLLearner(config, spec, space)
+    policy = SearchPolicy(config, spec, space, np.full(rows, 0.1), seed=1)
+    greedy = SearchPolicy(config, spec, space, np.zeros(CONTEXTS), seed=3)
     update, state = tf.function(learner.update), policy.initial_state(rows)
     generator = np.random.default_rng(2)
     for _ in range(num_updates):

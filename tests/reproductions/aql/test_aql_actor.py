@@ -1,9 +1,11 @@
 """Tests of the acting policies, and of what `evaluate --proposals` draws of them (figure 4)."""
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
+from small_agents import make_agent, randomize
 
 from binaries import evaluate
 from common import environments
@@ -13,41 +15,26 @@ from common.learning.checkpoint import Checkpoints
 from common.networks import packing
 from common.reporting.run_directory import RunDirectory
 from reproductions.aql import aql, search
-from reproductions.aql.agent import AQL
-from reproductions.aql.config import SETTINGS
 
 SPEC = EnvironmentSpec(observation_size=4, action_size=3)
-SMALL = {
-    "state_size": 6,
-    "action_size": 7,
-    "joint_sizes": (8, 5),
-    "proposal_sizes": (9, 4),
-    "num_proposal_samples": 5,
-    "num_uniform_samples": 12,
-    "cem_samples": 20,
-}
-
-
 SEARCHES = ("aql", "aql_gaussian", "uniform_q", "qt_opt", "exact_q")
-
-
-def make_agent(name, **values):
-    config = SETTINGS.configuration(name)
-    for field, value in {**SMALL, **values}.items():
-        setattr(config, field, value)
-    return AQL(config, name)
 
 
 def observations(rows=6):
     return np.random.default_rng(7).standard_normal((rows, 4)).astype(np.float32)
 
 
+@functools.cache
+def learner_of(name, spec=SPEC, scale=1.0):
+    """A learner with parameters far from 0."""
+    learner = make_agent(name).make_learner(spec, seed=3)
+    randomize(learner.actor_variables, scale)
+    return learner
+
+
 def loaded(agent, policy, spec=SPEC):
-    """The policy with the parameters of a learner, far from 0, and the learner."""
-    learner = agent.make_learner(spec, seed=3)
-    generator = np.random.default_rng(0)
-    for variable in learner.actor_variables:
-        variable.assign(generator.standard_normal(variable.shape))
+    """The policy with the parameters of a learner, and the learner."""
+    learner = learner_of(agent.setting, spec)
     policy.load(packing.to_numpy(learner.actor_variables))
     return policy, learner
 
@@ -115,17 +102,6 @@ def test_exploring_takes_the_first_uniform_sample_and_keeps_the_best(name, monke
     np.testing.assert_array_equal(action, policy.space.values(extras["action_index"]))
 
 
-def test_half_of_the_actions_of_a_high_epsilon_are_uniform():
-    agent = make_agent("aql")
-    policy, _ = loaded(agent, agent.make_actor(SPEC, range(100), 100, seed=0))
-    differ = np.zeros(100)
-    for _ in range(100):
-        _, _, extras = policy(observations(100), ())
-        differ += np.any(extras["action_index"] != extras["best_index"], axis=1)
-    assert 0.45 < differ[:10].mean() / 100 < 0.55
-    assert 0.035 < differ[10:].mean() / 100 < 0.065
-
-
 @pytest.mark.parametrize("name", ["aql", "uniform_q"])
 def test_proposals_are_searched_beside_uniform_samples(name):
     """Without uniform samples there are those of the proposal only; they explore all the same."""
@@ -143,36 +119,6 @@ def test_evaluation_repeats(name):
     for _ in range(3):
         for a, b in zip(first(observations(), ())[0], second(observations(), ())[0]):
             np.testing.assert_array_equal(a, b)
-
-
-def test_a_small_space_gives_the_actions_of_the_whole_search(monkeypatch):
-    """Of 125 actions, with 200 candidates; the shortcut leaves the random numbers as they are."""
-    agent = make_agent("aql", num_uniform_samples=195)
-    shortcut, _ = loaded(agent, agent.make_actor(SPEC, range(6), 6, seed=1))
-    assert shortcut.value._has_table
-    monkeypatch.setattr(aql, "ValueTwin", lambda network, _: original(network))
-    original = type(shortcut.value)
-    whole, _ = loaded(agent, agent.make_actor(SPEC, range(6), 6, seed=1))
-    assert not whole.value._has_table
-    for _ in range(20):
-        a, b = whole(observations(), ())[2], shortcut(observations(), ())[2]
-        for key in a:
-            np.testing.assert_array_equal(a[key], b[key])
-
-
-def test_integers_and_discrete_actions_are_taken_as_they_are():
-    agent = make_agent("aql")
-    integers = EnvironmentSpec(observation_size=4, action_size=3, action_choices=(7, 3, 2))
-    policy, _ = loaded(agent, agent.make_actor(integers, range(6), 6, seed=1), integers)
-    action, _, extras = policy(observations(), ())
-    np.testing.assert_array_equal(action, extras["action_index"])
-    assert action.dtype == np.int32 and action.shape == (6, 3)
-    assert np.all(action < [7, 3, 2])
-    discrete = EnvironmentSpec(observation_size=4, action_size=4, is_discrete=True)
-    policy, _ = loaded(agent, agent.make_actor(discrete, range(6), 6, seed=1), discrete)
-    action, _, extras = policy(observations(), ())
-    assert action.dtype == np.int32 and action.shape == (6,)
-    np.testing.assert_array_equal(action, extras["action_index"][:, 0])
 
 
 @pytest.mark.parametrize("name", ["d3pg", "d3pg_shared_rmsprop"])
@@ -202,14 +148,10 @@ OWN = "python:reproductions.d4pg.own_environment:make"
 @pytest.mark.parametrize("name", ["aql", "aql_independent", "aql_shared_rmsprop"])
 def test_probabilities_are_those_of_the_learners_proposal_along_the_best_action(name):
     agent = make_agent(name, num_proposal_samples=100, num_uniform_samples=400)
-    learner = agent.make_learner(SPEC, seed=3)
-    generator = np.random.default_rng(0)
-    for variable in learner.actor_variables:
-        variable.assign(0.3 * generator.standard_normal(variable.shape))
-    policy = agent.make_evaluator(SPEC, 1)
+    learner, policy = learner_of(name, scale=0.3), agent.make_evaluator(SPEC, 1)
     policy.load(packing.to_numpy(learner.actor_variables))
     require_proposals(policy)
-    observation = generator.standard_normal(4).astype(np.float32)
+    observation = observations()[0]
     found = policy.propose(observation)
     assert found.values.shape == (100,) and found.chosen.shape == (3,)
     for probabilities in found.probabilities:

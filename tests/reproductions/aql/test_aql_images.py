@@ -1,47 +1,26 @@
 """Tests of what learns from images with an LSTM: states, gradients, what is stored, refusals."""
 
-import dataclasses
-
-from agent_loops import make_loop, put
+from agent_loops import make_loop
 import dm_env
 from ended_unrolls import METRICS
 import numpy as np
 import pytest
+import small_agents
+from small_agents import randomize
 import tensorflow as tf
 
 from common.environments import lab_actions
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.learning.trainer import UndecodableReplayError
 from common.networks import packing
 from common.roles.evaluator import run_episodes
 from common.types import Batch
 from reproductions.aql import aql, networks
 from reproductions.aql.actions import ActionSpace
-from reproductions.aql.agent import AQL
-from reproductions.aql.config import SETTINGS
 from reproductions.aql.proposals import FlatPolicy, FlatPolicyTwin
 
 T, K, EPISODE_STEPS, SIDE = 5, 2, 7, 9
-SMALL = {
-    "channels": (3, 4),
-    "lstm_size": 6,
-    "state_size": 6,
-    "action_size": 7,
-    "joint_sizes": (8, 5),
-    "proposal_sizes": (9,),
-    "num_proposal_samples": 4,
-    "num_uniform_samples": 5,
-    "unroll_length": T,
-    "batch_size": 4,
-    "replay_capacity": 60,
-    "queue_capacity": 300,
-}
-NAMES = tuple(
-    f"{method}_{number}_actions"
-    for method in ("aql", "exact_q", "impala")
-    for number in ("11", "3528")
-)
+CNN = {"channels": (3, 4), "lstm_size": 6}
 SPEC = EnvironmentSpec(
     observation_size=SIDE * SIDE * 3,
     action_size=7,
@@ -80,18 +59,11 @@ class Noise(dm_env.Environment):
 
 
 def make_agent(name="aql_3528_actions", **values):
-    config = dataclasses.replace(SETTINGS.configuration(name), **{**SMALL, **values})
-    return AQL(config, name)
+    return small_agents.make_agent(name, **{**CNN, **values})
 
 
 def environments():
     return BatchedEnvironment([Noise(seed) for seed in range(K)])
-
-
-def randomize(variables):
-    generator = np.random.default_rng(3)
-    for variable in variables:
-        variable.assign(0.5 * generator.standard_normal(variable.shape))
 
 
 def acted(agent, learner, num_steps):
@@ -185,7 +157,7 @@ def test_the_proposals_loss_moves_its_head_alone():
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["aql_3528_actions", "exact_q_11_actions", "impala_3528_actions"])
 def test_acts_stores_and_learns(name):
     """Through the queue, with the replay's unrolls as PNG files."""
     agent = make_agent(name)
@@ -211,27 +183,6 @@ def test_acts_stores_and_learns(name):
     assert np.all(np.isfinite(run_episodes(environments(), evaluator, K)))
 
 
-@pytest.mark.usefixtures("eager")
-def test_a_damaged_image_costs_its_unroll_and_not_the_run():
-    agent = make_agent(replayed_unrolls=0, batch_size=K)
-    learner = agent.make_learner(SPEC, seed=1)
-    queue = agent.data.make_store(agent.step_specs(SPEC), seed=1)
-    good, bad, *_ = acted(agent, learner, 2 * T + 1)[0]
-    file = bad.observation[0]
-    middle = len(file) // 2
-    bad.observation[0] = file[:middle] + bytes(16) + file[middle + 16 :]
-    trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
-    for rows in (bad, good, bad, bad, bad):
-        assert queue.put(rows)
-    assert all(trainer.step() is not None for _ in range(5)) and int(learner.steps) == 5
-    bad.observation[:] = bad.observation[0]
-    for _ in range(3):
-        assert queue.put(bad)
-    assert trainer.step() is None and trainer.step() is None
-    with pytest.raises(UndecodableReplayError, match="observation: cannot decode"):
-        trainer.step()
-
-
 def test_a_flat_policy_samples_what_it_says():
     space = ActionSpace((3, 2, 2))
     tf.random.set_seed(0)
@@ -253,55 +204,6 @@ def test_a_flat_policy_samples_what_it_says():
         np.testing.assert_allclose(
             entropy, -(expected[row] * np.log(expected[row])).sum(), rtol=1e-4
         )
-
-
-class Cue(Noise):
-    """A bright or a dark image, then a grey one, at which forward or back pays 1."""
-
-    def reset(self):
-        self._is_bright, self._left = bool(self._random.integers(2)), 2
-        return dm_env.restart(self._filled(255 * self._is_bright))
-
-    def step(self, action):
-        if not self._left:
-            return self.reset()
-        self._left -= 1
-        if self._left:
-            return dm_env.transition(0.0, self._filled(128))
-        pays = action[3] == (1 if self._is_bright else -1)
-        return dm_env.termination(float(pays), self._filled(128))
-
-    def _filled(self, value):
-        return np.full((SIDE, SIDE, 3), value, np.uint8)
-
-
-def test_what_was_seen_before_decides():
-    """The LSTM learns it: without memory half of the episodes pay."""
-    rows = 8
-    agent = make_agent(
-        "aql_11_actions",
-        lstm_size=16,
-        state_size=32,
-        action_size=32,
-        joint_sizes=(32, 32),
-        unroll_length=6,
-        batch_size=8,
-        learning_rate=3e-3,
-        epsilon=0.2,
-    )
-    learner = agent.make_learner(SPEC, seed=1)
-    queue = agent.data.make_store(agent.step_specs(SPEC), seed=1)
-    trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
-    actor = agent.make_actor(SPEC, range(2, 2 + rows), 12, seed=2)
-    batch = BatchedEnvironment([Cue(seed) for seed in range(rows)])
-    _, loop = make_loop(agent, actor, batch, seed=1)
-    while int(learner.steps) < 300:
-        put(queue, loop.step())
-        while trainer.step() is not None:
-            actor.load(packing.to_numpy(learner.actor_variables))
-    evaluator = agent.make_evaluator(SPEC, rows)
-    evaluator.load(packing.to_numpy(learner.actor_variables))
-    assert run_episodes(batch, evaluator, 5 * rows).mean() > 0.9
 
 
 GREY = EnvironmentSpec(observation_size=5, action_size=1)

@@ -1,8 +1,7 @@
 """Tests of AQL's losses and of its learner's update, against float64 twins."""
 
 from ended_unrolls import METRICS, B, T, ends
-import float64_networks
-from float64_networks import numeric_gradient
+from float64_networks import Float64Values, numeric_gradient
 import numpy as np
 import pytest
 import scipy.special
@@ -107,62 +106,14 @@ def test_a_time_limit_bootstraps_and_a_true_end_does_not():
     np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [2.4, 1, 6])
 
 
-def test_what_follows_an_episode_changes_nothing_in_it():
-    unroll = make_unrolls(SPACE)
-    value = np.random.default_rng(1).standard_normal((T, B)).astype(np.float32)
-    columns = [c.T.copy() for c in (unroll.reward, unroll.discount, unroll.is_last)]
-    before, _ = aql.targets(*columns, value, 0.99, 0.8)
-    columns[0][3:, 0] += 100  # after the first row's LAST, its third timestep
-    value[3:, 0] -= 10
-    after, _ = aql.targets(*columns, value, 0.99, 0.8)
-    np.testing.assert_array_equal(after[:2], before[:2])
-    assert np.all(np.abs(after - before)[3, 0] > 1)
-
-
-def test_no_gradient_flows_into_targets():
-    unroll, value = make_unrolls(SPACE), tf.ones([T, B])
-    with tf.GradientTape() as tape:
-        tape.watch(value)
-        columns = (unroll.reward.T, unroll.discount.T, unroll.is_last.T)
-        target, _ = aql.targets(*columns, value, 0.99, 0.8)
-    assert tape.gradient(target, value) is None
-
-
 # The losses.
-
-
-def test_the_value_loss_sums_squares_and_holds_the_target():
-    value, target = tf.constant([[1.0, 2], [3, 4]]), tf.constant([[2.0, 2], [0, 7]])
-    weight = tf.constant([[1.0, 1], [1, 0]])
-    with tf.GradientTape() as tape:
-        tape.watch([value, target])
-        loss = aql.value_loss(value, target, weight)
-    assert loss.numpy() == 1 + 0 + 9
-    gradient, none = tape.gradient(loss, [value, target])
-    np.testing.assert_array_equal(gradient, [[-2, 0], [6, 0]])
-    assert none is None
-
-
-def test_the_proposal_loss_sums_minus_log_prob_and_rewards_entropy():
-    log_prob, entropy = tf.constant([[-1.0, -2], [-3, -4]]), tf.constant([[1.0, 1], [2, 1]])
-    loss = aql.proposal_loss(log_prob, entropy, 0.1)
-    np.testing.assert_allclose(loss, 10 - 0.5)
 
 
 # The learner's update.
 
 
-class Twin64:
-    """Networks in float64, whose arrays can be changed one number at a time."""
-
-    def __init__(self, variables):
-        self.values = {v.ref(): v.numpy().astype(np.float64) for v in variables}
-
-    def of(self, variable):
-        return self.values[variable.ref()]
-
-    def run(self, network, h):
-        return float64_networks.run(network.layers, h, self.of)
+class Twin64(Float64Values):
+    """The learner's networks and losses in float64."""
 
     def value(self, network, observation, encoded):
         part = self.run(network.state, self.run(network.shared, observation))
@@ -266,9 +217,8 @@ def test_without_a_proposal_there_is_q_alone(search):
     assert list(metrics) == METRICS[search]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
-def test_a_compiled_update_is_an_eager_one(optimizer):
-    config = config_of(optimizer=optimizer, shared_sizes=(4,), learning_rate=1e-2)
+def test_a_compiled_update_is_an_eager_one():
+    config = config_of(optimizer="rmsprop", shared_sizes=(4,), learning_rate=1e-2)
     batch, results = batch_of(make_unrolls(SPACE)), []
     for compiled in (False, True):
         learner = AQLLearner(config, EnvironmentSpec(OBSERVATION, 2), SPACE)
@@ -343,12 +293,11 @@ def test_d3pg_has_the_same_targets_from_its_target_networks(shared_sizes):
 def test_d3pg_copies_its_targets_periodically():
     _, learner = make_d3pg(target_period=2)
     batch = batch_of(make_unrolls(CONTINUOUS))
-    update = tf.function(learner.update, jit_compile=True)
     online, target = learner.networks.variables, learner.target_networks.variables
     first = [v.numpy() for v in target]
-    update(batch)
+    learner.update(batch)
     for variable, value in zip(target, first):
         np.testing.assert_array_equal(variable, value)
-    update(batch)
+    learner.update(batch)
     for variable, copy in zip(online, target):
         np.testing.assert_array_equal(variable, copy)

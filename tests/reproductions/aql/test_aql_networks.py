@@ -70,8 +70,7 @@ def test_the_value_is_that_of_figure_1(shared_sizes):
     np.testing.assert_allclose(network(observation, actions), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("joint_sizes", [(8, 5), (8,)])
-@pytest.mark.parametrize("shared_sizes", [(), (5, 6)])
+@pytest.mark.parametrize("shared_sizes, joint_sizes", [((), (8,)), ((5, 6), (8, 5))])
 def test_the_twin_is_the_network(shared_sizes, joint_sizes):
     network = make(shared_sizes=shared_sizes, joint_sizes=joint_sizes)
     observation, actions = inputs()

@@ -1,9 +1,7 @@
 """Tests of IMPALA: targets, gradients and policy, against float64 twins, and a known optimum."""
 
-from bandit import CONTEXTS, SMALL, optimum, rewards
 from ended_unrolls import METRICS, B, T, ends
-import float64_networks
-from float64_networks import numeric_gradient
+from float64_networks import Float64Values, numeric_gradient
 import numpy as np
 import pytest
 import scipy.special
@@ -92,18 +90,12 @@ def test_a_last_timestep_has_no_error_and_is_bootstrapped_from():
     np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [1 + 0.5 * 1, 1, 10, 6])
 
 
-class Twin64:
-    """The learner's networks in float64, whose arrays can be changed one number at a time."""
+class Twin64(Float64Values):
+    """The learner's networks in float64."""
 
     def __init__(self, learner):
+        super().__init__(learner.variables_trained)
         self.learner = learner
-        self.values = {v.ref(): v.numpy().astype(np.float64) for v in learner.variables_trained}
-
-    def of(self, variable):
-        return self.values[variable.ref()]
-
-    def run(self, network, h):
-        return float64_networks.run(network.layers, h, self.of)
 
     def forward(self, unroll):
         """V, log pi and the entropy along the actions, [T, B] each."""
@@ -122,11 +114,10 @@ class Twin64:
         return value.T, log_prob.T, entropy.T
 
 
-@pytest.mark.parametrize("shared_sizes", [(), (4,)])
-def test_the_gradients_are_those_of_the_loss(shared_sizes):
+def test_the_gradients_are_those_of_the_loss():
     """Targets and advantages are constants; one loss trains shared layers as well."""
     config = config_of(
-        shared_sizes=shared_sizes,
+        shared_sizes=(4,),
         discount=0.9,
         impala_reward_scale=0.6,
         impala_entropy_cost=0.3,
@@ -203,44 +194,6 @@ def test_the_policy_stores_the_log_probability_of_what_it_samples(autoregressive
     numbers, counts = np.unique(SPACE.flat_index(index), return_counts=True)
     stored = {number: np.exp(log_prob[SPACE.flat_index(index) == number][0]) for number in numbers}
     np.testing.assert_allclose(counts / len(index), list(stored.values()), atol=0.01)
-
-
-def test_impala_learns_what_is_best():
-    """Ten sub-actions of five values: 9.8 million actions."""
-    space = ActionSpace((5,) * 10)
-    values = {"search": "none", "replayed_unrolls": 0, "impala_reward_scale": 1.0}
-    config = AQLConfig(**{**SMALL, **values})
-    shape = (config.batch_size, config.unroll_length)
-    rows = shape[0] * shape[1]
-    tf.random.set_seed(0)
-    spec = EnvironmentSpec(CONTEXTS, space.size)
-    learner = ImpalaLearner(config, spec, space)
-    policy = SampledPolicy(config, spec, space, seed=1)
-    update, generator = tf.function(learner.update), np.random.default_rng(2)
-
-    def act(contexts):
-        extras = policy(np.eye(CONTEXTS, dtype=np.float32)[contexts], ())[2]
-        return extras, rewards(space, contexts, extras["action_index"])
-
-    for _ in range(400):
-        policy.load(packing.to_numpy(learner.actor_variables))
-        contexts = generator.integers(CONTEXTS, size=rows)
-        extras, reward = act(contexts)
-        unroll = StoredPolicyUnroll(
-            np.eye(CONTEXTS, dtype=np.float32)[contexts],
-            extras["action_index"],
-            extras["log_prob"],
-            reward,
-            np.zeros(rows, np.float32),
-            np.zeros(rows, bool),
-        )
-        steps = tf.nest.map_structure(
-            lambda column: tf.constant(column.reshape(*shape, *column.shape[1:])), unroll
-        )
-        update(Batch(steps, tf.ones([shape[0]]), tf.constant(1.0)))
-    extras, reward = act(np.arange(CONTEXTS).repeat(50))
-    assert reward.mean() > 0.9, reward.mean()
-    assert np.mean(extras["action_index"] == optimum(space).repeat(50, axis=0)) > 0.9
 
 
 @pytest.mark.parametrize("name", ["impala", "impala_shared_rmsprop"])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
@@ -24,25 +23,28 @@ EPISODE_STEPS = 17
 UNITS = 16
 
 
-class TwoStates(dm_env.Environment):
-    """Two states, two actions and a time limit, which is no end, in the middle of unrolls."""
+class TwoStates:
+    """An `EnvironmentBatch` of two states and two actions, with a time limit, which is no end."""
 
-    def __init__(self, seed):
-        self._generator = np.random.default_rng(seed)
-        self._state = self._steps = 0
+    num_environments = 64
+
+    def __init__(self):
+        self._generator = np.random.default_rng(0)
+        self._steps = EPISODE_STEPS
 
     def reset(self):
-        self._state, self._steps = int(self._generator.integers(2)), 0
-        return dm_env.restart(self._observation())
+        self._steps = 0
+        self._state = self._generator.integers(2, size=self.num_environments)
+        return self._timestep(dm_env.StepType.FIRST, np.zeros(self.num_environments))
 
-    def step(self, action):
+    def step(self, actions):
         if self._steps == EPISODE_STEPS:
             return self.reset()
-        reward = REWARDS[self._state, action]
-        self._state = int(self._generator.random() < TO_STATE_1[self._state, action])
+        reward, to_1 = REWARDS[self._state, actions], TO_STATE_1[self._state, actions]
+        self._state = (self._generator.random(self.num_environments) < to_1).astype(int)
         self._steps += 1
-        make = dm_env.truncation if self._steps == EPISODE_STEPS else dm_env.transition
-        return make(reward, self._observation(), discount=1.0)
+        is_last = self._steps == EPISODE_STEPS
+        return self._timestep(dm_env.StepType.LAST if is_last else dm_env.StepType.MID, reward)
 
     def observation_spec(self):
         return specs.Array((2,), np.float32)
@@ -50,82 +52,42 @@ class TwoStates(dm_env.Environment):
     def action_spec(self):
         return specs.DiscreteArray(2)
 
-    def _observation(self):
-        return np.eye(2, dtype=np.float32)[self._state]
-
-
-class Masses:
-    """An `EnvironmentBatch` of K masses on a line, whose reward is 1 at rest at 0.
-
-    As tasks of the Control Suite it has rewards in [0, 1], a time limit, and equally long episodes.
-    """
-
-    EPISODE_STEPS = 200
-
-    def __init__(self, num_environments):
-        self.num_environments = num_environments
-        self._generator = np.random.default_rng(0)
-        self._steps = 0
-
-    def reset(self):
-        self._steps = 0
-        self._place = self._generator.uniform(-1, 1, self.num_environments)
-        self._speed = np.zeros(self.num_environments)
-        return self._timestep(dm_env.StepType.FIRST, self._speed)
-
-    def step(self, actions):
-        if self._steps == self.EPISODE_STEPS:
-            return self.reset()
-        self._speed = 0.98 * (self._speed + 0.1 * actions[:, 0])
-        self._place = np.clip(self._place + 0.05 * self._speed, -2, 2)
-        self._steps += 1
-        is_last = self._steps == self.EPISODE_STEPS
-        kind = dm_env.StepType.LAST if is_last else dm_env.StepType.MID
-        return self._timestep(kind, np.exp(-4 * self._place**2))
-
-    def observation_spec(self):
-        return specs.Array((2,), np.float32)
-
-    def action_spec(self):
-        return specs.BoundedArray((1,), np.float32, -1, 1)
-
     def _timestep(self, kind, reward):
-        k = self.num_environments
         return dm_env.TimeStep(
-            np.full(k, int(kind), np.int32),
+            np.full(self.num_environments, int(kind), np.int32),
             reward.astype(np.float32),
-            np.ones(k, np.float32),
-            np.stack([self._place, self._speed], axis=1).astype(np.float32),
+            np.ones(self.num_environments, np.float32),
+            np.eye(2, dtype=np.float32)[self._state],
         )
 
 
 class Run:
-    """A learner, and actors that act with its newest parameters.
+    """A learner, and actors that act with its newest parameters."""
 
-    Attributes:
-      returns: of the episodes that ended.
-    """
+    num_actors = TwoStates.num_environments
 
-    def __init__(self, environments, **values):
-        self.num_actors = environments.num_environments
-        fixed = {
-            "search": "none",
-            "replayed_unrolls": 0,
-            "batch_size": self.num_actors,
-            "queue_capacity": 2 * self.num_actors,
-            "state_size": UNITS,
-            "joint_sizes": (UNITS,),
-            "proposal_sizes": (UNITS,),
-        }
-        agent = AQL(AQLConfig(**{**fixed, **values}))
-        spec, actors = EnvironmentSpec.of(environments), range(self.num_actors)
+    def __init__(self, **values):
+        config = AQLConfig(
+            search="none",
+            replayed_unrolls=0,
+            batch_size=self.num_actors,
+            queue_capacity=2 * self.num_actors,
+            state_size=UNITS,
+            joint_sizes=(UNITS,),
+            proposal_sizes=(UNITS,),
+            discount=GAMMA,
+            unroll_length=10,
+            impala_reward_scale=SCALE,
+            impala_entropy_cost=0.0,
+            **values,
+        )
+        agent, actors = AQL(config), range(self.num_actors)
+        environments = TwoStates()
+        spec = EnvironmentSpec.of(environments)
         self.learner = agent.make_learner(spec, seed=0)
         self.policy = agent.make_actor(spec, actors, self.num_actors, seed=0)
-        self.returns = []
         self._queue = agent.data.make_store(agent.step_specs(spec), seed=0)
-        _, self._loop = make_loop(
-            agent, self.policy, environments, lambda row, total, length: self.returns.append(total)
-        )
+        _, self._loop = make_loop(agent, self.policy, environments)
         self._update = tf.function(self._update_with)
         self.pull()
 
@@ -149,12 +111,6 @@ class Run:
         self.learner.apply([*map(tf.zeros_like, gradients[:frozen]), *gradients[frozen:]])
 
 
-def two_states(**values):
-    environments = BatchedEnvironment([TwoStates(seed) for seed in range(64)])
-    fixed = {"discount": GAMMA, "unroll_length": 10, "impala_reward_scale": SCALE}
-    return Run(environments, **{**fixed, "impala_entropy_cost": 0.0, **values})
-
-
 def exact(probabilities):
     """V of both states and Q of [state, action], for an endless episode of scaled rewards."""
     to_1 = np.sum(probabilities * TO_STATE_1, axis=1)
@@ -168,7 +124,7 @@ def exact(probabilities):
 @pytest.fixture(scope="module")
 def evaluated():
     """A run whose policy was frozen until its baseline was learnt, and that policy."""
-    run = two_states(learning_rate=3e-3)
+    run = Run(learning_rate=3e-3)
     policy = run.learner.network.policy
     initial = np.random.default_rng(1).standard_normal([UNITS, 2])
     policy.proposal.state_weights.assign(0.7 * initial)
@@ -209,7 +165,7 @@ def test_the_gradient_of_the_policy_is_the_exact_one(evaluated):
 
 def test_actors_and_learner_agree_on_the_probability_of_every_action():
     """An unroll's first action is one of before the update: the one that completed the last."""
-    run, ends = two_states(learning_rate=0.03), 0
+    run, ends = Run(learning_rate=0.03), 0
     policy = run.learner.network.policy
 
     def difference(unroll):
@@ -224,12 +180,3 @@ def test_actors_and_learner_agree_on_the_probability_of_every_action():
         run.update()
         assert difference(batch.steps).max() > 1e-3
     assert ends
-
-
-def test_learns_to_hold_masses_in_place():
-    """A uniform policy returns 52 of 200, one that became deterministic too soon some 20."""
-    run = Run(Masses(16), learning_rate=2e-3)
-    for _ in range(350):
-        run.update()
-    assert np.mean(run.returns[:16]) < 90
-    assert np.mean(run.returns[-16:]) > 130

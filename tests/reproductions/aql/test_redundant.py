@@ -33,22 +33,3 @@ def test_a_run_is_that_of_the_task_with_the_means(name, size):
     for mine, its in pairs:
         assert mine.reward == its.reward and mine.discount == its.discount
         np.testing.assert_allclose(mine.observation, its.observation, rtol=1e-6)
-
-
-@pytest.mark.parametrize("size, mean", [(1, 1.0), (7, 0.8), (21, 0.5)])
-def test_500_uniform_samples_find_no_strong_action_among_many(size, mean):
-    generator = np.random.default_rng(0)
-    samples = generator.choice(np.linspace(-1, 1, 5), (200, 500, size)).mean(axis=-1)
-    assert samples.max(axis=1).mean() == pytest.approx(mean, abs=0.05)
-
-
-def test_the_optimum_stays():
-    """All sub-actions at a bound are the task's action at its bound."""
-    task, redundant = environments.make(TASKS["cartpole"], 5), make("cartpole_21")
-    task.reset()
-    task.step(np.zeros(1, np.float32))
-    task.reset(), redundant.reset()
-    for _ in range(5):
-        mine = redundant.step(np.ones(21, np.float32))
-        its = task.step(np.ones(1, np.float32))
-    np.testing.assert_allclose(mine.observation, its.observation, rtol=1e-6)

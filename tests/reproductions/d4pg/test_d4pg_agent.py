@@ -7,7 +7,7 @@ import tensorflow as tf
 from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.replay.memory import Proportional
+from common.replay.memory import Fifo, Proportional
 from common.values.value_learning import importance_weights
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
@@ -49,17 +49,6 @@ def make_filled_memory(agent):
     return memory
 
 
-def test_a_stored_step_comes_back_as_it_was():
-    agent, transitions = D4PG(make_config()), make_steps()
-    memory = make_filled_memory(agent)
-    found, steps = memory.read(np.arange(4))
-    assert np.all(found)
-    assert steps._fields == StoredTransition._fields
-    for name in steps._fields:
-        np.testing.assert_array_equal(getattr(steps, name), getattr(transitions, name))
-    assert memory.signature.bytes_per_step == 4 * (3 + 2 + 1 + 1 + 3)
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 def test_probabilities_are_those_after_the_exponent_and_weights_undo_them(alpha):
     """Weights times probabilities sum to 1: the weighted mean is that over the whole memory."""
@@ -79,18 +68,9 @@ def test_probabilities_are_those_after_the_exponent_and_weights_undo_them(alpha)
         np.testing.assert_allclose(weights, 1.0, rtol=1e-6)
 
 
-def test_removal_is_first_in_first_out():
-    agent = D4PG(make_config())
-    memory = make_filled_memory(agent)
-    steps = make_steps()
-    memory.insert(np.arange(4, 6), tf.nest.map_structure(lambda c: c[:2], steps), PRIORITIES[:2])
-    found, _ = memory.read(np.arange(6))
-    assert found.numpy().tolist() == [False, False, True, True, True, True]
-
-
-def test_removal_by_priority_has_the_exponent_of_ape_x_dpg():
-    agent = D4PG(make_config(removal="priority"))
-    assert agent.data.distributions["remove"] == Proportional(-0.4)
+def test_removal_is_first_in_first_out_or_by_priority_with_the_exponent_of_ape_x_dpg():
+    kinds = [D4PG(make_config(removal=kind)).data.distributions for kind in ("fifo", "priority")]
+    assert [kind["remove"] for kind in kinds] == [Fifo(), Proportional(-0.4)]
 
 
 def test_new_priorities_are_the_learners_distances():

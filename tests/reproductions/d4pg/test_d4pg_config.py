@@ -1,7 +1,5 @@
 """Tests of D4PG's hyperparameters and settings."""
 
-import math
-
 import pytest
 
 from reproductions.d4pg.config import FIGURE_2, FIGURE_8, SETTINGS, D4PGConfig
@@ -57,34 +55,6 @@ def test_the_rest_is_as_the_paper_says_for_the_control_suite(setting):
 def test_another_algorithm_has_another_name(setting, changed, name):
     config = D4PGConfig(**{**SETTINGS.overrides[setting], **changed})
     assert SETTINGS.name_of(setting, config) == name
-
-
-@pytest.mark.parametrize(
-    "name, value",
-    [
-        ("critic", "other"),
-        ("noise", "other"),
-        ("removal", "other"),
-        ("policy_gradient_state", "other"),
-        ("ou_theta", 0.0),
-        ("ou_theta", 1.5),
-        ("num_atoms", 1),
-        ("v_min", 150.0),
-        ("v_max", math.inf),
-        ("v_max", 1e39),
-        ("policy_sizes", (300, 0)),
-        ("priority_exponent", -0.4),
-        ("removal_exponent", 0.4),
-        ("replay_capacity", 2**30 + 1),
-        ("batch_size", 1_000_001),
-        ("min_replay_size", 1_000_001),
-        ("send_batch", 1_000_001),
-    ],
-)
-def test_nonsense_is_refused(name, value):
-    with pytest.raises(ValueError) as caught:
-        D4PGConfig(**{name: value})
-    assert str(caught.value).startswith(f"--config.{name} must be ")
 
 
 def test_atoms_that_float32_cannot_tell_apart_are_refused():

@@ -14,8 +14,8 @@ from reproductions.d4pg.d4pg import D4PG
 
 NAME = "python:reproductions.d4pg.own_environment:make"
 NUM_ACTORS = 8
-NUM_CALLS = 600
-THRESHOLD = 80.0
+NUM_CALLS = 100
+THRESHOLD = 60.0
 
 
 def optimal_forces():
@@ -66,7 +66,7 @@ def test_d4pg_learns_it():
         n_step=5,
         discount=0.95,
         batch_size=64,
-        learning_rate=1e-3,
+        learning_rate=2e-3,
         num_atoms=41,
         v_min=-20.0,
         v_max=20.0,
@@ -78,7 +78,9 @@ def test_d4pg_learns_it():
         send_batch=1,
         samples_per_insert=16.0,
     )
-    run = OneProcessRun(D4PG(config), make_environments(0, NUM_ACTORS))
+    agent = D4PG(config)
+    agent.jit_compile = False  # compiling takes as long as half of these updates
+    run = OneProcessRun(agent, make_environments(0, NUM_ACTORS))
 
     def mean_return():
         return run_episodes(make_environments(1_000, 4), run.evaluator(4), 4).mean()

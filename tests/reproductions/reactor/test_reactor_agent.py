@@ -97,25 +97,18 @@ def test_actions_are_drawn_with_their_probabilities():
 
 @pytest.mark.parametrize(
     "setting, values",
-    [
-        ("reactor", {}),
-        ("reactor", {"png_frames": True}),
-        ("reactor_nd", {}),
-        ("reactor_uniform", {}),
-        ("reactor_max_priority", {}),
-        ("reactor_stored_state", {}),
-    ],
+    [("reactor", {"png_frames": True}), ("reactor_max_priority", {}), ("reactor_stored_state", {})],
 )
 def test_every_memory_and_network_acts_stores_and_learns(setting, values):
     agent = make_agent(setting, sequence_length=3, **values)
     run = OneProcessRun(agent, make_environments())
     before = packing.to_numpy(run.learner.actor_variables)
-    run.train(2)
+    run.train(1)
     run.memory.check()
     statistics = run.memory.statistics()
-    assert (statistics.items, statistics.sampled) == (statistics.inserted, 2 * 4)
+    assert (statistics.items, statistics.sampled) == (statistics.inserted, 4)
     after = packing.to_numpy(run.learner.actor_variables)
-    assert int(run.learner.steps) == 2
+    assert int(run.learner.steps) == 1
     assert np.all(np.isfinite(after)) and np.any(after != before)
 
 
@@ -142,26 +135,6 @@ def test_sequences_overlap_and_come_back_as_they_were():
     assert set(np.unique(steps.reward[last])) <= {-1.0, 1.0} and not np.any(steps.reward[~last])
     balls = steps.observation[..., 0, :, 0] == 255  # in the first row at FIRST only
     np.testing.assert_array_equal(balls.any(axis=2), first)
-
-
-def test_new_sequences_have_unknown_priorities_and_learnt_ones_their_errors():
-    """Pitfalls 9 to 11: proportional to the priority, a tenth uniform, all N in one tree."""
-    agent = make_agent()
-    run = OneProcessRun(agent, make_environments())
-    while run.memory.statistics().items < 20:
-        run.act()
-    found = run.memory.sample(4, seed=0, max_length=T)
-    items = run.memory.statistics().items
-    np.testing.assert_allclose(found.masses / found.total_mass, [1 / items] * 4, rtol=1e-5)
-    keys = found.keys.numpy()
-    assert len(set(keys)) > 1
-    run.memory.update_priorities(keys, np.arange(1, 5, dtype=np.float32))
-    _, masses = run.memory.masses(keys)
-    known = dict(zip(keys, np.arange(1.0, 5.0)))  # the last of equal keys counts
-    total, _ = run.memory.mass()
-    share = (masses.numpy() / float(total) - 0.1 / items) / 0.9
-    expected = np.array([known[key] for key in keys])
-    np.testing.assert_allclose(share / share[0], expected / expected[0], rtol=1e-3)
 
 
 def test_a_memorys_distributions_are_the_settings():
@@ -212,6 +185,7 @@ def test_a_rate_limiter_holds_a_worker_to_five_acting_steps_a_learning_step():
     """Pitfall 17: 4 to 6 (section 3.4); LAST and FIRST count as steps of the memory."""
     agent = make_agent(replay_capacity=400, sequence_length=3)
     run = OneProcessRun(agent, make_environments(count=1))
-    run.train(40)
-    inserted = run.memory.statistics().inserted
-    assert 4 * 40 <= inserted - 20 <= 6 * 40
+    run.train(2)
+    before = run.memory.statistics().inserted
+    run.train(5)
+    assert 4 * 5 <= run.memory.statistics().inserted - before <= 6 * 5

@@ -114,17 +114,6 @@ def test_equals_numpy():
     np.testing.assert_allclose(outputs.q, q, atol=1e-3)
 
 
-def test_the_mean_over_actions_of_an_atoms_logits_is_the_value_stream():
-    """Pitfall 12: by atom and over actions, not over atoms."""
-    network = make_small()
-    outputs, _ = network.unroll(images(), nowhere(), network.initial_state(B))
-    mean = outputs.logits.numpy().mean(axis=2, keepdims=True)
-    network.advantage_head.output.w.assign(tf.zeros_like(network.advantage_head.output.w))
-    network.advantage_head.output.b.assign(tf.zeros_like(network.advantage_head.output.b))
-    alone, _ = network.unroll(images(), nowhere(), network.initial_state(B))
-    np.testing.assert_allclose(alone.logits, np.repeat(mean, A, axis=2), atol=1e-4)
-
-
 def test_the_policy_has_its_floor():
     network = make_small(policy_floor=0.3)
     network.policy_head.output.b.assign([100.0, 0.0, -100.0])
@@ -146,18 +135,6 @@ def test_both_lstms_are_reset_at_the_first_frame_of_an_episode():
         np.testing.assert_allclose(found[:2], without[:2], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(found[2:, 0], new[:, 0], rtol=1e-4, atol=1e-5)
         assert np.abs(found[2:, 0] - without[2:, 0]).max() > 1e-3
-
-
-def test_frames_one_by_one_are_frames_at_once():
-    network = make_small()
-    at_once, last = network.unroll(images(), nowhere(), network.initial_state(B))
-    state = network.initial_state(B)
-    for t in range(T):
-        outputs, state = network.unroll(images()[t : t + 1], nowhere(1), state)
-        for alone, all_of_them in zip(outputs, at_once):
-            np.testing.assert_allclose(alone[0], all_of_them[t], rtol=1e-4, atol=1e-5)
-    for leaf, other in zip(tf.nest.flatten(state), tf.nest.flatten(last)):
-        np.testing.assert_allclose(leaf, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("distributional", [True, False])

@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from float64_networks import numeric_gradient
+from float64_networks import Float64Values, numeric_gradient, run
 import numpy as np
 from reproduction_readme import Readme
-import sonnet as snt
 import tensorflow as tf
 
 from common.data.data import StoredState
@@ -85,13 +84,6 @@ def make_windows(seed=0, **arguments):
     return batch._replace(steps=HistoryBatch(states, lengths, *steps[2:]))
 
 
-def joined(batches):
-    """Several batches as one draw, the first in front."""
-    columns = [(batch.steps, batch.probabilities) for batch in batches]
-    steps, p = tf.nest.map_structure(lambda *c: tf.concat(c, 0), *columns)
-    return Batch(steps, p, tf.constant(float(SIZE)))
-
-
 MEAN, DEVIATION = np.array([0.5, -1.0, 0.0]), np.array([2.0, 0.7, 3.0])
 STEPS = 1_000_000  # updates done, so that annealing has an effect
 
@@ -120,14 +112,11 @@ def make_learner(setting, seed=0, **values):
     return config, learner
 
 
-class Float64:
+class Float64(Float64Values):
     """The networks of a learner in float64, on standardised observations."""
 
     def __init__(self, learner):
-        self._values = {v.ref(): v.numpy().astype(np.float64) for v in learner.variables}
-
-    def of(self, variable):
-        return self._values[variable.ref()]
+        super().__init__(learner.variables)
 
     def run(self, network, *inputs, history=None):
         """A recurrent network's rows follow each other; those before one had `history` as input."""
@@ -139,15 +128,7 @@ class Float64:
                 hidden.append(self._after(network, states, now)[-1][0])
                 states = self._after(network, states, then)
             h = np.array(hidden)
-        for layer in network.layers:
-            if isinstance(layer, snt.Linear):
-                h = h @ self.of(layer.w) + self.of(layer.b)
-            elif layer is tf.nn.softsign:
-                h = h / (1 + np.abs(h))
-            else:
-                assert layer is tf.tanh
-                h = np.tanh(h)
-        return h
+        return run(network.layers, h, self.of)
 
     def _after(self, network, states, h):
         """(hidden, cell) of each layer after an input [F]."""
@@ -253,20 +234,10 @@ def near_of(rho, gate):
     return np.array([float(1 / C_MAX < r < C_MAX) if gate else 1.0 for r in rho])
 
 
-def numeric_gradients(function, arrays, step=1e-6):
+def numeric_gradients(function, arrays):
     """Central differences of the sum of `function(*arrays)` in each number of each array."""
-    gradients = []
-    for i, array in enumerate(arrays):
-        gradient = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            shift = np.zeros_like(array)
-            shift[index] = step
-            above, below = (
-                np.sum(function(*arrays[:i], array + s, *arrays[i + 1 :])) for s in (shift, -shift)
-            )
-            gradient[index] = (above - below) / (2 * step)
-        gradients.append(gradient)
-    return gradients
+    arrays = [array.copy() for array in arrays]
+    return [numeric_gradient(lambda: np.sum(function(*arrays)), array) for array in arrays]
 
 
 def gradients_of(function, watched):

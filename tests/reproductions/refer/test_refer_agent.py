@@ -81,14 +81,6 @@ def test_the_policy_is_that_of_the_learners_networks(agent):
         assert array.dtype == np.float32
     assert action.shape == extras["mean"].shape == extras["variance"].shape == (K, A)
     np.testing.assert_array_equal(observation, kept)
-
-
-@pytest.mark.parametrize("agent", SETTING_OF)
-def test_on_policy_the_learner_finds_a_weight_of_1(agent):
-    learner, policy = make_pair(SETTING_OF[agent])
-    observation = observations()
-    action, _, extras = policy(observation)
-    _, mean, variance = networks_outputs(agent, learner, observation)
     variance = tf.cast(variance, tf.float32)
     rho = gaussian.importance_weight(action, mean, variance, extras["mean"], extras["variance"])
     np.testing.assert_allclose(rho, np.ones(K), atol=1e-4)
@@ -106,7 +98,7 @@ def test_the_advantage_is_that_of_the_action_which_was_drawn(kind):
     assert extras["advantage"].dtype == np.float32 and np.ptp(expected) > 1e-3
 
 
-@pytest.mark.parametrize("agent", SETTING_OF)
+@pytest.mark.parametrize("agent", ["vracer", "ddpg"])
 def test_actions_have_truncated_noise_of_the_policys_variance_without_clipping(agent):
     _, policy = make_pair(SETTING_OF[agent], noise_bound=2.0)
     action, _, extras = policy(observations(20_000))
@@ -118,11 +110,10 @@ def test_actions_have_truncated_noise_of_the_policys_variance_without_clipping(a
         assert np.abs(extras["mean"]).max() <= 1
 
 
-@pytest.mark.parametrize("agent", ["naf", "ddpg"])
-def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean(agent):
-    learner, policy = make_pair(f"{agent}_er", noise="ou")
+def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean():
+    learner, policy = make_pair("naf_er", noise="ou")
     observation = observations()
-    _, mean, _ = networks_outputs(agent, learner, observation)
+    _, mean, _ = networks_outputs("naf", learner, observation)
     state = policy.initial_state(K)
     assert state.network == ()
     np.testing.assert_array_equal(state.noise, np.zeros((K, A), np.float32))
@@ -138,7 +129,7 @@ def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean(ag
     np.testing.assert_allclose(noise.std(axis=0), 0.2, rtol=0.02)
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_refer", "ddpg_er", "naf_refer"])
+@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_er"])
 def test_a_recurrent_policy_carries_the_true_state(setting):
     """Beside that of the noise; a row that begins anew forgets, and the others do not."""
     learner, policy = make_pair(setting, recurrent=True, lstm_size=5)
@@ -157,62 +148,28 @@ def test_a_recurrent_policy_carries_the_true_state(setting):
     assert isinstance(state.noise, tuple) == (setting != "ddpg_er")
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "naf_er", "ddpg_er", "acer_lr1e-05"])
-def test_evaluators_take_the_mean(setting):
-    _, policy = make_pair(setting, explores=False)
+def test_evaluators_take_the_mean_and_refuse_parameters_of_other_networks():
+    _, policy = make_pair("ddpg_er", explores=False)  # with noise of a state, if it explored
     assert policy.initial_state(K) == STATELESS
-    action, state, extras = policy(observations())
-    np.testing.assert_array_equal(action, extras["mean"])
-    assert state == STATELESS and not np.shares_memory(action, extras["mean"])
-
-
-@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_er"])
-def test_the_seed_decides_the_noise(setting):
-    config = SETTINGS.configuration(setting)
     observation = observations()
-
-    def offsets(seed):
-        """The noise of two steps; the parameters of each policy are others."""
-        policy = ReferPolicy(config, D, A, seed)
-        state, found = policy.initial_state(K), []
-        for _ in range(2):
-            action, state, extras = policy(observation, state)
-            found.append(action - extras["mean"])
-        return found
-
-    first, same, other = map(offsets, (3, 3, 4))
-    np.testing.assert_allclose(first, same, atol=1e-6)
-    assert np.all(first[0] != first[1]) and np.all(np.abs(first[0] - other[0]) > 1e-5)
-
-
-def test_parameters_of_other_networks_are_refused_and_change_nothing():
-    _, policy = make_pair("vracer_refer", explores=False)
-    observation = observations()
-    before = policy(observation)[0]
+    before, state, extras = policy(observation)
+    np.testing.assert_array_equal(before, extras["mean"])
+    assert state == STATELESS and not np.shares_memory(before, extras["mean"])
     learner, _ = make_pair("naf_refer")
     with pytest.raises(ValueError, match="networks of other sizes"):
         policy.load(packing.to_numpy(learner.actor_variables))
     np.testing.assert_array_equal(policy(observation)[0], before)
 
 
-def test_load_copies():
-    learner, policy = make_pair("vracer_refer", explores=False)
-    flat = packing.to_numpy(learner.actor_variables)
-    policy.load(flat)
-    before = policy(observations())
-    flat[:] = 0
-    after = policy(observations())
-    np.testing.assert_array_equal(after[0], before[0])
-    np.testing.assert_array_equal(after[2]["variance"], before[2]["variance"])
-
-
+MIN_SIZE = 60
 SIZES = {
     "updates_per_call": 1,
     "hidden_size": 8,
     "batch_size": 16,
-    "min_replay_size": 200,
+    "min_replay_size": MIN_SIZE,
     "replay_capacity": 2000,
 }
+RECURRENT = {"recurrent": True, "lstm_size": 8, "history": 5}
 
 
 class Run:
@@ -271,39 +228,32 @@ def test_xla_compiles_neither_acer_nor_recurrent_networks(setting, changes, is_c
 
 
 @pytest.mark.parametrize(
-    "setting", ["vracer_refer", "vracer_per", "ddpg_er", "naf_refer1", "acer_lr1e-05"]
+    "setting, changes",
+    [
+        ("vracer_refer", {"advantage": "quadratic"}),
+        ("vracer_per", RECURRENT),
+        ("ddpg_er", {}),
+        ("ddpg_refer", RECURRENT),
+        ("naf_refer1", {}),
+        ("naf_er", RECURRENT),
+        ("acer_lr1e-05", {}),
+    ],
 )
-def test_each_agent_and_replay_learns(setting):
+def test_each_agent_and_replay_learns(setting, changes):
     """The other settings make updates in test_refer_rules.py."""
-    run = Run(setting)
-    metrics = run.train(20)
+    run = Run(setting, **changes)
+    metrics = run.train(4)
     assert list(metrics) == metrics_of(run.config) and np.isfinite(list(metrics.values())).all()
     counters = run.memory.counters()
-    assert counters.sampled == 20 * 16 and counters.inserted == 200 + 19
+    assert counters.sampled == 4 * 16
+    if run.config.agent != "acer":  # which waits for as many episodes as a batch
+        assert counters.inserted == MIN_SIZE + 3
     assert metrics["far_policy_fraction"] == pytest.approx(
-        int(run.memory.count_far_policy(metrics["c_max"])) / len(run.memory), abs=0.05
+        int(run.memory.count_far_policy(metrics["c_max"])) / len(run.memory), abs=0.15
     )
     if not run.config.penalty:
         assert metrics["beta"] == 1
-
-
-@pytest.mark.parametrize("kind", ["quadratic", "gaussian"])
-def test_an_advantage_is_learnt(kind):
-    run = Run("vracer_refer", advantage=kind)
-    metrics = run.train(5)
-    assert list(metrics) == metrics_of(run.config) and metrics["advantage_loss"] > 0
-    assert np.isfinite(list(metrics.values())).all()
-
-
-RECURRENT = {"recurrent": True, "lstm_size": 8, "history": 5}
-
-
-@pytest.mark.parametrize("setting", ["vracer_per", "ddpg_refer", "naf_er", "acer_lr1e-05"])
-def test_recurrent_networks_learn(setting):
-    run = Run(setting, **RECURRENT)
-    metrics = run.train(3)
-    assert list(metrics) == metrics_of(run.config) and np.isfinite(list(metrics.values())).all()
-    if setting != "acer_lr1e-05":
+    if changes == RECURRENT:
         assert run.memory.draw(16).steps.states.observation.shape[1] == 7
 
 
@@ -331,7 +281,7 @@ def test_within_their_history_recurrent_steps_are_on_policy():
     run.learner.steps.assign(0)
     run.pull()
     begin, key = len(run.added), run.memory.statistics().steps
-    while len(run.added) < begin + 3:
+    while len(run.added) < begin + 5:
         run.act()
     sample = run.memory.sample(run.memory.statistics().steps, history=5)
     outputs = run.learner.gradients(sample.batch()).outputs
@@ -345,13 +295,13 @@ def test_within_their_history_recurrent_steps_are_on_policy():
 
 
 def test_a_step_counts_when_its_action_is_executed_and_f_is_exact():
-    for f in (0.2, 1.0, 4.0):
+    for f in (0.2, 4.0):
         run = Run(steps_per_update=f)
-        for num_updates in range(1, 12):
+        for num_updates in range(1, 8):
             run.train(num_updates)
             executed = run.acting.steps
             assert run.memory.counters().inserted == executed
-            assert executed - 200 == np.ceil(round(f * (num_updates - 1), 6))
+            assert executed - MIN_SIZE == np.ceil(round(f * (num_updates - 1), 6))
 
 
 def test_an_update_that_is_not_finite_is_one_line_and_changes_no_step_of_the_memory():
@@ -374,7 +324,7 @@ def test_observations_are_scaled_by_the_first_steps_and_then_no_more():
     mean, deviation = stored.mean(0), stored.std(0)
     np.testing.assert_allclose(run.learner.standardizer.mean, mean, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(run.learner.standardizer.deviation, deviation, rtol=1e-4)
-    run.train(5)
+    run.train(3)
     np.testing.assert_allclose(run.learner.standardizer.mean, mean, rtol=1e-4, atol=1e-6)
 
 
@@ -389,33 +339,34 @@ def test_a_resumed_run_keeps_the_scale_of_observations_and_finds_that_of_rewards
     np.testing.assert_array_equal(run.learner.standardizer.deviation, deviation)
     scale = float(run.learner.reward_scale)
     assert scale != 1 and scale == pytest.approx(float(run.memory.reward_scale()), rel=1e-5)
-
-
-def test_a_second_learner_of_an_agent_has_scales_of_its_own():
-    run = Run(environment="gym:Reacher-v4")
-    run.train(1)
+    # A second learner of the agent has scales of its own.
     run.learner = run.agent.make_learner(run.spec, seed=2)
     run.trainer = run.make_trainer()
     run.train(1)
     assert float(run.learner.reward_scale) == pytest.approx(float(run.memory.reward_scale()))
-    assert np.any(run.learner.standardizer.mean)
+    assert np.any(run.learner.standardizer.mean != mean)
 
 
 def test_rewards_are_scaled_when_training_starts_and_each_period():
-    run = Run(environment="gym:Reacher-v4", reward_scale_period=6, steps_per_update=10.0)
+    run = Run(
+        environment="gym:Reacher-v4",
+        min_replay_size=200,
+        reward_scale_period=3,
+        steps_per_update=25.0,
+    )
     scales = []
-    for num_updates in range(1, 15):
+    for num_updates in range(1, 9):
         run.train(num_updates)
         scales.append(float(run.learner.reward_scale))
     # Calls begin at steps 0, 1, ...; a call has the scale that its beginning has set.
-    assert np.flatnonzero(np.diff(scales)).tolist() == [5, 11]
+    assert np.flatnonzero(np.diff(scales)).tolist() == [2, 5]
     # The end of the fourth episode, at step 200, is only seen at the next timestep.
     rewards = np.concatenate([episode.rewards for episode in run.added[:3]])
     assert scales[0] == pytest.approx(np.sqrt(np.mean(np.square(rewards))), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["none", "quadratic", "gaussian"])
-def test_what_an_update_finds_is_stored(kind):
+@pytest.mark.parametrize("kind", ["none", "gaussian"])
+def test_what_an_update_finds_is_stored_and_new_steps_are_on_policy(kind):
     run = Run(advantage=kind)
     run.train(1)
     sample = run.memory.sample(16, 3)
@@ -425,25 +376,15 @@ def test_what_an_update_finds_is_stored(kind):
     for name in ("values", "rhos", "divergences", "errors", "advantages"):
         np.testing.assert_array_equal(getattr(stored, name), getattr(outputs, name))
 
-
-@pytest.mark.parametrize("kind", ["none", "quadratic", "gaussian"])
-def test_a_first_draw_is_on_policy_but_for_the_scale_of_observations(kind):
-    """rho is 1 and D_KL 0 for actions of the present parameters."""
-    run = Run(min_replay_size=200, advantage=kind)
-    run.train(1)
+    # rho is 1 and D_KL 0 for actions of the present parameters.
     run.learner.steps.assign(0)
     run.pull()
     begin = len(run.added)
     while len(run.added) < begin + 3:
         run.act()
     episode = run.added[-1]
-    states = episode.states
     count = len(episode.rewards)
-    columns = type(states)(
-        states.observation[:count],
-        states.action[:count],
-        {name: leaf[:count] for name, leaf in states.extras.items()},
-    )
+    columns = tf.nest.map_structure(lambda column: column[:count], episode.states)
     zeros = np.zeros(count, np.float32)
     batch = EpisodeBatch(columns, columns, zeros, zeros, zeros.astype(bool), zeros, zeros)
     outputs = run.learner.gradients(Batch(batch, np.ones(count, np.float32), np.float32(1))).outputs
@@ -506,11 +447,11 @@ def test_what_is_drawn_by_rank():
 
 def test_proportional_replay_draws_by_the_root_of_the_error():
     run = Run("ddpg_per", sampling="proportional", updates_per_call=2)
-    run.train(20)
+    run.train(6)
     sample = run.memory.sample(len(run.memory))
     errors = run.memory.stored(sample.keys).errors.numpy()
     is_known = errors > 0  # new steps have the largest error so far
-    assert 50 < np.count_nonzero(is_known) < len(errors)
+    assert 20 < np.count_nonzero(is_known) < len(errors)
     masses = sample.probabilities.numpy()[is_known] - 0.001 / len(errors)
     ratios = masses / errors[is_known] ** 0.25
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-3)
@@ -526,27 +467,9 @@ def test_acer_may_draw_whole_episodes():
     assert all(ended) and not np.any(steps.bootstraps)
 
 
-def test_the_evaluator_takes_the_means():
-    run = Run()
-    run.train(3)
-    evaluator = run.agent.make_evaluator(run.spec, 2)
-    evaluator.load(packing.to_numpy(run.learner.actor_variables))
-    observations = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
-    state = evaluator.initial_state(2)
-    first, _, extras = evaluator(observations, state)
-    second, _, _ = evaluator(observations, state)
-    np.testing.assert_array_equal(first, second)
-    np.testing.assert_array_equal(first, extras["mean"])
-
-
-def test_c_max_is_that_of_the_updates():
-    run = Run(annealing=0.01)
-    assert run.train(11)["c_max"] == pytest.approx(1 + 4 / 1.1, rel=1e-5)
-
-
 @pytest.mark.parametrize("removal", ["oldest", "far_policy", "divergence"])
 def test_the_memory_never_exceeds_its_capacity(removal):
-    run = Run(removal=removal, replay_capacity=240, steps_per_update=4.0)
-    run.train(20)
+    run = Run(removal=removal, replay_capacity=80, steps_per_update=20.0)
+    run.train(4)
     assert run.memory.counters().removed > 0
-    assert 200 < run.memory.counters().items <= 240
+    assert 40 < run.memory.counters().items <= 80

@@ -43,7 +43,7 @@ def test_the_tasks_of_the_scale_small_are_as_many_as_it_says():
     assert by_number == {
         6: {"figure 1", "figure 2"},
         4: {"figure 3", "figure 4", "figure 5", "section 5.3"},
-        2: {"figure 7"},
+        2: {"figure 7", "section rates"},
         1: {"figure 6"},
         0: {"figure 8"},
     }
