@@ -10,6 +10,7 @@ Runs of different scales are in different tables once they are kept, and never m
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import enum
+import functools
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,14 @@ class Run:
         return (*self.flags, *self.fixed)
 
 
+@functools.cache  # a plan asks for each of thousands of runs, and a config is checked when made
+def _defaults(agent: AgentDeclaration) -> tuple[dict[str, Any], int]:
+    """Returns the hyperparameters of an agent's default setting, and its number of actors."""
+    setting = agent.settings.default
+    config = agent.settings.configuration(setting)
+    return vars(config), agent.num_actors(config, setting)
+
+
 @dataclasses.dataclass(frozen=True)
 class Change:
     """An argument of a run's program that the paper's run does not have.
@@ -143,11 +152,10 @@ class Change:
 
     def reported(self, agent: AgentDeclaration) -> str:
         """Returns the value that an agent has otherwise; "" for a flag of the program's."""
-        setting = agent.settings.default
-        config = agent.settings.configuration(setting)
+        values, num_actors = _defaults(agent)
         if self.name == agent.num_actors_flag:
-            return str(agent.num_actors(config, setting))
-        return str(vars(config).get(self.name.removeprefix("config."), ""))
+            return str(num_actors)
+        return str(values.get(self.name.removeprefix("config."), ""))
 
     def words(self, agent: AgentDeclaration) -> str:
         """Returns the change of an agent's runs: "num_actors 8 instead of 32"."""

@@ -319,9 +319,10 @@ def make_plan(
     experiment = experiment.at(scale.name)
     tasks = _chosen(experiment, "task", tasks, experiment.environments)
     settings = _chosen(experiment, "setting", settings, experiment.settings)
+    order = {task: number for number, task in enumerate(experiment.environments)}
     chosen = sorted(
         (run for run in experiment.runs if run.environment in tasks and run.setting in settings),
-        key=lambda run: experiment.environments.index(run.environment),
+        key=lambda run: order[run.environment],
     )
     there = kept.of(paper.name, scale.name) if kept else ()
     measured = speeds or Speeds(there, runs / paper.name / scale.name)

@@ -62,10 +62,8 @@ def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):
         ([], [name for name, case in benchmark._CASES.items() if not case.by_name_only]),
         (["reactor"], ("sequence_learner", "priority_tree", "sequence_actor", "parameter_server")),
         (["refer"], ("episodes", "update_cost")),
-        (["aql"], ("unroll_actor", "unroll_learner")),
-        (["apex_dqn"], ("image_replay", "image_learner", "image_actor")),
     ],
-    ids=["all", "reactor", "refer", "aql", "apex_dqn"],
+    ids=["all", "reactor", "refer"],
 )
 def test_suites_run_in_processes_of_their_own(capsys, monkeypatch, which, names):
     commands = []

@@ -2,26 +2,27 @@ import dataclasses
 import importlib.util
 import inspect
 import math
+import pathlib
 import re
+import tempfile
+from types import SimpleNamespace
 
+from launched import Program
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from common import environments
-from common.benchmarks import actor_cases, learner_cases, replay_cases, run_cases
+from common.benchmarks import actor_cases, learner_cases, replay_cases, roles, run_cases
 from common.benchmarks.report import Bench, Row
-from common.benchmarks.roles import started_role
+from common.benchmarks.roles import ChildProcess, started_role
 from common.cluster.topology import Topology
 from common.config import Settings
-from common.environments.spec import EnvironmentSpec
 from common.program import layouts
 from reproductions import declared
 from reproductions.apex.dqn.config import AGENT as APEX_DQN
-from reproductions.aql.agent import AQL
 from reproductions.aql.config import AGENT as AQL_AGENT
 from reproductions.d4pg.config import AGENT
-from reproductions.d4pg.d4pg import D4PG
 from reproductions.reactor.config import AGENT as REACTOR
 from reproductions.refer.config import AGENT as REFER
 
@@ -29,25 +30,33 @@ CASES = [case for cases in declared("benchmarks", "CASES").values() for case in 
 TINY_NETS = {"policy_sizes": (8, 8), "critic_sizes": (8, 8), "batch_size": 16}
 
 
-class Uncompiled(D4PG):
-    """Without XLA, which takes longer to compile than all else here."""
-
-    jit_compile = False
+EAGER = pytest.mark.usefixtures("eager")
 
 
-class UncompiledAQL(AQL):
-    """Likewise."""
+class ForkedProcess(ChildProcess):
+    """A role as a fork of a process that has imported TensorFlow."""
 
-    jit_compile = False
+    def __enter__(self):
+        self._log = tempfile.NamedTemporaryFile("r")
+        module, *arguments = self._command[2:]
+        program = Program(pathlib.Path(self._log.name), module, arguments, self._variables)
+        self._process = SimpleNamespace(
+            poll=lambda: None if program.runs else program.wait(0),
+            terminate=lambda: program.runs and program.stop(),
+            wait=lambda timeout=60: program.wait(timeout),
+        )
+        return self
 
 
-UNCOMPILED = dataclasses.replace(AGENT, agent_class=f"{__name__}:Uncompiled")
-UNCOMPILED_AQL = dataclasses.replace(AQL_AGENT, agent_class=f"{__name__}:UncompiledAQL")
+@pytest.fixture(autouse=True)
+def forks(monkeypatch):
+    """Has benchmarks fork their roles."""
+    monkeypatch.setattr(roles, "ChildProcess", ForkedProcess)
 
 
-def bench(agent=UNCOMPILED, peers=False, **config):
+def bench(agent=AGENT, **config):
     settings = Settings(agent.settings.config_class, {"own": config}, default="own")
-    return Bench(dataclasses.replace(agent, settings=settings), repeats=1, peers=peers)
+    return Bench(dataclasses.replace(agent, settings=settings), repeats=1)
 
 
 def reactor(**config):
@@ -84,20 +93,14 @@ def test_priority_tree():
     check(rows, ["priority_tree/pairs_of_1000", "priority_tree/pairs_of_3000"])
 
 
-def test_replay_with_cpprb():
-    pytest.importorskip("cpprb")
-    agent = bench().program.make_agent(replay_capacity=4000, min_replay_size=1)
-    batch = replay_cases.random_steps(agent.step_specs(replay_cases.HUMANOID), 1000)
-    loop = replay_cases.cpprb_loop(agent, 4000, [batch])
-    loop()
-
-
 def test_the_loop_works_a_full_memory():
     agent = bench().program.make_agent(replay_capacity=4000, min_replay_size=1)
-    batch = replay_cases.random_steps(agent.step_specs(replay_cases.HUMANOID), 1000)
-    filled = replay_cases.FilledMemory(
-        agent.data.make_store(agent.step_specs(replay_cases.HUMANOID), seed=0), 4000, [batch]
-    )
+    specs = agent.step_specs(replay_cases.HUMANOID)
+    batch = replay_cases.random_steps(specs, 1000)
+    assert sum(column[:1].nbytes for column in batch.steps) == 628
+    if importlib.util.find_spec("cpprb"):
+        replay_cases.cpprb_loop(agent, 4000, [batch])()
+    filled = replay_cases.FilledMemory(agent.data.make_store(specs, seed=0), 4000, [batch])
     for loop in replay_cases.both_loops(filled, batch).values():
         loop()
     statistics = filled.memory.statistics()
@@ -118,7 +121,7 @@ def test_image_replay(monkeypatch):
     monkeypatch.setattr(replay_cases, "through_service", through_service)
     rows = check(
         replay_cases.image_replay(
-            bench(APEX_DQN), capacity=1200, loops=2, service_loops=8, transitions=1000, games=4
+            bench(APEX_DQN), capacity=1200, loops=2, service_loops=8, transitions=500, games=2
         ),
         [
             "image_replay/bytes_per_transition",
@@ -133,16 +136,17 @@ def test_image_replay(monkeypatch):
     assert calls == [("atari:pong", 1200)]
 
 
-def test_the_transition_has_628_bytes():
-    agent = bench().program.make_agent()
-    batch = replay_cases.random_steps(agent.step_specs(replay_cases.HUMANOID), 10)
-    assert sum(column.nbytes for column in batch.steps) == 6280
+@EAGER
+def test_learner(monkeypatch):
+    """With two actors in the place of the paper's 32."""
 
+    def of_two(*run, flags):
+        return started_role(*run, flags={**flags, "num_actors": 2})
 
-def test_learner():
+    monkeypatch.setattr(learner_cases, "started_role", of_two)
     tiny = bench(updates_per_call=4, **TINY_NETS)
     check(
-        learner_cases.learner(tiny, items=2000, updates=8, actor_seconds=2.0),
+        learner_cases.learner(tiny, items=2000, updates=8, actor_seconds=0.5),
         [
             "learner/d4pg_batch16",
             "learner/d4pg_updates_per_call_1",
@@ -152,12 +156,14 @@ def test_learner():
     )
 
 
+@EAGER
 def test_image_learner():
     apex = bench(APEX_DQN, batch_size=8, prefetch=2)
     rows = learner_cases.item_learner(apex, items=40, games=2, updates=2)
     check(rows, ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"])
 
 
+@EAGER
 def test_sequence_learner():
     rows = learner_cases.item_learner(
         reactor(sequence_length=5), items=20, games=2, updates=2, precisions=("float32",)
@@ -165,13 +171,7 @@ def test_sequence_learner():
     check(rows, ["learner/reactor_batch4"])
 
 
-def test_random_actions_of_a_game():
-    spec = EnvironmentSpec(84 * 84 * 4, 18, image_shape=(84, 84, 4), is_discrete=True)
-    actions = actor_cases.random_actions(5, spec)
-    first, second = next(actions), next(actions)
-    assert first.shape == (5,) and first.dtype == "int32" and any(first != second)
-
-
+@EAGER
 def test_actor_sends_what_it_makes(capsys):
     rows = actor_cases.actor(
         bench(send_batch=10), "control:cartpole:swingup", actors=2, batch_steps=60, turns=1
@@ -194,9 +194,10 @@ def test_actor_of_a_worker_adds_to_its_own_memory(capsys):
     assert [int(count) for count in counts.groups()] == [2 * 30 - 5, 2 * 30]
 
 
+@EAGER
 def test_parameter_server(capsys):
-    rows = run_cases.parameter_server(reactor(), workers=3, rounds=2)
-    check(rows, ["parameter_server/rounds_of_3_workers"])
+    rows = run_cases.parameter_server(reactor(), workers=2, rounds=2)
+    check(rows, ["parameter_server/rounds_of_2_workers"])
     assert "908,235 parameters" in capsys.readouterr().err
 
 
@@ -207,16 +208,9 @@ def test_two_workers_that_cannot_start_are_an_error_with_their_words():
 
 def test_a_role_that_cannot_start_is_an_error_with_its_words():
     topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
-    config = {"replay_capacity": 0}
+    run = topology, "a token of the tests", "control:cartpole:swingup"
     with (
-        started_role(
-            bench().program,
-            "replay",
-            topology,
-            "a token of the tests",
-            "control:cartpole:swingup",
-            config,
-        ) as role,
+        started_role(bench().program, "replay", *run, {"replay_capacity": 0}) as role,
         pytest.raises(RuntimeError, match="the replay role ended with .*replay_capacity"),
     ):
         role.wait(60)
@@ -234,9 +228,10 @@ def test_sizes_for_quick_are_smaller(case):
 
 def aql():
     sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
-    return bench(UNCOMPILED_AQL, **sizes)
+    return bench(AQL_AGENT, **sizes)
 
 
+@EAGER
 def test_unroll_actor():
     check(
         actor_cases.unroll_actor(aql(), actors=2, searches=1, batch_steps=32),
@@ -250,29 +245,25 @@ def test_unroll_actor():
     )
 
 
+@EAGER
 def test_update_cost():
-    settings = Settings(
-        REFER.settings.config_class,
-        {
-            name: {**REFER.settings.overrides[name], "hidden_size": 8, "batch_size": 4}
-            for name in ("acer_lr1e-05", "vracer_refer")
-        },
-        default="vracer_refer",
-    )
+    pair, tiny = ("acer_lr1e-05", "vracer_refer"), {"hidden_size": 8, "batch_size": 4}
+    overrides = {name: {**REFER.settings.overrides[name], **tiny} for name in pair}
+    settings = Settings(REFER.settings.config_class, overrides, default="vracer_refer")
     request = Bench(dataclasses.replace(REFER, settings=settings), repeats=1)
     rows = check(
-        run_cases.update_cost(
-            request, "acer_lr1e-05", "vracer_refer", capacity=300, length=20, updates=(2, 16)
-        ),
+        run_cases.update_cost(request, *pair, capacity=300, length=20, updates=(2, 16)),
         ["learner/acer_updates", "learner/acer_cost_over_vracer"],
     )
     assert rows[0].ratio == pytest.approx(1 / rows[1].value)
 
 
+@EAGER
 def test_unroll_learner():
     check(learner_cases.unroll_learner(aql(), updates=2), ["learner/unrolls_batch32"])
 
 
+@EAGER
 @pytest.mark.skipif(
     not (importlib.util.find_spec("vizdoom") and importlib.util.find_spec("labmaze")),
     reason="needs the extra maze: make maze",

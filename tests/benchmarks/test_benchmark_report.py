@@ -1,7 +1,5 @@
 import json
 
-import pytest
-
 from common.benchmarks import report
 from common.benchmarks.report import Bench, Row
 
@@ -59,14 +57,3 @@ def test_a_row_is_of_medians_also_of_several_numbers_at_once():
     assert medians.row("a/b", "s", "ours", "peer") == Row("a/b", 2.0, "s", "peer", 4.0)
     assert medians.row("a/b", "s", "ours", "peer", "it") == Row("a/b", 2.0, "s", "it", 4.0)
     assert medians.row("a/b", "s", "ours", "absent", part=1) == Row("a/b", 30.0, "s")
-
-
-def test_rate_counts_calls():
-    calls = []
-    speed = report.rate(lambda: calls.append(0), 50)
-    assert len(calls) == 50 and speed > 0
-
-
-def test_a_row_without_peer_has_no_ratio():
-    assert ROWS[1].ratio is None
-    assert ROWS[0].ratio == pytest.approx(1.25)

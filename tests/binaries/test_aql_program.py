@@ -22,32 +22,10 @@ ROVER = "--environment=python:reproductions.aql.rover:make"
     "flags, words",
     [
         (["--environment=atari:pong"], ["images", "control:cartpole:swingup"]),
-        ([CARTPOLE, "--setting=aql_gausian"], ["did you mean aql_gaussian"]),
-        (
-            [CARTPOLE, "--config.num_proposal_samples=0", "--config.num_uniform_samples=0"],
-            ["--config.num_uniform_samples", "num_proposal_samples is 0", "is 0"],
-        ),
         ([HUMANOID, "--setting=exact_q"], ["5^21", "10,000", "--setting=aql"]),
-        (
-            [HUMANOID, "--setting=qt_opt", "--config.cem_elites=101"],
-            ["--config.cem_elites must be at most cem_samples (100), is 101"],
-        ),
-        (
-            [CARTPOLE, "--config.replay_capacity=29"],
-            ["--config.unroll_length must be at most replay_capacity (29), is 30"],
-        ),
-        (
-            [CARTPOLE, "--config.queue_capacity=31"],
-            ["--config.batch_size must be at most queue_capacity (31), is 32"],
-        ),
         ([CARTPOLE, "--setting=aql_3528_actions"], ["flat observations", "maze:goal"]),
         ([ROVER, "--setting=qt_opt"], ["7^2 * 3^2 * 2^3 = 3,528", "continuous actions"]),
-        ([ROVER, "--setting=d3pg"], ["3,528", "continuous actions"]),
-        ([ROVER, "--setting=aql_gaussian"], ["3,528", "continuous actions"]),
-        ([CARTPOLE, "--config.unroll_length=1"], ["--config.unroll_length", "is 1"]),
         ([CARTPOLE, "--replay=learner"], ["--replay", "actors with replays of their own"]),
-        ([CARTPOLE, "--replay_shards=2"], ["--replay_shards", "actors with replays of their own"]),
-        ([CARTPOLE, "--role=replay"], ["--role=replay", "learner, actor, evaluator"]),
         ([CARTPOLE, "--evaluation_steps=10"], ["--evaluation_steps"]),
         ([CARTPOLE, "--config.single_process", "--actor_processes=2"], ["--actor_processes"]),
     ],
@@ -95,7 +73,7 @@ def test_the_ratio_holds_and_an_actor_and_the_learner_may_die(tmp_path):
             *(start, tmp_path / "run", "binaries.aql", ROLES),
             **{"layout": ACTORS_WITH_REPLAY, "learner": 1, "actor": 2},
         )
-        limit = "--max_learner_steps=1500"
+        limit = "--max_learner_steps=800"
         tasks = [("learner", 0), ("actor", 0), ("actor", 1), ("evaluator", 0)]
         programs = {task: run.start(*task, limit) for task in tasks}
 
@@ -118,11 +96,11 @@ def test_the_ratio_holds_and_an_actor_and_the_learner_may_die(tmp_path):
         before = len(read_rows(run.workdir / "learner.csv"))
         programs["learner", 0] = run.start("learner", 0, limit)
         run.ends(programs.values(), SECONDS)
-    assert "1,500 learner steps" in programs["evaluator", 0].output
+    assert " 800 learner steps" in programs["evaluator", 0].output
     run.check_files()
     rows = read_rows(run.workdir / "learner.csv")
     assert rows["learner_steps"][before] > 0  # from its checkpoint
-    assert rows["learner_steps"].iloc[-1] == 1500 and rows["actor_steps"].is_monotonic_increasing
+    assert rows["learner_steps"].iloc[-1] == 800 and rows["actor_steps"].is_monotonic_increasing
     assert rows["samples_per_insert"].dropna().median() == pytest.approx(1 + REPLAYED, abs=0.3)
     assert len(read_rows(run.workdir / "lives.csv")) == 3  # no actor was started again
     for path in tmp_path.glob("actor-*.log"):
@@ -133,7 +111,7 @@ def test_the_ratio_holds_and_an_actor_and_the_learner_may_die(tmp_path):
     metrics = ["value_loss", "proposal_loss", "entropy"]
     assert np.isfinite(run.updates()[metrics].iloc[-1]).all()
     policy = reproductions.load_policy(run.workdir)
-    assert policy.learner_steps == 1500
+    assert policy.learner_steps == 800
     assert policy(np.ones((3, 5), np.float32)).shape == (3, 5)
 
 
@@ -145,14 +123,8 @@ def test_equal_seeds_give_equal_files_in_one_process(tmp_path):
     with forked() as start:
         runs = []
         for name in ("first", "second"):
-            run = RunByHand(
-                start,
-                tmp_path / name,
-                "binaries.aql",
-                flags,
-                layout=ONE_PROCESS_WITH_REPLAYS,
-                learner=1,
-            )
+            program = start, tmp_path / name, "binaries.aql", flags, ONE_PROCESS_WITH_REPLAYS
+            run = RunByHand(*program, learner=1)
             runs.append((run, run.start("learner")))
         for run, program in runs:
             run.ends([program], SECONDS)

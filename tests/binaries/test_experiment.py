@@ -1,4 +1,4 @@
-"""`binaries.experiment` as its user meets it; what runs is in tests/evidence/test_execute.py."""
+"""`binaries.experiment` as its user meets it; what runs is in tests/evidence/test_campaign.py."""
 
 import pathlib
 import shlex
@@ -70,7 +70,6 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         (["--paper=refer", "--figure=7", "--scale=two_cores"], "use the scale small"),
         (["--paper=d4pg", "--figure=11"], "there are figure 1, figure 2"),
         (["--paper=d4pg", "--figure=6", "--scale=small"], "use the scale two_cores"),
-        ([*FEW[:2], "--tasks", "pong"], "acrobot:swingup"),
         ([*FEW, "--scale=huge"], "paper, workstation"),
         ([*FEW, "--seeds=0"], "--seeds must be at least 1"),
         ([*FEW, "--table=1"], "--table"),
@@ -82,43 +81,19 @@ def test_bad_input_is_one_line(capsys, flags, words):
     assert words in refusal(capsys, experiment.main, *flags)
 
 
-@pytest.mark.parametrize(
-    "figure, scale, task, flags, wrong",
-    [
-        ("13", "two_cores", "pong", ["--max_minutes=1", "--learner_threads=2"], "actor_processes"),
-        ("14", "small", "breakout", ["--max_learner_steps=96000"], "config.batch_size"),
-        ("3", "small", "cheetah:walk", ["--max_learner_steps=64000"], "config.batch_size"),
-    ],
-)
-def test_apexs_figures_are_of_flags_that_exist(capsys, figure, scale, task, flags, wrong):
-    arguments = [f"--figure={figure}", f"--scale={scale}", "--tasks", task, "--seeds=1"]
-    assert experiment.main(["--paper=apex", *arguments, "--dry_run"]) == 0
-    commands = [
-        shlex.split(line)
-        for line in capsys.readouterr().out.splitlines()
-        if not line.startswith("#")
-    ]
-    runs = reproductions.paper("apex").experiment(f"figure {figure}").at(scale).runs
-    wanted = [run for run in runs if run.environment.endswith(task)]
+def test_apexs_figure_13_is_of_flags_that_exist(capsys):
+    arguments = ["--figure=13", "--scale=two_cores", "--tasks", "pong", "--seeds=1", "--dry_run"]
+    assert experiment.main(["--paper=apex", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    commands = [shlex.split(line) for line in lines if not line.startswith("#")]
+    runs = reproductions.paper("apex").experiment("figure 13").at("two_cores").runs
+    wanted = [run for run in runs if run.environment == "atari:pong"]
     for command, run in zip(commands, wanted, strict=True):
         assert command[1:3] == ["-m", run.agent.module]
-        assert {*run.flags, *flags} <= set(command)
+        assert {*run.flags, "--max_minutes=1", "--learner_threads=2"} <= set(command)
     # One mistake in flags that otherwise are right: the program names that one alone.
-    code, output = run_light(commands[-1][2], [*commands[-1][3:], f"--{wrong}=999999"])
-    assert code == 2 and output.startswith("error: ") and f"--{wrong}" in output, output
-
-
-def test_a_figure_that_is_none_at_a_scale_names_another(capsys):
-    refused = refusal(capsys, experiment.main, "--paper=apex", "--figure=4", "--scale=two_cores")
-    assert "use the scale small (figure 4 of Ape-X)" in refused
-
-
-def test_help_names_every_scale_and_who_has_it(capsys):
-    with pytest.raises(SystemExit):
-        experiment.main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "paper (apex, aql, d4pg, reactor, refer)" in text
-    assert "two_cores (apex, aql, d4pg, reactor, refer)" in text and "default workstation" in text
+    code, output = run_light(commands[-1][2], [*commands[-1][3:], "--actor_processes=999999"])
+    assert code == 2 and output.startswith("error: ") and "--actor_processes" in output, output
 
 
 @pytest.mark.parametrize("end, code", [(State.FINISHED, 0), (State.CUT, 1)])

@@ -4,17 +4,13 @@ import re
 import signal
 
 from launched import forked
-import numpy as np
 import pytest
 from refusals import check_refusal
 from watched_run import RunByHand
 
-from common.environments.batch import BatchedEnvironment
-from common.program.layouts import ONE_PROCESS, WORKERS
-from common.reporting.csv_rows import last_row, read_rows
-from common.roles.evaluator import run_episodes
+from common.program.layouts import WORKERS
+from common.reporting.csv_rows import read_rows
 import reproductions
-from reproductions.reactor import catch
 
 PONG = "--environment=atari:pong"
 
@@ -23,19 +19,12 @@ PONG = "--environment=atari:pong"
     "flags, words",
     [
         (["--environment=control:cartpole:swingup"], ["needs discrete", "atari:pong"]),
-        ([PONG, "--setting=reactor_unifrm"], ["did you mean reactor_uniform?"]),
         ([PONG, "--num_workers=0"], ["--num_workers must be in [1, 4096], is 0"]),
         ([PONG, "--num_actors=2"], ["unknown flag --num_actors: did you mean --num_workers?"]),
-        ([PONG, "--replay_shards=2"], ["--replay_shards", "workers and a parameter server"]),
         ([PONG, "--learner_threads=2"], ["--learner_threads", "workers and a parameter server"]),
         ([PONG, "--config.single_process", "--worker_threads=1"], ["--worker_threads"]),
-        ([PONG, "--role=learner"], ["--role=learner", "parameter_server, worker, evaluator"]),
-        ([PONG, "--config.sequence_length=1"], ["--config.sequence_length", "is 1"]),
         ([PONG, "--config.replay_capacity=32"], ["--config.sequence_length", "replay_capacity"]),
-        ([PONG, "--config.c=0.5"], ["--config.c", "is 0.5"]),
         ([PONG, "--config.v_min=11"], ["--config.v_min", "below v_max (10)"]),
-        ([PONG, "--config.policy_floor=0"], ["--config.policy_floor", "(0, 1)", "is 0"]),
-        ([PONG, "--config.policy_floor=1"], ["--config.policy_floor", "(0, 1)", "is 1"]),
     ],
     ids=lambda value: value[-1] if value[0].startswith("-") else "",
 )
@@ -145,41 +134,3 @@ def test_updates_add_up_through_the_death_of_a_worker_and_of_the_server(tmp_path
     assert len(said) == 4 and set(said) <= set(accounts.values())
     policy = reproductions.load_policy(run.workdir)
     assert policy.learner_steps == limit
-
-
-def test_one_process_acts_learns_and_evaluates_in_turns(tmp_path):
-    flags = (
-        *(*SMALL, "--config.single_process", "--learner_threads=1", "--evaluation_steps=20"),
-        *("--final_episodes=3", "--max_learner_steps=60"),
-    )
-    with forked() as start:
-        run = RunByHand(
-            start, tmp_path / "run", "binaries.reactor", flags, layout=ONE_PROCESS, learner=1
-        )
-        run.ends([run.start("learner")], SECONDS)
-    rows = read_rows(run.workdir / "evaluator.csv")
-    assert rows["learner_steps"].tolist() == [0, 20, 40, 60]
-    assert rows["episodes"].tolist() == [2, 2, 2, 3]
-    row = last_row(run.workdir / "learner.csv")
-    # 5 timesteps an update, of which Catch's LAST ones are no actor steps, and some tolerance.
-    timesteps = 60 * 5
-    assert 0.8 * timesteps - 10 <= row["actor_steps"] - 60 <= timesteps + 20
-    policy = reproductions.load_policy(run.workdir)
-    returns = run_episodes(BatchedEnvironment([catch.make(1)]), _Acting(policy), 4)
-    assert set(np.abs(returns)) == {1.0}
-
-
-class _Acting:
-    """A policy of the acting loop that calls a trained one, which keeps its own state."""
-
-    def __init__(self, policy):
-        self._policy = policy
-
-    def initial_state(self, num_environments):
-        return np.zeros(num_environments)
-
-    def with_reward(self, state, reward):
-        return state
-
-    def __call__(self, observation, state):
-        return self._policy(observation), state, {}

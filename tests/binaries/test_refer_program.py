@@ -12,6 +12,7 @@ from watched_run import RunByHand
 from common.program.layouts import CENTRAL, ONE_PROCESS
 from common.reporting.csv_rows import last_row, read_rows
 import reproductions
+from reproductions.refer.config import SETTINGS
 
 CHEETAH = "--environment=gym:HalfCheetah-v4"
 
@@ -21,55 +22,34 @@ CHEETAH = "--environment=gym:HalfCheetah-v4"
     [
         (["--environment=gym:CartPole-v1"], ["has 2 discrete actions", "continuous actions"]),
         (["--environment=atari:pong"], ["needs flat observations and continuous actions"]),
-        (["--environment=gym:HalfCheeta-v4"], ['did you mean "gym:HalfCheetah-v4"']),
-        ([CHEETAH, "--setting=vracer_refr"], ["did you mean vracer_refer"]),
-        ([CHEETAH, "--role=actor"], ["--role=actor", "one process", "learner, evaluator"]),
-        ([CHEETAH, "--replay_shards=2"], ["--replay_shards", "one process"]),
-        (
-            [CHEETAH, "--actor_processes=3", "--num_actors=2"],
-            ["3 actor processes for 2 actors: lower --actor_processes"],
-        ),
         (
             [CHEETAH, "--actor_processes=1", "--role=replay"],
             ["--role=replay", "actors that step its environments", "learner, actor, evaluator"],
         ),
-        ([CHEETAH, "--config.steps_per_update=0"], ["--config.steps_per_update", "above 0"]),
-        ([CHEETAH, "--config.penalty_c=0"], ["--config.penalty_c", "above 0"]),
-        ([CHEETAH, "--config.penalty_d=1"], ["--config.penalty_d", "(0, 1)", "is 1"]),
-        (
-            [CHEETAH, "--config.min_replay_size=100"],
-            ["--config.batch_size must be at most min_replay_size (100), is 256"],
-        ),
-        (
-            [CHEETAH, "--config.min_replay_size=300000"],
-            ["--config.min_replay_size must be at most replay_capacity (262144), is 300000"],
-        ),
         ([CHEETAH, "--config.agent=acer"], ["--config.clipping must be False, as ACER", "is True"]),
-        (
-            [CHEETAH, "--setting=acer_lr1e-05", "--config.sampling=rank"],
-            ["--config.sampling must be uniform for ACER, is rank"],
-        ),
-        (
-            [CHEETAH, "--setting=naf_refer", "--config.advantage=quadratic"],
-            ["--config.advantage must be none with the agent naf, is quadratic"],
-        ),
-        (
-            [CHEETAH, "--setting=ddpg_refer", "--config.advantage=gaussian"],
-            ["--config.advantage must be none with the agent ddpg, is gaussian"],
-        ),
-        (
-            [CHEETAH, "--setting=acer_lr1e-05", "--config.sampling=proportional"],
-            ["--config.sampling must be uniform for ACER, is proportional"],
-        ),
-        (
-            [CHEETAH, "--config.recurrent", "--config.history=300000"],
-            ["--config.history must be at most replay_capacity (262144), is 300000"],
-        ),
     ],
     ids=lambda value: value[-1] if value[0].startswith("-") else "",
 )
 def test_a_bad_flag(flags, words, tmp_path):
     check_refusal("binaries.refer", flags, words, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "setting, values, words",
+    [
+        ("vracer_refer", {"penalty_c": 0.0}, "penalty_c must be above 0"),
+        ("vracer_refer", {"penalty_d": 1.0}, "penalty_d must be in .0, 1., is 1"),
+        ("vracer_refer", {"min_replay_size": 100}, "batch_size must be at most min_replay_size"),
+        ("vracer_refer", {"min_replay_size": 300_000}, "must be at most replay_capacity .262144"),
+        ("vracer_refer", {"recurrent": True, "history": 300_000}, "history must be at most replay"),
+        ("acer_lr1e-05", {"sampling": "rank"}, "sampling must be uniform for ACER, is rank"),
+        ("naf_refer", {"advantage": "quadratic"}, "advantage must be none with the agent naf"),
+        ("ddpg_refer", {"advantage": "gaussian"}, "advantage must be none with the agent ddpg"),
+    ],
+)
+def test_values_that_contradict_each_other(setting, values, words):
+    with pytest.raises(ValueError, match=f"--config.*{words}"):
+        SETTINGS.config_class(**SETTINGS.overrides[setting] | values)
 
 
 # One process acts beside its updates and keeps exactly F.
@@ -91,27 +71,18 @@ _OF_THE_CLOCK = ["wall_seconds", "incarnation", "parameter_version"]
 """Columns of times, or of numbers made from the time."""
 
 
-def finished(start, workdir, *flags):
-    """A run that has ended."""
-    run = RunByHand(
-        start, workdir, "binaries.refer", (*FLAGS, *flags), layout=ONE_PROCESS, learner=1
-    )
-    run.ends([run.start("learner")], SECONDS)
-    return run
+def run_of(start, workdir, *flags, layout=ONE_PROCESS, **counts):
+    flags = (*FLAGS, *flags)
+    return RunByHand(start, workdir, "binaries.refer", flags, layout, learner=1, **counts)
 
 
 @pytest.mark.parametrize("f, actors", [(0.2, 1), (4, 3)])
 def test_after_the_prefill_every_update_has_its_f_steps(f, actors, tmp_path):
+    flags = (f"--config.steps_per_update={f}", f"--num_actors={actors}", "--evaluation_steps=50")
+    flags += ("--config.updates_per_call=1", "--max_learner_steps=200")
     with forked() as start:
-        run = finished(
-            start,
-            tmp_path / "run",
-            f"--config.steps_per_update={f}",
-            f"--num_actors={actors}",
-            "--config.updates_per_call=1",
-            "--evaluation_steps=50",
-            "--max_learner_steps=200",
-        )
+        run = run_of(start, tmp_path / "run", *flags)
+        run.ends([run.start("learner")], SECONDS)
     rows = read_rows(run.workdir / "evaluator.csv")
     assert rows["learner_steps"].tolist() == [0, 50, 100, 150, 200]
     rows = rows[1:]
@@ -127,26 +98,13 @@ def test_after_the_prefill_every_update_has_its_f_steps(f, actors, tmp_path):
 
 
 def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(tmp_path):
-    flags = (
-        *(
-            "--config.replay_capacity=2000",
-            "--max_learner_steps=2400",
-            "--config.updates_per_call=10",
-        ),
-        *("--checkpoint_seconds=0.2", "--evaluation_steps=600", "--nocheckpoint_replay"),
-    )
+    flags = ("--config.replay_capacity=2000", "--max_learner_steps=1200", "--nocheckpoint_replay")
+    flags += ("--config.updates_per_call=10", "--checkpoint_seconds=0.2", "--evaluation_steps=300")
     with forked() as start:
-        run = RunByHand(
-            start,
-            tmp_path / "run",
-            "binaries.refer",
-            (*FLAGS, *flags),
-            layout=ONE_PROCESS,
-            learner=1,
-        )
+        run = run_of(start, tmp_path / "run", *flags)
         program = run.start("learner")
         run.wait_for(
-            lambda: (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps", 0) >= 600,
+            lambda: (last_row(run.workdir / "evaluator.csv") or {}).get("learner_steps", 0) >= 300,
             SECONDS,
             "an evaluation",
         )
@@ -160,45 +118,31 @@ def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(tmp_path):
         program.wait(SECONDS)
         run.ends([run.start("learner")], SECONDS)
     rows = read_rows(run.workdir / "evaluator.csv")
-    assert rows["learner_steps"].tolist() == [0, 600, 1200, 1800, 2400]
+    assert rows["learner_steps"].tolist() == [0, 300, 600, 900, 1200]
     log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
     assert f"the replay is empty: it is filled with {MIN_SIZE} items first" in log
     assert np.isfinite(run.updates()[["beta", "kl_divergence", "value_loss"]].iloc[-1]).all()
     policy = reproductions.load_policy(run.workdir)
-    assert policy.learner_steps == 2400
+    assert policy.learner_steps == 1200
     assert policy(np.zeros(4, np.float32)).shape == (1,)
 
 
 # The learner acts, --role=actor steps environments.
 
 ACTORS = 3
-CENTRAL_FLAGS = (
-    "--environment=gym:InvertedPendulum-v4",
-    f"--num_actors={ACTORS}",
-    "--learner_threads=1",
-    "--evaluation_episodes=1",
-    "--config.hidden_size=8",
-    "--config.batch_size=16",
-    f"--config.min_replay_size={MIN_SIZE}",
-    "--config.replay_capacity=100000",
-)
-"""Patience with a busy machine."""
+CENTRAL_FLAGS = (f"--num_actors={ACTORS}", "--config.replay_capacity=100000")
 
 
 def test_two_workers_beside_none_and_equal_seeds_give_equal_runs(tmp_path):
     flags = (*CENTRAL_FLAGS, "--evaluation_steps=100", "--max_actor_steps=600")
     flags += ("--config.updates_per_call=4", "--seed=5")
     with forked() as start:
-        alone = RunByHand(
-            start, tmp_path / "alone", "binaries.refer", flags, layout=ONE_PROCESS, learner=1
-        )
+        alone = run_of(start, tmp_path / "alone", *flags)
         alone.ends([alone.start("learner")], SECONDS)
-        central = RunByHand(
-            *(start, tmp_path / "central", "binaries.refer", (*flags, "--actor_processes=2")),
-            **{"layout": CENTRAL, "learner": 1, "actor": 2},
-        )
-        programs = [central.start("learner"), central.start("actor", 0), central.start("actor", 1)]
-        central.ends(programs, SECONDS)
+        flags += ("--actor_processes=2",)
+        central = run_of(start, tmp_path / "central", *flags, layout=CENTRAL, actor=2)
+        tasks = (("learner",), ("actor", 0), ("actor", 1))
+        central.ends([central.start(*task) for task in tasks], SECONDS)
     for name in ("evaluator.csv", "acting.csv"):
         first, second = (
             read_rows(run.workdir / name).drop(columns=_OF_THE_CLOCK, errors="ignore")
@@ -215,17 +159,10 @@ def test_two_workers_beside_none_and_equal_seeds_give_equal_runs(tmp_path):
 
 
 def test_after_kill_9_of_a_worker_f_is_exact_and_no_part_of_an_episode_is_stored(tmp_path):
-    flags = (
-        *CENTRAL_FLAGS,
-        "--evaluation_steps=50",
-        "--config.updates_per_call=1",
-        "--actor_processes=2",
-    )
+    flags = (*CENTRAL_FLAGS, "--evaluation_steps=50", "--config.updates_per_call=1")
     with forked() as start:
-        run = RunByHand(
-            *(start, tmp_path / "run", "binaries.refer", flags),
-            **{"layout": CENTRAL, "learner": 1, "actor": 2},
-        )
+        flags += ("--actor_processes=2",)
+        run = run_of(start, tmp_path / "run", *flags, layout=CENTRAL, actor=2)
         learner, first, second = (
             run.start(*task) for task in (("learner",), ("actor", 0), ("actor", 1))
         )
@@ -240,12 +177,12 @@ def test_after_kill_9_of_a_worker_f_is_exact_and_no_part_of_an_episode_is_stored
         first.stop(signal.SIGKILL)
         first.wait(SECONDS)
         before, at = episodes(), steps()
-        run.wait_for(lambda: steps() >= at + 100, SECONDS, "updates with one worker")
+        run.wait_for(lambda: steps() >= at + 50, SECONDS, "updates with one worker")
         assert episodes() == before  # of the first worker's only actor
         first = run.start("actor", 0)
         run.wait_for(lambda: episodes() > before, SECONDS, "an episode of the new worker")
         at = steps()
-        run.wait_for(lambda: steps() >= at + 100, SECONDS, "updates with both")
+        run.wait_for(lambda: steps() >= at + 50, SECONDS, "updates with both")
         run.stops([learner, first, second], SECONDS)
     assert "environments of actors 0 to 0 at " in learner.output
     assert " are gone with their episodes: " in learner.output

@@ -88,12 +88,6 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 100
 
 
-def test_headings_that_are_alike_have_different_anchors(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("# `--role`: [by hand](x.md)\n\n## Run\n\n## Run\n\n    # no heading\n")
-    assert anchors(page) == ["--role-by-hand", "run", "run-1"]
-
-
 # Commands.
 
 PAGES_WITH_COMMANDS = [

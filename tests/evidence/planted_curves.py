@@ -1,9 +1,10 @@
 """Kept runs whose returns are given, so that figures and claims are tested in no time."""
 
+import bisect
 import contextlib
+import functools
 
 import numpy as np
-import pandas
 
 from common.evidence.keep import TableWriter
 from common.reporting.budget import Budget
@@ -11,9 +12,9 @@ from common.reporting.budget import Budget
 
 @contextlib.contextmanager
 def planting(root, paper="d4pg", scale="two_cores"):
-    """Yields the `writer` of several runs, which are kept at once at the end."""
+    """Yields `plant_run` for this place, whose runs are kept at once at the end."""
     writer = TableWriter(root, paper, scale)
-    yield writer
+    yield functools.partial(plant_run, root, paper=paper, scale=scale, writer=writer)
     writer.write()
 
 
@@ -34,8 +35,6 @@ def plant_run(
     episodes=(),
     speed=100.0,
     budget=None,
-    changed=None,
-    size=None,
     cores=2,
     learner=None,
     gpus=(),
@@ -47,26 +46,28 @@ def plant_run(
 
     setting: the curve. agent_setting: of config.json, by default the same. episodes: (wall_seconds,
     actor, return) of training. outcome None: it was killed. budget: of its last start, without
-    limits by default. changed: its flags. size: its word for the scale. cores: of its machine.
-    learner: further columns of training, the same value all the time. gpus: of its machine.
-    from_starts: returns of its last evaluation's episodes from a file of starts.
-    writer: of several runs, see `planting`.
+    limits by default. cores, gpus: of its machine. learner: further columns of training, the same
+    value all the time. from_starts: returns of its last evaluation's episodes from a file of
+    starts. writer: of several runs, see `planting`.
     """
     number = max(1, len(returns))
-    time = np.linspace(seconds / number, seconds, number)
-    step = np.linspace(steps / number, steps, number).astype(int)
-    progress = pandas.DataFrame(
-        {"wall_seconds": time, "actor_steps": step, "learner_steps": step // 4}
-    )
-    evaluations = progress.head(len(returns)).assign(
-        episode_return_mean=returns, episode_return_std=1.0, episodes=10
-    )
-    training = progress.assign(actor_steps_per_second=speed, **learner or {})
-    found = pandas.DataFrame(list(episodes), columns=["seconds", "actor", "return"])
-    at = np.minimum(np.searchsorted(time, found["seconds"]), number - 1)
-    greediest = found["actor"] == num_actors - 1
-    training["greediest_actor"] = found["return"][greediest].groupby(at[greediest]).mean()
-    training["all_actors"] = found["return"].groupby(at).mean()
+    rows = []
+    for part in range(1, number + 1):
+        step = int(steps * part / number)
+        progress = {"wall_seconds": seconds * part / number, "actor_steps": step}
+        rows.append(progress | {"learner_steps": step // 4})
+    of_evaluation = {"episode_return_std": 1.0, "episodes": 10}
+    evaluations = [
+        row | {"episode_return_mean": value} | of_evaluation for row, value in zip(rows, returns)
+    ]
+    training = [row | {"actor_steps_per_second": speed, **(learner or {})} for row in rows]
+    times, of_rows = [row["wall_seconds"] for row in rows], [[] for _ in rows]
+    for when, actor, value in episodes:
+        of_rows[min(bisect.bisect_left(times, when), number - 1)].append((actor, value))
+    for row, found in zip(training, of_rows):
+        greediest = [value for actor, value in found if actor == num_actors - 1]
+        means = {"greediest_actor": greediest, "all_actors": [value for _, value in found]}
+        row |= {name: np.mean(values) for name, values in means.items() if values}
     own = writer or TableWriter(root, paper, scale)
     own.put(
         (setting, environment, seed),
@@ -77,40 +78,31 @@ def plant_run(
             "config": {"batch_size": 256} | config,
         },
         {
-            "progress": {name: values.iloc[-1].item() for name, values in progress.items()},
-            **(
-                {
-                    "evaluation": {
-                        "episode_return_mean": float(returns[-1]),
-                        "from_start_states": {
-                            "origin": "a robot",
-                            "episode_return_mean": float(np.mean(from_starts)),
-                            "episode_returns": list(from_starts),
-                        },
-                    }
-                }
-                if from_starts
-                else {}
-            ),
+            "progress": rows[-1],
             "starts": [
                 {
                     "outcome": outcome,
                     "seed": seed,
-                    "scale": size or scale,
+                    "scale": scale,
                     "budget": (budget or Budget()).to_json(),
-                    "changed": changed or {},
                     "machine": {"usable_cores": cores, "gpus": list(gpus)},
                 }
             ],
+            **_evaluation(returns, from_starts),
         },
-        texts(evaluations),
-        texts(training),
+        *(
+            [{name: str(cell) for name, cell in row.items()} for row in table]
+            for table in (evaluations, training)
+        ),
     )
     if writer is None:
         own.write()
 
 
-def texts(table):
-    """The cells of each row of a table as text, without those that are empty."""
-    rows = table.astype(object).where(table.notna(), "").to_dict("records")
-    return [{name: str(cell) for name, cell in row.items() if cell != ""} for row in rows]
+def _evaluation(returns, from_starts):
+    """The record's part on a last evaluation with episodes from starts, if there are any."""
+    mean, values = "episode_return_mean", list(from_starts)
+    if not values:
+        return {}
+    found = {"origin": "a robot", mean: float(np.mean(values)), "episode_returns": values}
+    return {"evaluation": {mean: float(returns[-1]), "from_start_states": found}}

@@ -34,26 +34,6 @@ def test_summary():
     assert summary["elo"].isna().all() and summary.loc["agent", "mean"] == 1.25
 
 
-SCORES = pandas.DataFrame(
-    {"random": [0.0, 0.0, 0.0], "human": [9.0, 4.0, 0.0], "agent": [9.0, 2.0, -1.0]},
-    index=["alien", "pong", "skiing"],
-)
-
-
-def test_ties_get_the_worst_of_their_places():
-    assert atari_scores.mean_rank(SCORES).to_dict() == pytest.approx(
-        {"random": (3 + 3 + 2) / 3, "human": (2 + 1 + 2) / 3, "agent": (2 + 2 + 3) / 3}
-    )
-
-
-def test_a_tie_is_half_a_win_of_each():
-    won = atari_scores.wins(SCORES)
-    assert won.loc["human", "agent"] == 2.5
-    assert won.loc["random", "human"] == 0.5
-    played = won + won.T
-    assert (played.to_numpy() == 3 * (1 - np.eye(3))).all()
-
-
 def test_mean_rank_and_wins_are_what_counting_gives():
     random = np.random.default_rng(0)
     scores = pandas.DataFrame(random.integers(0, 5, size=(30, 4)), columns=list("abcd"))

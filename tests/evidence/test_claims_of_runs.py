@@ -6,7 +6,7 @@ import json
 import math
 
 import numpy as np
-from planted_curves import plant_run, planting
+from planted_curves import planting
 import pytest
 
 from common.evidence.claims import (
@@ -51,19 +51,18 @@ def judge(paper, name, evidence):
 AT_SMALL = {"scale": "small", "budget": planned_budget(D4PG, FIGURE_2, "small")}
 
 
-def plant(root, setting, tasks, level, *, spread=2.0, seeds=3, rise=0.0, start=0.0, **kwargs):
-    """Runs of tasks around a level, which they have on nine evaluations after `start`.
+def plant(root, levels, tasks=TASKS, *, spread=2.0, seeds=3, rise=0.0, start=0.0, **kwargs):
+    """Runs of settings around a level each, which they have on nine evaluations after `start`.
 
     spread: between neighbouring seeds. rise: in the middle of the last third. By default they are
     of the scale small of D4PG.
     """
-    kwargs = AT_SMALL | kwargs
-    with planting(root, kwargs.get("paper", "d4pg"), kwargs["scale"]) as writer:
-        for task in [tasks] if isinstance(tasks, str) else tasks:
-            for seed in range(seeds):
-                own = level + spread * (seed - (seeds - 1) / 2)
-                values = [start] + [own - rise] * 7 + [own] * 2
-                plant_run(root, setting, task, seed, values, writer=writer, **kwargs)
+    run = AT_SMALL | kwargs
+    with planting(root, run.pop("paper", "d4pg"), run.pop("scale")) as plant_one:
+        for setting, task, seed in itertools.product(levels, tasks, range(seeds)):
+            level = levels[setting] + spread * (seed - (seeds - 1) / 2)
+            values = [start] + [level - rise] * 7 + [level] * 2
+            plant_one(setting, task, seed, values, **run)
 
 
 def again(evidence, **changes):
@@ -77,6 +76,7 @@ def compare(evidence, *parts, **fields):
 
 
 FIRST, SECOND = FULL, "ddpg"
+REPLAYS = ("uniform", "prioritized")
 PAIR = {FIRST: 1.0, SECOND: -1.0}
 
 
@@ -90,7 +90,6 @@ def ahead_of(first, second, name=""):
 @pytest.mark.parametrize(
     "bounds, lead, rise, verdict",
     [
-        (AHEAD, 30, 0, Verdict.HOLDS),
         (AHEAD, 30, 300, Verdict.HOLDS),
         (AHEAD, 0, 0, Verdict.FAILS),
         (AHEAD, 0, 300, Verdict.OPEN),  # any two methods agree before they have learnt
@@ -101,7 +100,6 @@ def ahead_of(first, second, name=""):
         (NOT_BEHIND, -100, 300, Verdict.FAILS),
         (LEVEL, 30, 0, Verdict.HOLDS),
         (LEVEL, 0, 300, Verdict.OPEN),
-        (LEVEL, -100, 300, Verdict.FAILS),
         ((0.1, 1.0), 200, 300, Verdict.HOLDS),
         ((0.1, 1.0), 50, 300, Verdict.FAILS),
         ((0.1, 0.3), 400, 300, Verdict.FAILS),
@@ -110,17 +108,15 @@ def ahead_of(first, second, name=""):
 def test_a_part_holds_if_its_effect_surely_lies_within_its_bounds(
     tmp_path, evidence, bounds, lead, rise, verdict
 ):
-    plant(tmp_path, FIRST, TASKS, 500 + lead, rise=rise)
-    plant(tmp_path, SECOND, TASKS, 500, rise=rise)
+    plant(tmp_path, {FIRST: 500 + lead, SECOND: 500}, rise=rise)
     finding = compare(evidence, EffectPart("", PAIR, bounds))
     assert finding.verdict is verdict
     assert finding.effects[0].effect.estimate == pytest.approx(lead / 1000)
 
 
 def test_all_parts_must_hold_and_one_that_does_not_is_enough(tmp_path, evidence):
-    for name, level in (("d4pg_uniform_n5", 700), ("d4pg_uniform_n1", 500), ("ddpg", 300)):
-        plant(tmp_path, name, TASKS, level)
-    plant(tmp_path, FULL, TASKS, 600)
+    levels = {"d4pg_uniform_n5": 700, "d4pg_uniform_n1": 500, "ddpg": 300}
+    plant(tmp_path, levels | {FULL: 600})
     good, bad = (ahead_of(FULL, name) for name in ("d4pg_uniform_n1", "d4pg_uniform_n5"))
     assert compare(evidence, good).verdict is Verdict.HOLDS
     finding = compare(evidence, good, bad)
@@ -138,9 +134,7 @@ def test_all_parts_must_hold_and_one_that_does_not_is_enough(tmp_path, evidence)
 def test_one_of_several_parts_needs_more_to_fail(tmp_path, evidence):
     """Behind with 99 % is enough for one part; each of eight needs a hundredth of an eighth."""
     names = [name for name in settings.FIGURE_2 if name != FULL]
-    plant(tmp_path, FULL, TASKS, 500, spread=60, seeds=5)
-    for name in names:
-        plant(tmp_path, name, TASKS, 590, spread=60, seeds=5)
+    plant(tmp_path, dict.fromkeys(names, 590) | {FULL: 500}, spread=60, seeds=5)
     parts = [ahead_of(FULL, name, name) for name in names]
     assert compare(evidence, parts[0]).verdict is Verdict.FAILS
     assert compare(evidence, *parts).verdict is Verdict.OPEN
@@ -157,8 +151,7 @@ def test_one_of_several_parts_needs_more_to_fail(tmp_path, evidence):
 )
 def test_over_tasks(tmp_path, evidence, leads, some, uniform, mean):
     for task, lead in zip(TASKS, leads):
-        plant(tmp_path, FIRST, task, 500 + lead)
-        plant(tmp_path, SECOND, task, 500)
+        plant(tmp_path, {FIRST: 500 + lead, SECOND: 500}, [task])
     for over, verdict in ((Over.SOME, some), (Over.UNIFORM, uniform), (Over.MEAN, mean)):
         finding = compare(evidence, EffectPart("", PAIR, over=over))
         assert finding.verdict is verdict
@@ -169,80 +162,51 @@ def test_over_tasks(tmp_path, evidence, leads, some, uniform, mean):
 
 
 def test_on_one_of_many_tasks_chance_is_corrected_for(tmp_path, evidence):
-    for task in TASKS:
-        plant(tmp_path, FIRST, task, 725 if task == TASKS[0] else 500, spread=60, seeds=5)
-        plant(tmp_path, SECOND, task, 500, spread=60, seeds=5)
+    plant(tmp_path, {FIRST: 725, SECOND: 500}, TASKS[:1], spread=60, seeds=5)
+    plant(tmp_path, {FIRST: 500, SECOND: 500}, TASKS[1:], spread=60, seeds=5)
     part = EffectPart("", PAIR, over=Over.SOME)
     assert compare(evidence, part, environments=TASKS[:1]).verdict is Verdict.HOLDS
     assert compare(evidence, part).verdict is Verdict.OPEN
 
 
 def test_no_task_may_lack(tmp_path, evidence):
-    plant(tmp_path, FIRST, TASKS, 900)
-    plant(tmp_path, SECOND, TASKS[1:], 500)
+    plant(tmp_path, {FIRST: 900})
+    plant(tmp_path, {SECOND: 500}, TASKS[1:])
     finding = compare(evidence, EffectPart("", PAIR))
     assert finding.verdict is Verdict.OPEN and not finding.effects
-    plant(tmp_path, SECOND, TASKS[0], 500)
+    plant(tmp_path, {SECOND: 500}, TASKS[:1])
     finding = compare(again(evidence), EffectPart("", PAIR))
     assert finding.verdict is Verdict.HOLDS and finding.coverage == (4, 16, 0, 3)
 
 
-def test_ddpg_ahead_on_all_tasks_while_both_rise_fails_the_claim(tmp_path, evidence):
-    tasks = [task for task in FIGURE_2.at("small").environments if task != CARTPOLE]
-    plant(tmp_path, FULL, tasks, 300, rise=100)
-    plant(tmp_path, "ddpg", tasks, 700, rise=100)
-    finding = judge("d4pg", "distributed", again(evidence))
-    assert finding.verdict is Verdict.FAILS and finding.coverage == (3, 15, 0, 3)
-    (of_all,) = finding.effects
-    assert of_all.effect.estimate == pytest.approx(-0.4)
-    assert of_all.effect.outcome is Outcome.BEHIND and not of_all.effect.is_confirmed
-
-
 def plant_n_steps(root, gain, tasks):
-    for agent in ("d3pg", "d4pg"):
-        for replay in ("uniform", "prioritized"):
-            name = f"{agent}_{replay}_n"
-            plant(root, f"{name}1", tasks, 400, spread=35)
-            plant(root, f"{name}5", tasks, 400 + gain, spread=35)
-
-
-def test_n_step_holds_as_a_main_effect(tmp_path, evidence):
-    plant_n_steps(tmp_path, 125, FIGURE_2.at("small").environments)
-    finding = judge("d4pg", "n_step", evidence)
-    assert finding.verdict is Verdict.HOLDS and finding.coverage == (4, 16, 0, 3)
-    assert [one.part.name for one in finding.effects] == ["D3PG, D4PG", "D3PG", "D4PG"]
-    assert finding.effects[0].effect.estimate == pytest.approx(0.125)
+    names = [f"{agent}_{replay}" for agent in ("d3pg", "d4pg") for replay in REPLAYS]
+    levels = {1: 400, 5: 400 + gain}
+    plant(root, {f"{name}_n{n}": levels[n] for name in names for n in levels}, tasks, spread=35)
 
 
 def test_n_step_is_not_uniform_if_it_is_surely_behind_on_a_task(tmp_path, evidence):
-    first, *others = FIGURE_2.at("small").environments
-    plant_n_steps(tmp_path, 300, others)
-    plant_n_steps(tmp_path, -150, [first])
+    plant_n_steps(tmp_path, 300, TASKS[1:])
+    plant_n_steps(tmp_path, -150, TASKS[:1])
     finding = judge("d4pg", "n_step", evidence)
     assert finding.effects[0].effect.outcome is Outcome.AHEAD
     assert finding.verdict is Verdict.FAILS
 
 
 def test_an_ahead_claim_fails_by_level_and_says_the_seeds_it_needs_if_open(tmp_path, evidence):
-    tasks = FIGURE_2.at("small").environments
-    for agent, level in (("d3pg", 400), ("d4pg", 401)):
-        for replay in ("uniform", "prioritized"):
-            plant(tmp_path, f"{agent}_{replay}_n5", tasks, level)
-            plant(tmp_path, f"{agent}_{replay}_n1", tasks, level, spread=300)
+    for n, spread in ((5, 2), (1, 300)):
+        levels = {
+            f"{agent}_{replay}_n{n}": 400 + (agent == "d4pg")
+            for agent in ("d3pg", "d4pg")
+            for replay in REPLAYS
+        }
+        plant(tmp_path, levels, spread=spread)
     finding = judge("d4pg", "distributional_n_5", evidence)
     assert finding.effects[0].effect.outcome is Outcome.LEVEL
     assert finding.verdict is Verdict.FAILS
-    finding = judge("d4pg", "distributional_n_1", again(evidence))
+    finding = judge("d4pg", "distributional_n_1", evidence)
     needed = finding.effects[0].effect.seeds_needed
     assert finding.verdict is Verdict.OPEN and finding.seeds_needed == needed > 1
-
-
-def test_runs_of_another_budget_decide_no_main_effect(tmp_path, evidence):
-    tasks = FIGURE_2.at("small").environments
-    for setting, level in ((FULL, 500), (f"{FULL}_ou", 100)):
-        plant(tmp_path, setting, tasks, level, budget=Budget(learner_steps=100))
-    finding = judge("d4pg", "noise", evidence)
-    assert finding.verdict is Verdict.OPEN and not finding.effects
 
 
 # Trends
@@ -261,12 +225,9 @@ def test_more_actors(tmp_path, evidence, levels, verdict):
     apex = reproductions.paper("apex")
     figure = apex.experiment("figure 3")
     budget = planned_budget(apex, figure, "small")
-    for actors, level in zip((8, 16, 64), levels):
-        plant(
-            *(tmp_path, f"dpg_{actors}_actors", figure.at("small").environments, level),
-            **{"paper": "apex", "budget": budget, "steps": 4 * budget.learner_steps},
-            agent_setting="dpg",
-        )
+    levels = {f"dpg_{actors}_actors": level for actors, level in zip((8, 16, 64), levels)}
+    run = {"paper": "apex", "budget": budget, "steps": 4 * budget.learner_steps}
+    plant(tmp_path, levels, figure.at("small").environments, agent_setting="dpg", **run)
     finding = judge("apex", "dpg_actors", evidence)
     assert finding.verdict is verdict and finding.coverage == (0, 4, 3, 3)
 
@@ -276,14 +237,11 @@ def test_more_actors(tmp_path, evidence, levels, verdict):
 )
 def test_speed_in_proportion_to_the_actors(tmp_path, evidence, power, verdict):
     figure = reproductions.paper("apex").experiment("figure 13")
-    for actors in (8, 16, 32, 64, 128, 256):
-        for seed in range(3):
-            plant_run(
-                *(tmp_path, f"dqn_{actors}_actors_replay_1m", *figure.environments, seed),
-                [1.0] * 3,
-                paper="apex",
+    with planting(tmp_path, "apex", "paper") as plant_one:
+        for actors, seed in itertools.product((8, 16, 32, 64, 128, 256), range(3)):
+            plant_one(
+                *(f"dqn_{actors}_actors_replay_1m", *figure.environments, seed, [1.0] * 3),
                 agent_setting="dqn_replay_1m",
-                scale="paper",
                 num_actors=actors,
                 speed=30.0 * actors**power * (1 + seed / 1000),
                 budget=figure.budget,
@@ -299,12 +257,12 @@ def test_speed_in_proportion_to_the_actors(tmp_path, evidence, power, verdict):
 
 
 def test_instability_is_the_largest_fall(tmp_path, evidence):
-    for task in ("control:cheetah:walk", "control:cartpole:swingup_sparse"):
-        for seed in range(3):
-            for setting in settings.FIGURE_2:
-                low = 200 if setting.endswith("n1") else 880
-                returns = [100, 900, low + seed, 900, 900, 900, 900, 900]
-                plant_run(tmp_path, setting, task, seed, returns, **AT_SMALL)
+    tasks = ("control:cheetah:walk", "control:cartpole:swingup_sparse")
+    with planting(tmp_path, scale="small") as plant_one:
+        for task, seed, setting in itertools.product(tasks, range(3), settings.FIGURE_2):
+            low = 200 if setting.endswith("n1") else 880
+            returns = [100, 900, low + seed, 900, 900, 900, 900, 900]
+            plant_one(setting, task, seed, returns, budget=AT_SMALL["budget"])
     finding = judge("d4pg", "n_1_unstable", evidence)
     assert finding.verdict is Verdict.HOLDS and finding.coverage == (2, 2, 0, 3)
 
@@ -314,22 +272,19 @@ def test_far_above_is_by_a_factor(tmp_path, evidence, factor, verdict):
     refer = reproductions.paper("refer")
     figure = refer.experiment("figure 2")
     budget = planned_budget(refer, figure, "small")
-    for setting, level in (("ddpg_refer", 0.3), ("ddpg_er", 0.3 * factor)):
-        for task in figure.at("small").environments:
-            for seed in range(3):
-                where = (tmp_path, setting, task, seed, [1.0] * 9)
-                learner = {"kl_divergence": level * (1 + seed / 100)}
-                run = {"paper": "refer", "scale": "small", "learner": learner}
-                plant_run(*where, budget=budget, **run)
+    levels, tasks = {"ddpg_refer": 0.3, "ddpg_er": 0.3 * factor}, figure.at("small").environments
+    with planting(tmp_path, "refer", "small") as plant_one:
+        for setting, task, seed in itertools.product(levels, tasks, range(3)):
+            learner = {"kl_divergence": levels[setting] * (1 + seed / 100)}
+            plant_one(setting, task, seed, [1.0] * 9, learner=learner, budget=budget)
     finding = judge("refer", "divergence", evidence)
     assert finding.verdict is verdict
     assert finding.effects[0].effect.estimate == pytest.approx(np.log10(factor))
 
 
 def test_at_equal_steps_runs_count_up_to_the_end_of_the_shortest(tmp_path, evidence):
-    at = AT_SMALL | {"seeds": 3}
-    plant(tmp_path, FIRST, TASKS, 500, steps=60_000, **at)
-    plant(tmp_path, SECOND, TASKS, 900, rise=500, steps=120_000, **at)
+    plant(tmp_path, {FIRST: 500}, steps=60_000)
+    plant(tmp_path, {SECOND: 900}, rise=500, steps=120_000)
     assert compare(evidence, EffectPart("", PAIR)).verdict is Verdict.FAILS
     by_steps = compare(evidence, EffectPart("", PAIR), clock="actor_steps")
     assert by_steps.verdict is Verdict.HOLDS
@@ -337,57 +292,39 @@ def test_at_equal_steps_runs_count_up_to_the_end_of_the_shortest(tmp_path, evide
 
 @pytest.mark.parametrize("at, verdict", [({}, Verdict.HOLDS), ({"small": None}, Verdict.OPEN)])
 def test_a_claim_may_leave_out_a_scale(tmp_path, evidence, at, verdict):
-    plant(tmp_path, FIRST, TASKS, 900)
-    plant(tmp_path, SECOND, TASKS, 500)
+    plant(tmp_path, {FIRST: 900, SECOND: 500})
     finding = compare(evidence, EffectPart("", PAIR), at=at)
     assert finding.verdict is verdict and bool(finding.effects) == (at == {})
     assert finding.missing is None or finding.missing.scale != "small"
 
 
-@pytest.mark.parametrize("d3pg, verdict", [(300, Verdict.HOLDS), (900, Verdict.FAILS)])
-def test_weakest_of_two_needs_both(tmp_path, evidence, d3pg, verdict):
-    """The mean of both would be behind with D3PG first, too."""
-    aql = reproductions.paper("aql")
-    figure = aql.experiment("figure 6")
-    levels = dict.fromkeys(("aql", "aql_gaussian", "uniform_q", "qt_opt"), 700)
-    for setting, level in (levels | {"d3pg": d3pg, "impala": 100}).items():
-        plant(
-            *(tmp_path, setting, figure.at("small").environments, level),
-            **{"paper": "aql", "budget": planned_budget(aql, figure, "small")},
-        )
-    finding = judge("aql", "weak_low", evidence)
-    assert finding.verdict is verdict
-    assert [one.part.name for one in finding.effects] == ["d3pg", "impala"]
+def figure_on(task):
+    """Figure 2, of another task."""
+    runs = tuple(dataclasses.replace(run, environment=task) for run in FIGURE_2.runs)
+    small = dataclasses.replace(FIGURE_2.substitute("small"), runs=runs)
+    return dataclasses.replace(FIGURE_2, substitutes={"small": small})
 
 
 @pytest.mark.parametrize("task, scale", [("gym:Ant-v4", 5116.4), ("atari:pong", 14.6 + 20.7)])
 def test_elsewhere_in_parts_of_a_published_score(tmp_path, evidence, task, scale):
     for setting, level in ((FIRST, -200), (SECOND, -400)):
-        plant(tmp_path, setting, task, level, start=level - 10)
-    runs = tuple(dataclasses.replace(run, environment=task) for run in FIGURE_2.runs)
-    small = dataclasses.replace(FIGURE_2.substitute("small"), runs=runs)
-    experiment = dataclasses.replace(FIGURE_2, substitutes={"small": small})
-    finding = MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, experiment, evidence)
+        plant(tmp_path, {setting: level}, [task], start=level - 10)
+    finding = MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, figure_on(task), evidence)
     assert finding.effects[0].effect.estimate == pytest.approx(200 / scale)
 
 
 def test_a_task_without_a_scale_is_an_error_that_says_where_to_put_it(tmp_path, evidence):
-    plant(tmp_path, FIRST, "gym:New-v0", 1)
-    plant(tmp_path, SECOND, "gym:New-v0", 2)
-    runs = tuple(dataclasses.replace(run, environment="gym:New-v0") for run in FIGURE_2.runs)
-    small = dataclasses.replace(FIGURE_2.substitute("small"), runs=runs)
-    experiment = dataclasses.replace(FIGURE_2, substitutes={"small": small})
+    plant(tmp_path, {FIRST: 1, SECOND: 2}, ["gym:New-v0"])
     with pytest.raises(UserError, match="task_scales.csv has no row for gym:New-v0: add"):
-        MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, experiment, evidence)
+        MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, figure_on("gym:New-v0"), evidence)
 
 
 def plant_by_rule(root, seeds):
     """Runs with thirty evaluations, of which the first method's are ahead."""
-    with planting(root, scale="small") as writer:
-        for task, seed in itertools.product(TASKS, seeds):
-            for setting, level in ((FIRST, 700), (SECOND, 500)):
-                returns = [level + seed] * 30
-                plant_run(root, setting, task, seed, returns, writer=writer, **AT_SMALL)
+    with planting(root, scale="small") as plant_one:
+        for setting, task, seed in itertools.product(PAIR, TASKS, seeds):
+            returns = [(700 if setting == FIRST else 500) + seed] * 30
+            plant_one(setting, task, seed, returns, budget=AT_SMALL["budget"])
 
 
 @pytest.mark.parametrize("since, is_confirmed", [("", True), ("2026-11-27", False)])
@@ -399,8 +336,7 @@ def test_runs_of_before_a_test_was_changed_confirm_nothing(tmp_path, evidence, s
 
 
 def test_runs_by_the_rule_alone_decide_and_confirm(tmp_path, evidence):
-    plant(tmp_path, FIRST, TASKS, 300)
-    plant(tmp_path, SECOND, TASKS, 500)
+    plant(tmp_path, {FIRST: 300, SECOND: 500})
     assert not compare(evidence, EffectPart("", PAIR)).effects[0].effect.is_confirmed
     plant_by_rule(tmp_path, range(3, 8))
     finding = compare(again(evidence), EffectPart("", PAIR))
@@ -411,18 +347,19 @@ def test_runs_by_the_rule_alone_decide_and_confirm(tmp_path, evidence):
 # Which runs count, and what lacks
 
 
-@pytest.mark.parametrize("kwargs", [{"outcome": None}, {"seeds": 1}])
-def test_killed_runs_and_single_seeds_decide_nothing(tmp_path, evidence, kwargs):
-    plant(tmp_path, FIRST, TASKS, 800)
-    plant(tmp_path, SECOND, TASKS, 400, **kwargs)
+@pytest.mark.parametrize(
+    "kwargs", [{"outcome": None}, {"seeds": 1}, {"budget": Budget(learner_steps=100)}]
+)
+def test_killed_runs_single_seeds_and_other_budgets_decide_nothing(tmp_path, evidence, kwargs):
+    plant(tmp_path, {FIRST: 800})
+    plant(tmp_path, {SECOND: 400}, **kwargs)
     assert compare(evidence, EffectPart("", PAIR)).verdict is Verdict.OPEN
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small_earlier", "two_cores"])
 def test_smoke_replaced_runs_and_runs_limited_in_minutes_decide_nothing(tmp_path, evidence, scale):
     budget = Budget(minutes=5) if scale == "two_cores" else AT_SMALL["budget"]
-    for setting, level in ((FIRST, 800), (SECOND, 400)):
-        plant(tmp_path, setting, CONTROL_SUITE, level, scale=scale, budget=budget)
+    plant(tmp_path, {FIRST: 800, SECOND: 400}, CONTROL_SUITE, scale=scale, budget=budget)
     assert compare(evidence, EffectPart("", PAIR)).verdict is Verdict.OPEN
 
 
@@ -469,13 +406,13 @@ def test_what_is_missing_is_named_with_its_command_and_hours(evidence):
 
 
 def test_hours_in_steps_are_those_of_finished_runs(tmp_path, evidence):
-    limit = Budget(learner_steps=7500)
-    plant(tmp_path, FULL, FINGER, 800, seeds=5, seconds=360, budget=limit, scale="small")
+    runs = {"seeds": 5, "seconds": 360, "budget": Budget(learner_steps=7500)}
+    plant(tmp_path, {FULL: 800}, [FINGER], **runs)
     found = missing_runs(WITH_SMALL, SMALL_2, evidence, on([FINGER], "ddpg", FULL))
     assert found[:3] == ("small", 5, 5) and found.hours == pytest.approx(0.5, abs=0.05)
     (command,) = found.commands
     assert command.endswith("--scale=small --settings ddpg --tasks finger:turn_easy")
-    plant(tmp_path, "ddpg", FINGER, 800, seeds=5, seconds=360, budget=limit, scale="small")
+    plant(tmp_path, {"ddpg": 800}, [FINGER], **runs)
     found = missing_runs(WITH_SMALL, SMALL_2, again(evidence), on([FINGER], "ddpg", FULL))
     assert found == MissingRuns("small", 10, 0, 0.0, ())
     effect = compare(again(evidence), EffectPart("", PAIR)).effects
@@ -493,8 +430,7 @@ def test_settings_of_other_experiments_are_found(evidence):
 def test_each_run_is_read_once_for_all_claims_of_a_clock(tmp_path, evidence, monkeypatch):
     reads, points = [], KeptRun.points
     monkeypatch.setattr(KeptRun, "points", lambda *a: reads.append(a[0]) or points(*a))
-    for setting in settings.FIGURE_2:
-        plant(tmp_path, setting, TASKS, 500, seeds=2)
+    plant(tmp_path, dict.fromkeys(settings.FIGURE_2, 500), seeds=2)
     for claim in reproductions.claims("d4pg"):
         claim.judge(D4PG, evidence)
     num_runs = 2 * len(TASKS) * len(settings.FIGURE_2)
@@ -503,6 +439,9 @@ def test_each_run_is_read_once_for_all_claims_of_a_clock(tmp_path, evidence, mon
 
 def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
     names = ("actors_fail", "replay_fails", "learner_waits", "learner_fails")
+    other = dataclasses.replace(evidence, benchmarks=tmp_path)
+    finding = judge("apex", names[0], other)
+    assert finding.verdict is Verdict.OPEN and finding.lacks == SOAK
     assert [judge("apex", name, evidence).verdict for name in names] == [Verdict.HOLDS] * 4
     soak = json.loads((RESULTS / "benchmarks" / SOAK).read_text())
     soak["end"]["accepted_from_all_lives"] -= 1
@@ -510,7 +449,6 @@ def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
         if kill["role"] != "actor":
             kill["note"] = "gone"
     (tmp_path / SOAK).write_text(json.dumps(soak))
-    other = dataclasses.replace(evidence, benchmarks=tmp_path)
     assert [judge("apex", name, other).verdict for name in names] == [Verdict.FAILS] * 4
     soak = json.loads((RESULTS / "benchmarks" / SOAK).read_text())
     (tmp_path / SOAK).write_text(json.dumps({**soak, "wrong": ["files: one is torn"]}))
@@ -524,7 +462,6 @@ def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
     [
         ("replay_fails", 9.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.HOLDS),
         ("replay_fails", 61.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.FAILS),
-        ("replay_fails", None, "28,100 items, 2,300 when learning went on", 2000, Verdict.FAILS),
         ("replay_fails", 9.0, "28,100 items, 28,100 when learning went on", 2000, Verdict.FAILS),
         ("learner_waits", 9.0, "28,100 items, 2,300 when learning went on", 2000, Verdict.HOLDS),
         ("learner_waits", 9.0, "28,100 items, 1,900 when learning went on", 2000, Verdict.FAILS),
@@ -532,14 +469,9 @@ def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
     ],
 )
 def test_a_replay_that_dies(tmp_path, evidence, name, recovered, note, least, verdict):
-    (tmp_path / SOAK).write_text(
-        json.dumps(
-            {
-                "kills": [{"role": "replay", "recovered": recovered, "note": note}],
-                "end": {} if least is None else {"min_replay_size": least},
-            }
-        )
-    )
+    kills = [{"role": "replay", "recovered": recovered, "note": note}]
+    end = {} if least is None else {"min_replay_size": least}
+    (tmp_path / SOAK).write_text(json.dumps({"kills": kills, "end": end}))
     evidence = dataclasses.replace(evidence, benchmarks=tmp_path)
     assert judge("apex", name, evidence).verdict is verdict
 
@@ -555,28 +487,6 @@ def test_costs_are_decided_by_a_record(tmp_path, evidence, value, verdict):
     assert finding.verdict is verdict
     assert finding.lacks == ("" if value else f"refer.json: {number}")
     assert finding.numbers == ({number: value} if value else {})
-
-
-@pytest.mark.parametrize("text", ['{"a": 1}', '[{"name": "x"}]', "[1]", "{"])
-def test_a_damaged_record_of_costs_is_an_error(tmp_path, evidence, text):
-    (tmp_path / "refer.json").write_text(text.replace("x", "learner/acer_cost_over_vracer"))
-    with pytest.raises(UserError, match="refer.json.* is no"):
-        judge("refer", "vracer_cost", dataclasses.replace(evidence, benchmarks=tmp_path))
-
-
-def test_a_damaged_record_is_an_error(tmp_path, evidence):
-    evidence = dataclasses.replace(evidence, benchmarks=tmp_path)
-    finding = judge("apex", "actors_fail", evidence)
-    assert finding.verdict is Verdict.OPEN and finding.lacks == SOAK
-    soak = json.loads((RESULTS / "benchmarks" / SOAK).read_text())
-    del soak["end"]["accepted_from_all_lives"]
-    for text, words in (
-        ('{"kills": [\n', f"{SOAK}:2: is not JSON"),
-        (json.dumps(soak), f"{SOAK}: is no record of a soak .'accepted_from_all_lives'."),
-    ):
-        (tmp_path / SOAK).write_text(text)
-        with pytest.raises(UserError, match=words):
-            judge("apex", "actors_fail", evidence)
 
 
 @pytest.mark.parametrize("paper", reproductions.PAPERS)
@@ -595,52 +505,9 @@ def test_claims_are_about_experiments_that_there_are(paper):
         assert bool(claim.rule) == isinstance(claim.test, Check)
 
 
-def test_apexs_settings_at_small_are_those_of_its_runs():
-    """The names that figures 3 to 7 and 14 have at the scale small."""
-    dqn = {f"dqn_{n}_actors_replay_1m" for n in (8, 32, 128)}
-    uniform = {f"dqn_uniform_lr0.00025_{n}_actors_replay_1m" for n in (8, 32, 128)}
-    most = "dqn_128_actors_replay_1m"
-    at_small = {
-        claim.name: set(claim.test.at_scale("small").settings)
-        for claim in reproductions.claims("apex")
-        if isinstance(claim.test, MainEffects)
-    }
-    assert at_small["actors"] == dqn and at_small["prioritized_actors"] == dqn | uniform
-    rates = {f"dqn_uniform_lr{rate}_128_actors_replay_1m" for rate in ("0.00025", "6.25e-05")}
-    assert at_small["prioritized"] == {most} | rates
-    assert at_small["batch_size"] == {most, *(f"dqn_batch{size}" for size in (32, 128, 256))}
-    assert at_small["recency"] == {most, "dqn_16_actors_8_copies_replay_1m"}
-    assert at_small["capacity"] == {f"dqn_128_actors_replay_{size}" for size in ("250k", "2m")}
-    assert at_small["dpg_actors"] == {"dpg_8_actors", "dpg_16_actors", "dpg_64_actors"}
-    assert at_small["epsilons"] == {"dqn_full_range", "dqn_six_epsilons"}
-
-
 def test_no_verdict_of_runs_without_runs(evidence):
     for paper in reproductions.PAPERS:
         for claim in reproductions.claims(paper):
             if isinstance(claim.test, MainEffects):
                 finding = claim.judge(reproductions.paper(paper), evidence)
                 assert finding.verdict is Verdict.OPEN
-
-
-def test_a_claim_of_impala_names_the_runs_that_decide_it(evidence):
-    for claim in ("best", "impala"):
-        (command,) = judge("aql", claim, evidence).missing.commands
-        assert command.endswith("--paper=aql --figure=1 --scale=small")
-
-
-@pytest.mark.parametrize(
-    "ours, theirs, verdict", [(800.0, 300.0, Verdict.HOLDS), (300.0, 800.0, Verdict.FAILS)]
-)
-def test_redundant_sub_actions_decide_what_the_paper_says_of_many(
-    tmp_path, evidence, ours, theirs, verdict
-):
-    levels = {"aql": ours, "d3pg": ours, "uniform_q": theirs, "qt_opt": theirs}
-    levels["aql_gaussian"] = theirs
-    own = {"paper": "aql", "steps": 200_000, "seeds": 5}
-    for setting, level in levels.items():
-        plant(tmp_path, setting, SMALL_HIGH, level, budget=Budget(actor_steps=200_000), **own)
-    evidence = again(evidence)
-    for name in ("learned_search", "gaussian_high"):
-        assert judge("aql", name, evidence).verdict is verdict, name
-    assert judge("aql", "humanoid", evidence).verdict is Verdict.OPEN

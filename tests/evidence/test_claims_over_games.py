@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from planted_curves import plant_run
+from planted_curves import plant_run, planting
 import pytest
 
 from common.evidence.atari_scores import final_scores, finals
@@ -26,21 +26,13 @@ def _evidence(tmp_path):
 
 def plant(root, games, factors):
     """Runs whose human-normalised scores are `factors`, a seed each."""
+    run = {"steps": 1000, "budget": Budget(minutes=5 * 24 * 60)}
     table = Reported().atari_scores()
-    for game in games:
-        low, high = table.loc[game.removeprefix("atari:")]
-        for seed, factor in enumerate(factors):
-            plant_run(
-                root,
-                "dqn",
-                game,
-                seed,
-                [low + factor * (high - low)] * 2,
-                paper="apex",
-                scale="paper",
-                steps=1000,
-                budget=Budget(minutes=5 * 24 * 60),
-            )
+    with planting(root, "apex", "paper") as plant_one:
+        for game in games:
+            low, high = table.loc[game.removeprefix("atari:")]
+            for seed, factor in enumerate(factors):
+                plant_one("dqn", game, seed, [low + factor * (high - low)] * 2, **run)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +70,9 @@ def test_the_planned_seeds_can_decide_a_median(paper):
 
 
 def test_final_scores_are_means_over_seeds(tmp_path):
+    run = {"paper": "apex", "steps": 1000}
     for seed, score in enumerate((10.0, 20.0)):
-        plant_run(
-            tmp_path, "dqn", "atari:pong", seed, [0.0, score, score], paper="apex", steps=1000
-        )
+        plant_run(tmp_path, "dqn", "atari:pong", seed, [0.0, score, score], **run)
     runs = KeptRuns(tmp_path).of("apex", "two_cores")
     frame = final_scores(runs, ("dqn", "other"))
     pong = {"score": 15.0, "episodes": 10, "frames": 4000, "seeds": 2, "setting": "dqn"}

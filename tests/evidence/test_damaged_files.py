@@ -4,10 +4,8 @@ import contextlib
 import dataclasses
 import json
 import shutil
-import sys
 import warnings
 
-from absl import flags as absl_flags
 from campaign_driver import PAPER
 import damages
 import numpy as np
@@ -26,7 +24,6 @@ from common.evidence.paper import EPISODE_RETURN, RESULTS, Returns, Run, Scale, 
 from common.evidence.plan import PlannedRun, State
 from common.evidence.reported import Reported
 from common.evidence.runs import KeptRuns
-from common.program.flags import define_config
 from common.reporting import csv_rows
 from common.reporting import progress as progress_lib
 from common.reporting.budget import Budget
@@ -34,7 +31,6 @@ from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 import reproductions
-from reproductions.d4pg.config import SETTINGS
 
 PONG, TIMES = "atari:pong", (*csv_rows.PROGRESS, "environment_frames")
 
@@ -142,15 +138,16 @@ def test_kept_runs(planted, tmp_path, name):
     ["config.json", "run.json", "evaluation.json", "learner.csv", "acting.csv", "evaluator.csv"],
 )
 def test_a_run_that_is_kept(planted, tmp_path, name):
+    run = planned_run(planted)
     for damage in damage_of(planted / name):
-        status = planned_run(planted).read_status()
+        status = run.read_status()
         assert "\n" not in status.note
         assert status.state is not State.UNUSABLE or name in status.note
         shutil.rmtree(tmp_path / "kept", ignore_errors=True)
         # What a config lacks is noticed at the rows.
         names = [name, "evaluator.csv"] if name == "config.json" else [name]
         with errors_of(names, damage):
-            keep_run(planned_run(planted), tmp_path / "kept")
+            keep_run(run, tmp_path / "kept")
 
 
 @pytest.mark.parametrize(
@@ -268,20 +265,3 @@ def test_a_token(tmp_path):
         with errors_of(["token"], damage):
             found = credentials.load_token({credentials.TOKEN_FILE_VARIABLE: str(path)})
             assert found.isprintable() and len(found) >= credentials.MIN_TOKEN_LENGTH
-
-
-def test_flags_of_a_file(tmp_path, monkeypatch, capsys):
-    path = tmp_path / "some.flags"
-    monkeypatch.setattr(sys, "argv", ["program", f"--flagfile={path}"])
-    text = b"--setting=ddpg\n--config.batch_size=64\n# a comment\n--config.policy_sizes=8,8\n"
-    for damage, damaged in damages.of_bytes(text):
-        path.write_bytes(damaged)
-        values = absl_flags.FlagValues()
-        try:
-            define_config(SETTINGS, values)
-            assert values(sys.argv, known_only=True)
-        except absl_flags.Error as error:  # which the main program prints
-            assert error
-        except SystemExit as ended:
-            assert ended.code == 2, damage
-            assert capsys.readouterr().err.count("\n") == 1, damage

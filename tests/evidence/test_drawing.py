@@ -10,7 +10,6 @@ import pytest
 from common.evidence import drawing, figures, panels
 from common.evidence.drawing import Bar, Moment
 from common.evidence.paper import COLOR_NAMES, Look, Style
-import reproductions
 
 X = np.linspace(0, 300, 50)
 
@@ -204,14 +203,6 @@ def test_settings_of_the_same_style_differ_by_their_dashes():
     assert {styles[name].color for name in "abc"} == {COLOR_NAMES["blue"]} != {styles["d"].color}
 
 
-@pytest.mark.parametrize("begin", ["dqn", "dqn_uniform_lr0.00025"])
-def test_more_actors_are_darker(begin):
-    names = [f"{begin}_{actors}_actors_replay_1m" for actors in (8, 16, 32, 64, 128, 256)]
-    colors = [reproductions.paper("apex").looks[name].style.color for name in names]
-    lightness = [sum(int(color[i : i + 2], 16) for i in (1, 3, 5)) for color in colors]
-    assert lightness == sorted(lightness, reverse=True) and len(set(lightness)) == 6
-
-
 def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay():
     rows = [part("one", "ant", "humanoid"), part("two", "ant", "humanoid")]
     low = dataclasses.replace(rows[0].panels[0], curves=(curve("one", 8),))
@@ -220,18 +211,6 @@ def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay():
     assert axes[0].get_ylim() == axes[2].get_ylim() and axes[0].get_ylim()[1] > 800
     (one, _), _ = placed(dataclasses.replace(rows[0], is_log=True))[:2]
     assert one.get_yscale() == "log"
-
-
-def test_bars_show_their_seeds(tmp_path):
-    style = Style(COLOR_NAMES["blue"])
-    few, none = (
-        saved(
-            drawing.bars({"a": [Bar("one", style, 10.0, seeds=seeds)]}, "y", ()), tmp_path / name
-        )[0]
-        for name, seeds in (("few", (9.0, 11.0)), ("none", ()))
-    )
-    dark = "#262626"
-    assert pixels_near(few, dark) > pixels_near(none, dark) + 8
 
 
 def effect(estimate, low, high, outcome):
@@ -252,17 +231,6 @@ def test_outcomes_are_told_by_colours_over_the_margin(tmp_path):
     )
     assert pixels_near(alone, "#E6E6E6") > 500
     assert len(imread(both)) > len(imread(alone))
-
-
-def test_the_same_effects_give_the_same_bytes(tmp_path):
-    drawn = (saved(drawing.forest(BOTH, 0.05), tmp_path / name) for name in "ab")
-    for first, second in zip(*drawn):
-        assert first.read_bytes() == second.read_bytes()
-
-
-def test_an_unknown_outcome_is_no_colour():
-    with pytest.raises(KeyError):
-        drawing.forest([drawing.ForestRow("a", effect(1.0, 0.5, 2.0, "better"), True)], 0.05)
 
 
 def moment(step, chosen, size=5):
@@ -293,21 +261,9 @@ def is_green(bar):
     )
 
 
-def test_all_rows_have_the_same_axis_of_values():
-    (axes,) = drawing.moments([moment(10, [0]), moment(40, [1])]).blocks
-    edges = {tuple(bar.get_x() for bar in place.patches) for place in axes[1::3]}
-    assert len(edges) == 1
-
-
 def test_the_axis_of_values_is_that_of_the_possible_ones():
     for step, limits in ((40, (0, 100)), (120, (0, 125))):
         values = moment(step, [0])._replace(values=np.array([step + 1.0, step + 5.0]))
         (axes,) = drawing.moments([values], (0, 100)).blocks
         assert axes[1].get_xlim() == pytest.approx(limits)
         assert sum(bar.get_height() for bar in axes[1].patches) == 2
-
-
-def test_equal_values_can_be_drawn(tmp_path):
-    one = moment(3, [2])._replace(values=np.zeros(100))
-    (file, _) = saved(drawing.moments([one]), tmp_path / "page")
-    assert imread(file).shape[1] > 500

@@ -1,17 +1,20 @@
 """What a figure is made of: which runs, which seeds, whose episodes, what stands under it."""
 
 import dataclasses
+import pathlib
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pandas
-from planted_curves import plant_run
+from planted_curves import plant_run, planting
 import pytest
 
 from common.evidence import drawing, figures, panels, selection
 from common.evidence.paper import RESULTS, OverTasks, Part, Returns
 from common.evidence.reported import Reported
 from common.evidence.runs import KeptRuns
-from common.evidence.selection import caption, task_title, title
+from common.evidence.selection import caption, task_title
 import reproductions
 
 D4PG = reproductions.paper("d4pg")
@@ -20,53 +23,64 @@ CARTPOLE, FINGER = "control:cartpole:swingup", "control:finger:turn_hard"
 FULL = "d4pg_prioritized_n5"
 
 
-@pytest.fixture(name="drawn")
-def _drawn(monkeypatch):
-    """What is drawn, instead of pictures: what is on each page, and what it is saved with."""
-    calls = []
+class Page(NamedTuple):
+    """What is on a page, its parts or the bars by group, and what it is saved with."""
 
-    class Page:
-        def __init__(self, *shown):
-            self.shown = shown
-
-        def save(self, *words):
-            calls.append((*self.shown, *words))
-
-    monkeypatch.setattr(panels, "draw", Page)
-    monkeypatch.setattr(drawing, "bars", Page)
-    return calls
+    shown: tuple | dict
+    title: str
+    words: str
+    path: pathlib.Path
 
 
-def parts_of(drawn):
-    """Each figure with its parts as (panels, the part, which has their axes)."""
-    return [([(part.panels, part) for part in parts], *others) for parts, *others in drawn]
+@pytest.fixture(name="draw")
+def _draw(monkeypatch, tmp_path):
+    """draw(paper, experiment, ...) -> the only page that is drawn, of the runs in `tmp_path`."""
+    pages = []
+
+    def page(shown, *_):
+        return SimpleNamespace(save=lambda *saved: pages.append(Page(shown, *saved[:3])))
+
+    monkeypatch.setattr(panels, "draw", page)
+    monkeypatch.setattr(drawing, "bars", page)
+
+    def draw(paper=D4PG, experiment=FIGURE_2, scale="two_cores", **options):
+        if isinstance(experiment, str):
+            experiment = paper.experiment(experiment)
+        runs = runs_of(tmp_path, paper.name, scale)
+        figures.draw(paper, experiment, scale, runs, tmp_path, **options)
+        return pages.pop()
+
+    return draw
 
 
 def runs_of(root, paper="d4pg", scale="two_cores"):
     return KeptRuns(root).of(paper, scale)
 
 
-def test_figure_2_is_a_panel_for_each_task_with_runs_and_means_over_seeds(tmp_path, drawn):
+def counts(page):
+    """The number of curves in each panel of each part."""
+    return [[len(panel.curves) for panel in part.panels] for part in page.shown]
+
+
+def test_figure_2_is_a_panel_for_each_task_with_runs_and_means_over_seeds(tmp_path, draw):
     for seed, level in enumerate((100.0, 200.0, 300.0)):
         plant_run(tmp_path, FULL, CARTPOLE, seed, [level] * 5, seconds=300 + 15 * seed)
     plant_run(tmp_path, "ddpg", FINGER, 0, [50.0] * 5, seconds=600)
-    figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
-    ((((grid, axes),), title, words, path),) = parts_of(drawn)
-    assert [panel.title for panel in grid] == ["cartpole swingup", "finger turn hard"]
-    assert [len(panel.curves) for panel in grid] == [1, 1]
-    (curve,) = grid[0].curves
+    page = draw()
+    (part,) = page.shown
+    cartpole, finger = part.panels
+    assert (cartpole.title, finger.title) == ("cartpole swingup", "finger turn hard")
+    (curve,) = cartpole.curves
     assert curve.label == "D4PG, Prioritized, N = 5"
     ends = {name: getattr(curve, name)[-1] for name in ("low", "middle", "high")}
     assert ends == {"low": 150.0, "middle": 200.0, "high": 250.0}
     assert curve.x[0] == 0 == curve.middle[0]  # an untrained agent's return
     assert curve.x[-1] == 300  # as long as both last
-    assert grid[0].end == 330 and grid[1].curves[0].low is None
-    assert axes.x_limit == 600 and {panel.y_limits for panel in grid} == {(0, 1000)}
-    assert (
-        title.startswith("D4PG, figure 2, scale two_cores. Control Suite: ")
-        and path.name == "d4pg_figure_2_two_cores.png"
-    )
-    assert words == (
+    assert cartpole.end == 330 and finger.curves[0].low is None
+    assert part.x_limit == 600 and cartpole.y_limits == finger.y_limits == (0, 1000)
+    assert page.title.startswith("D4PG, figure 2, scale two_cores. Control Suite: ")
+    assert page.path.name == "d4pg_figure_2_two_cores.png"
+    assert page.words == (
         "returns of: evaluations; seeds: 1 to 3; "
         "shaded: 25th to 75th percentile of seeds (the paper does not say); "
         "runs: 5 to 10 minutes; the paper's runs: 12 hours; curves not run: 8/10; "
@@ -76,42 +90,31 @@ def test_figure_2_is_a_panel_for_each_task_with_runs_and_means_over_seeds(tmp_pa
     )
 
 
-def test_seeds_that_were_evaluated_at_other_positions_share_a_curve(tmp_path, drawn):
+def test_seeds_that_were_evaluated_at_other_positions_share_a_curve(tmp_path, draw):
     for seed, number in enumerate((8, 30, 10)):
         line = np.linspace(1000 / number, 1000, number)
         plant_run(tmp_path, FULL, CARTPOLE, seed, line)
-    figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
-    ((((((panel,), _),), *_),)) = parts_of(drawn)
-    (curve,) = panel.curves
+    (part,) = draw().shown
+    (curve,) = part.panels[0].curves
     assert curve.x[0] == 0 and curve.x[-1] == 300
     for one in (curve.low, curve.middle, curve.high):
         assert one == pytest.approx(curve.x / 300 * 1000)
 
 
-def test_compared_curves_stand_in_one_panel(tmp_path, drawn):
-    for setting in FIGURE_2.settings:
-        plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
-    plant_run(tmp_path, FULL, FINGER, 0, [1.0] * 5)
-    figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
-    ((((grid, _),), *_),) = parts_of(drawn)
-    assert [len(panel.curves) for panel in grid] == [10, 1]
-    assert [curve.label for curve in grid[0].curves] == list(map(D4PG.label, FIGURE_2.settings))
-
-
-def test_a_panel_does_not_mix_runs_that_were_evaluated_by_two_rules(tmp_path, drawn):
+def test_a_panel_does_not_mix_runs_that_were_evaluated_by_two_rules(tmp_path, draw):
     for seed, number in enumerate((8, 30, 30)):
         plant_run(tmp_path, FULL, CARTPOLE, seed, [float(number)] * number, scale="small")
     plant_run(tmp_path, "ddpg", CARTPOLE, 0, [8.0] * 8, scale="small")
     for setting in (FULL, "ddpg"):
         plant_run(tmp_path, setting, "control:cheetah:walk", 0, [8.0] * 8, scale="small")
-    figures.draw(D4PG, FIGURE_2, "small", runs_of(tmp_path, scale="small"), tmp_path)
-    ((((grid, _),), _, words, _),) = parts_of(drawn)
+    page = draw(scale="small")
     # More of the curves have runs with few evaluations.
-    assert [[curve.middle[-1] for curve in panel.curves] for panel in grid] == [[8.0, 8.0]] * 2
-    assert "left out: 2 runs, evaluated at other intervals;" in words
+    for panel in page.shown[0].panels:
+        assert [curve.middle[-1] for curve in panel.curves] == [8.0, 8.0]
+    assert "left out: 2 runs, evaluated at other intervals;" in page.words
 
 
-def test_a_curve_is_smoothed_over_the_papers_points(tmp_path, drawn):
+def test_a_curve_is_smoothed_over_the_papers_points(tmp_path, draw):
     apex = reproductions.paper("apex")
     figure = apex.experiment("figure 5")
     assert figure.smoothed == 20 and figure.at("small").smoothed == 1
@@ -119,49 +122,36 @@ def test_a_curve_is_smoothed_over_the_papers_points(tmp_path, drawn):
     run = {"paper": "apex", "scale": "paper", "agent_setting": "dqn", "episodes": episodes}
     curve = "dqn_256_actors_replay_2m"
     plant_run(tmp_path, curve, "atari:qbert", 0, [0.0] * 30, **run)
-    figures.draw(apex, figure, "paper", runs_of(tmp_path, "apex", "paper"), tmp_path)
-    ((((((panel,), _),), _, words, _),)) = parts_of(drawn)
-    assert panel.curves[0].middle[-1] == pytest.approx(np.arange(110, 310, 10).mean())
-    assert "smoothed: over 20 points;" in words
+    page = draw(apex, figure, "paper")
+    (curve,) = page.shown[0].panels[0].curves
+    assert curve.middle[-1] == pytest.approx(np.arange(110, 310, 10).mean())
+    assert "smoothed: over 20 points;" in page.words
 
 
-def test_divergences_are_drawn_in_powers_of_ten(tmp_path, drawn):
+def test_divergences_are_drawn_in_powers_of_ten(tmp_path, draw):
     refer = reproductions.paper("refer")
-    figure, ant = refer.experiment("figure 2"), "gym:Ant-v4"
     run = {"paper": "refer", "scale": "workstation", "learner": {"kl_divergence": 3.0}}
-    plant_run(tmp_path, "ddpg_er", ant, 0, [1.0] * 5, **run)
-    figures.draw(refer, figure, "workstation", runs_of(tmp_path, "refer", "workstation"), tmp_path)
-    (((((_, axes),), *_),)) = parts_of(drawn)
-    assert axes.is_log and axes.y_label == "KL divergence"
+    plant_run(tmp_path, "ddpg_er", "gym:Ant-v4", 0, [1.0] * 5, **run)
+    (part,) = draw(refer, "figure 2", "workstation").shown
+    assert part.is_log and part.y_label == "KL divergence"
 
 
-@pytest.mark.parametrize("tasks, words", [(["minatar:breakout"], "MinAtar"), ([], "Atari")])
-def test_a_title_names_the_suite_that_is_drawn(tasks, words):
-    apex = reproductions.paper("apex")
-    found = title(apex, apex.experiment("figure 4"), "small", tasks)
-    title_of_figure = f"{words}: 8 to 256 actors with a replay of 1M transitions"
-    assert found == f"Ape-X, figure 4, scale small. {title_of_figure}"
-
-
-def test_the_papers_axis_where_our_runs_cover_enough_of_it(tmp_path, drawn):
+def test_the_papers_axis_where_our_runs_cover_enough_of_it(tmp_path, draw):
     plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0] * 5, seconds=600)
     plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0] * 5, seconds=9 * 3600, scale="paper")
-    figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
-    figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path, whole_axis=True)
-    figures.draw(D4PG, FIGURE_2, "paper", runs_of(tmp_path, scale="paper"), tmp_path)
-    assert [parts[0][1].x_limit for parts, *_ in parts_of(drawn)] == [600, 12 * 3600, 12 * 3600]
-    assert drawn[2][3].name == "d4pg_figure_2.png"
+    pages = [draw(), draw(whole_axis=True), draw(scale="paper")]
+    assert [page.shown[0].x_limit for page in pages] == [600, 12 * 3600, 12 * 3600]
+    assert pages[2].path.name == "d4pg_figure_2.png"
 
 
-def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, drawn):
+def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, draw):
     plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0] * 5)
     plant_run(tmp_path, f"{FULL}_beta0", CARTPOLE, 0, [1.0] * 5)
     plant_run(tmp_path, FULL, FINGER, 0, [1.0] * 5)
     runs = runs_of(tmp_path)
-    figures.draw(D4PG, figures.all_runs(D4PG, "two_cores", runs), "two_cores", runs, tmp_path)
-    ((((grid, axes),), _, _, path),) = parts_of(drawn)
-    assert [len(panel.curves) for panel in grid] == [2, 1] and axes.x_limit is None
-    assert path.name == "d4pg_two_cores.png"
+    page = draw(experiment=figures.all_runs(D4PG, "two_cores", runs))
+    assert counts(page) == [[2, 1]] and page.shown[0].x_limit is None
+    assert page.path.name == "d4pg_two_cores.png"
     assert names_drawn(D4PG, runs, "quickstart") == ["runs"]
 
 
@@ -187,23 +177,6 @@ def test_a_figure_is_drawn_if_it_compares(tmp_path):
     assert names_drawn(D4PG, runs_of(tmp_path)) == ["figure 2"]
     plant_run(tmp_path, f"{FULL}_beta0", FINGER, 0, [1.0] * 5)
     assert names_drawn(D4PG, runs_of(tmp_path)) == ["runs", "figure 2"]
-
-
-def test_returns_in_training_and_means_over_tasks_do_not_replace_everything(tmp_path):
-    aql, refer = reproductions.paper("aql"), reproductions.paper("refer")
-    for setting in ("aql_shared_rmsprop", "qt_opt_shared_rmsprop"):
-        plant_run(tmp_path, setting, "control:walker:run", 0, [1.0] * 5, paper="aql")
-    for setting in ("vracer_refer", "ppo"):
-        plant_run(tmp_path, setting, "gym:Ant-v4", 0, [1.0] * 5, paper="refer")
-    assert names_drawn(aql, runs_of(tmp_path, "aql")) == ["runs", "figure 11"]
-    assert names_drawn(refer, runs_of(tmp_path, "refer")) == ["runs", "figure 4", "figure 5"]
-
-
-def test_the_only_setting_of_a_figure_is_drawn(tmp_path):
-    apex = reproductions.paper("apex")
-    plant_run(tmp_path, "dqn", "atari:alien", 0, [1.0] * 5, paper="apex", scale="paper")
-    runs = runs_of(tmp_path, "apex", "paper")
-    assert names_drawn(apex, runs, "paper") == ["runs", "figure 2", "figure 11", "figure 12"]
 
 
 def test_every_kept_run_is_in_a_picture():
@@ -235,15 +208,14 @@ def test_a_task_in_words(environment, words):
     assert task_title(environment) == words
 
 
-def test_known_levels_are_lines_in_their_panels(tmp_path, drawn):
+def test_known_levels_are_lines_in_their_panels(tmp_path, draw):
     aql = reproductions.paper("aql")
     section = aql.experiment("section match")
     for environment in section.environments[1:]:
         plant_run(tmp_path, "aql", environment, 0, [30.0] * 5, paper="aql", scale="small")
-    figures.draw(aql, section, "small", runs_of(tmp_path, "aql", "small"), tmp_path)
-    ((((grid, _),), title, *_),) = parts_of(drawn)
-    assert title.startswith("AQL, section match, scale small. Match, not in the paper: ")
-    label = "a perfect Q, 500 uniform samples"
+    page = draw(aql, section, "small")
+    assert page.title.startswith("AQL, section match, scale small. Match, not in the paper: ")
+    label, grid = "a perfect Q, 500 uniform samples", page.shown[0].panels
     lines = [[(round(value, 1), text) for value, text in panel.lines] for panel in grid]
     assert lines == [[(49.4, label)], [(37.4, label)]]
 
@@ -265,22 +237,12 @@ def test_everything_is_without_runs_made_to_measure_speed(tmp_path):
         (Returns.ALL_ACTORS, "all actors in training", 50),
     ],
 )
-def test_each_figure_uses_and_names_what_its_paper_used(tmp_path, drawn, returns, words, level):
+def test_each_figure_uses_and_names_what_its_paper_used(tmp_path, draw, returns, words, level):
     episodes = [(30.0 * i, actor, 100.0 * actor) for i in range(1, 11) for actor in (0, 1)]
     plant_run(tmp_path, FULL, CARTPOLE, 0, [7.0] * 5, num_actors=2, episodes=episodes)
-    experiment = dataclasses.replace(FIGURE_2, returns=returns)
-    figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
-    ((((grid, _),), _, under, _),) = parts_of(drawn)
-    assert grid[0].curves[0].middle[-1] == level and f"returns of: {words};" in under
-
-
-def test_the_registry_says_whose_returns_as_the_papers_do():
-    def returns(paper, name):
-        return reproductions.paper(paper).experiment(name).returns
-
-    assert returns("d4pg", "figure 2") is Returns.EVALUATOR
-    assert returns("apex", "figure 4") is returns("apex", "figure 11") is Returns.GREEDIEST_ACTOR
-    assert returns("refer", "figure 1") is Returns.ALL_ACTORS
+    page = draw(experiment=dataclasses.replace(FIGURE_2, returns=returns))
+    assert page.shown[0].panels[0].curves[0].middle[-1] == level
+    assert f"returns of: {words};" in page.words
 
 
 def test_bands_are_the_papers_for_three_seeds_or_more():
@@ -305,34 +267,30 @@ def test_bands_are_the_papers_for_three_seeds_or_more():
     assert band(values, values[:2]) == [1.25, None, None]
 
 
-def test_means_over_tasks_are_of_those_that_all_have(tmp_path, drawn):
+def test_means_over_tasks_are_of_those_that_all_have(tmp_path, draw):
     for setting, tasks in ((FULL, (CARTPOLE, FINGER)), ("ddpg", (CARTPOLE,))):
         for task in tasks:
             plant_run(tmp_path, setting, task, 0, [100.0 if task == CARTPOLE else 900.0] * 5)
     experiment = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN)
-    figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
-    ((((grid, _),), _, words, _),) = parts_of(drawn)
-    assert [panel.title for panel in grid] == ["1 of 16 tasks"]
-    assert [curve.middle[-1] for curve in grid[0].curves] == [100.0, 100.0]
-    assert "over tasks: mean over tasks; tasks: cartpole swingup;" in words
-    one_of_the_others = dataclasses.replace(
-        experiment,
-        runs=tuple(run for run in FIGURE_2.runs if run.environment in (CARTPOLE, FINGER)),
-    )
-    figures.draw(D4PG, one_of_the_others, "two_cores", runs_of(tmp_path), tmp_path)
-    assert "curves not run: 8/10; tasks not run: finger turn hard;" in drawn[1][2]
+    page = draw(experiment=experiment)
+    (panel,) = page.shown[0].panels
+    assert panel.title == "1 of 16 tasks"
+    assert [curve.middle[-1] for curve in panel.curves] == [100.0, 100.0]
+    assert "over tasks: mean over tasks; tasks: cartpole swingup;" in page.words
+    runs = tuple(run for run in FIGURE_2.runs if run.environment in (CARTPOLE, FINGER))
+    page = draw(experiment=dataclasses.replace(experiment, runs=runs))
+    assert "curves not run: 8/10; tasks not run: finger turn hard;" in page.words
 
 
 @pytest.mark.parametrize("x", ["wall_seconds", ""])
-def test_more_seeds_on_one_task_do_not_leave_another_task_out(tmp_path, drawn, x):
+def test_more_seeds_on_one_task_do_not_leave_another_task_out(tmp_path, draw, x):
     """The mean over tasks is that of each task's mean over its own seeds."""
     for seed, level in enumerate((100.0, 200.0, 600.0)):
         plant_run(tmp_path, FULL, CARTPOLE, seed, [0.0] * 3 + [level] * 2)
     for seed, level in enumerate((500.0, 900.0)):
         plant_run(tmp_path, FULL, FINGER, seed, [0.0] * 3 + [level] * 2)
     experiment = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN, x=x)
-    figures.draw(D4PG, experiment, "two_cores", runs_of(tmp_path), tmp_path)
-    ((shown, *_),) = drawn
+    shown = draw(experiment=experiment).shown
     if x:
         ((panel,),) = (part.panels for part in shown)
         title, end = panel.title, panel.curves[0].middle[-1]
@@ -342,24 +300,15 @@ def test_more_seeds_on_one_task_do_not_leave_another_task_out(tmp_path, drawn, x
     assert (title, end) == ("2 of 16 tasks", 500)
 
 
-def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_path, drawn):
+def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_path, draw):
     apex = reproductions.paper("apex")
-    for game, score in (("pong", 14.6), ("breakout", 1.7), ("qbert", 163.9)):  # 100, 0 and 0 %
-        plant_run(
-            tmp_path,
-            "dqn",
-            f"atari:{game}",
-            0,
-            [score] * 5,
-            paper="apex",
-            scale="paper",
-            num_actors=2,
-            episodes=[(100.0, 0, 1.0), (200.0, 1, 9.0)],
-        )
-    figures.draw(
-        apex, apex.experiment("figure 2"), "paper", runs_of(tmp_path, "apex", "paper"), tmp_path
-    )
-    ((((left, axes), (right, other_axes)), _, words, _),) = parts_of(drawn)
+    run = {"num_actors": 2, "episodes": [(100.0, 0, 1.0), (200.0, 1, 9.0)]}
+    with planting(tmp_path, "apex", "paper") as plant:
+        for game, score in (("pong", 14.6), ("breakout", 1.7), ("qbert", 163.9)):  # 100, 0, 0 %
+            plant("dqn", f"atari:{game}", 0, [score] * 5, **run)
+    page = draw(apex, "figure 2", "paper")
+    axes, other_axes = page.shown
+    left, right = axes.panels, other_axes.panels
     # The left half has points: our training time and median, then those of the paper's table 1.
     ours, reported, *_ = left[0].curves
     assert (ours.x.tolist(), ours.middle.tolist()) == ([300.0], [pytest.approx(0, abs=0.1)])
@@ -372,124 +321,49 @@ def test_both_halves_of_a_figure_are_drawn_each_with_what_its_paper_used(tmp_pat
     papers = (800.9, "Ape-X DQN, reported")
     assert right[0].lines == ((30.5, "a human"), (1.7, "random play"), papers)
     assert other_axes.y_label == "episode return" != axes.y_label
-    assert "returns of: left evaluations, right the greediest actor in training; " in words
+    assert "returns of: left evaluations, right the greediest actor in training; " in page.words
 
 
-def test_a_half_may_have_another_axis(tmp_path, drawn):
-    reactor = reproductions.paper("reactor")
-    plant_run(
-        tmp_path,
-        "reactor",
-        "atari:pong",
-        0,
-        [14.6] * 5,
-        paper="reactor",
-        scale="workstation",
-        seconds=7200.0,
-    )
-    plant_run(
-        tmp_path, "reactor_nd", "atari:pong", 0, [14.6] * 5, paper="reactor", scale="workstation"
-    )
-    figures.draw(
-        reactor,
-        reactor.experiment("figure 3"),
-        "workstation",
-        runs_of(tmp_path, "reactor", "workstation"),
-        tmp_path,
-    )
-    ((((left, axes), (right, other_axes)), *_),) = parts_of(drawn)
-    assert (axes.x_column, other_axes.x_column) == ("environment_frames", "wall_seconds")
-    assert [len(left[0].curves), len(right[0].curves)] == [2, 1]
-    assert right[0].curves[0].x[-1] == 7200
-
-
-@pytest.mark.parametrize("name, rows", [("figure 7", [3, 4, 3, 4, 5, 3]), ("figure 8", [4, 3, 3])])
-def test_a_study_of_hyperparameters_is_a_row_each(tmp_path, drawn, name, rows):
-    refer = reproductions.paper("refer")
-    experiment = refer.experiment(name)
-    for run in experiment.runs:
-        if run.environment == "gym:Ant-v4":
-            plant_run(
-                tmp_path,
-                run.setting,
-                run.environment,
-                0,
-                [1.0],
-                paper="refer",
-                scale="workstation",
-                episodes=[(100.0, 0, 5.0), (300.0, 0, 6.0)],
-            )
-    runs = runs_of(tmp_path, "refer", "workstation")
-    figures.draw(refer, experiment, "workstation", runs, tmp_path)
-    (parts, *_) = parts_of(drawn)[0]
-    assert [[len(panel.curves) for panel in grid] for grid, _ in parts] == [
-        [count] for count in rows
-    ]
-    for (panel,), _ in parts:
-        labels = {curve.label.partition(" = ")[0] for curve in panel.curves}
-        assert len(labels - {"V-RACER, ReF-ER"}) == 1
-        assert len({curve.style for curve in panel.curves}) == len(panel.curves)
-
-
-def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, drawn):
+def test_a_scale_may_have_other_runs_in_an_experiments_place(tmp_path, draw):
     apex = reproductions.paper("apex")
-    for capacity, setting in (("250k", "dqn_replay_250k"), ("2m", "dqn")):
-        plant_run(
-            tmp_path,
-            f"dqn_128_actors_replay_{capacity}",
-            "minatar:breakout",
-            0,
-            [1.0],
-            paper="apex",
-            scale="small",
-            agent_setting=setting,
-        )
+    with planting(tmp_path, "apex", "small") as plant:
+        for capacity, setting in (("250k", "dqn_replay_250k"), ("2m", "dqn")):
+            name = f"dqn_128_actors_replay_{capacity}"
+            plant(name, "minatar:breakout", 0, [1.0], agent_setting=setting)
     runs = runs_of(tmp_path, "apex", "small")
     assert names_drawn(apex, runs, "small") == ["figure 5"]
     assert names_drawn(apex, runs, "workstation") == ["runs"]
     kept = KeptRuns(tmp_path)
     assert selection.nearest_scale(apex, kept, apex.experiment("figure 5")) == "small"
-    figures.draw(apex, apex.experiment("figure 5"), "small", runs, tmp_path)
-    ((((grid, axes),), _, words, _),) = parts_of(drawn)
-    assert len(grid) == 1 and len(grid[0].curves) == 2
-    assert axes.x_column == "learner_steps"  # the substitute's, not the paper's hours
-    assert "labels show the paper's capacities" in words
+    page = draw(apex, "figure 5", "small")
+    assert counts(page) == [[2]]
+    assert page.shown[0].x_column == "learner_steps"  # the substitute's, not the paper's hours
+    assert "labels show the paper's capacities" in page.words
 
 
-def test_a_part_that_would_repeat_curves_of_another_is_left_out(tmp_path, drawn):
-    d4pg = reproductions.paper("d4pg")
-    suffix = "_lr5e-05_vmin-1_vmax10"
+def test_a_part_that_would_repeat_curves_of_another_is_left_out(tmp_path, draw):
+    suffix, numbers = "_lr5e-05_vmin-1_vmax10", []
     for setting in ("ppo", f"d4pg_prioritized_n5{suffix}", f"d4pg_prioritized_n1{suffix}"):
-        plant_run(tmp_path, setting, "parkour:planar", 0, [0.0, 1.0], scale="small", paper="d4pg")
-        figures.draw(
-            d4pg, d4pg.experiment("figure 5"), "small", runs_of(tmp_path, "d4pg", "small"), tmp_path
-        )
-    curves = [[len(grid[0].curves) for grid, _ in parts] for parts, *_ in parts_of(drawn)]
-    assert curves[1:] == [[2, 2], [2, 2, 2, 2]]  # time and steps of N = 1 and of N = 5
+        plant_run(tmp_path, setting, "parkour:planar", 0, [0.0, 1.0], scale="small")
+        numbers.append(counts(draw(experiment="figure 5", scale="small")))
+    assert numbers[1:] == [[[2]] * 2, [[2]] * 4]  # time and steps of N = 1 and of N = 5
 
 
-def test_a_part_of_another_quantity_has_its_row_whatever_curves_it_lacks(tmp_path, drawn):
+def test_a_part_of_another_quantity_has_its_row_whatever_curves_it_lacks(tmp_path, draw):
     for setting in (FULL, "ddpg"):
         plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
     parts = (Part("returns"), Part("speed", (FULL,), overrides={"y": "actor_steps_per_second"}))
-    both = dataclasses.replace(FIGURE_2, parts=parts)
-    figures.draw(D4PG, both, "two_cores", runs_of(tmp_path), tmp_path)
-    ((rows, *_),) = parts_of(drawn)
-    assert [[len(panel.curves) for panel in grid] for grid, _ in rows] == [[2], [1]]
+    assert counts(draw(experiment=dataclasses.replace(FIGURE_2, parts=parts))) == [[2], [1]]
 
 
-def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, drawn):
+def test_a_figure_without_axis_is_bars_of_final_values(tmp_path, draw):
     aql = reproductions.paper("aql")
     for seed, level in enumerate((100.0, 200.0)):
-        plant_run(
-            tmp_path, "aql", "control:walker:run", seed, [0.0] * 13 + [level] * 7, paper="aql"
-        )
-    figures.draw(aql, aql.experiment("figure 7"), "two_cores", runs_of(tmp_path, "aql"), tmp_path)
-    ((groups, *_),) = drawn
-    ((name, (bar,)),) = groups.items()
+        returns = [0.0] * 13 + [level] * 7
+        plant_run(tmp_path, "aql", "control:walker:run", seed, returns, paper="aql")
+    ((name, (bar,)),) = draw(aql, "figure 7").shown.items()
     assert (name, bar.value, bar.low, bar.seeds) == ("walker run", 150, None, (100, 200))
-    figures.draw(aql, aql.experiment("figure 2"), "two_cores", runs_of(tmp_path, "aql"), tmp_path)
-    assert list(drawn[1][0]) == ["medium, 1 of 15 tasks"]
+    assert list(draw(aql, "figure 2").shown) == ["medium, 1 of 15 tasks"]
 
 
 def test_a_speed_is_a_mean_over_time_not_over_rows():
@@ -497,17 +371,6 @@ def test_a_speed_is_a_mean_over_time_not_over_rows():
     speeds = pandas.Series([10.0, 100.0, 100.0, 400.0], index=[30.0, 45.0, 58.0, 60.0])
     assert selection.final_of("actor_steps_per_second")[0](speeds) == pytest.approx(120)
     assert selection.final_of("episode_return_mean")[0](speeds) == 250
-
-
-def test_a_time_is_where_the_run_ended(tmp_path, drawn):
-    reactor = reproductions.paper("reactor")
-    run = {"paper": "reactor", "scale": "workstation", "seconds": 400.0}
-    plant_run(tmp_path, "reactor", "atari:pong", 0, [1.0] * 40, **run)
-    runs = runs_of(tmp_path, "reactor", "workstation")
-    figures.draw(reactor, reactor.experiment("figure 2"), "workstation", runs, tmp_path)
-    ((groups, *_, words, _),) = drawn
-    (bar,) = groups["pong"]
-    assert bar.value == 400 and "final: a run's last value;" in words
 
 
 def test_nothing_to_draw_is_an_error(tmp_path):

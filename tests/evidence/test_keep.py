@@ -15,7 +15,7 @@ from common.evidence import keep as keep_lib
 from common.evidence.keep import TableWriter, keep, keep_run
 from common.evidence.paper import EPISODE_RETURN, RESULTS, Returns
 from common.evidence.plan import State, make_plan
-from common.evidence.runs import KeptRuns, Tables, frame
+from common.evidence.runs import KeptRuns, Tables
 from common.reporting import csv_rows, run_directory
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
@@ -91,27 +91,6 @@ def test_keeping_twice_changes_nothing_and_the_order_of_seeds_does_not_matter(ro
         assert file.read_text() == (others[1] / "fake" / file.name).read_text()
 
 
-def test_a_kept_run_needs_no_directory(roots):
-    plant_evaluated(roots, 0)
-    keep(plan_of(roots), roots[1])
-    only_kept = [roots[0] / "none", roots[1]]
-    assert states(only_kept) == [State.FINISHED, State.MISSING, State.MISSING]
-    assert plan_of(only_kept).runs[0].read_status().state is State.FINISHED
-    assert plan_of(only_kept).runs[1].minutes == pytest.approx(1.5)  # the kept run's speed
-    assert keep(plan_of(only_kept), roots[1]) == []
-    larger = dataclasses.replace(SMALL, budget=Budget(learner_steps=11))
-    assert states(only_kept, larger)[0] is State.MISSING
-    other = dataclasses.replace(SMALL, changes=())
-    assert states(only_kept, other)[0] is State.FINISHED  # what nobody asks for may be anything
-
-
-def test_a_run_without_its_last_evaluation_is_not_finished(roots):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    run = plant_evaluated(roots, 1, steps=4)
-    plant(run.path)
-    assert states(roots) == [State.CUT, State.CUT, State.MISSING]
-
-
 @pytest.mark.parametrize("outcome", ["finished", "stopped", None])
 def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
     """The program itself would not go on with it."""
@@ -124,22 +103,6 @@ def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
     keep(plan_of(roots), roots[1])
     (kept,) = KeptRuns(roots[1]).of("fake", "small")
     assert kept.has_ended and kept.reached("learner_steps") == 10
-
-
-def test_another_run_of_a_kept_seed_is_refused(roots):
-    plant_evaluated(roots, 0)
-    keep(plan_of(roots), roots[1])
-    run = plant_evaluated([roots[0] / "again"], 0, value=9)
-    record = json.loads(run.run_json.read_text())
-    record["starts"][0]["start_time"] = "1999-01-01T00:00:00+00:00"
-    run.run_json.write_text(json.dumps(record))
-    with pytest.raises(
-        RunDirectoryError, match="has another run of good on .*, seed 0, begun 2"
-    ) as error:
-        keep(plan_of([roots[0] / "again"]), roots[1])
-    assert f"{roots[1]}/fake/small.runs.jsonl has another" in str(error.value)
-    assert ", begun 1999" in str(error.value)
-    assert returns(roots) == {0: [1.5]}
 
 
 def test_several_that_keep_runs_at_once_wait_for_each_other(roots, monkeypatch, capsys):
@@ -198,11 +161,7 @@ def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots
     "name, old, new, complaint",
     [
         ("evaluator.csv", ",1.5,", ",one,", "evaluator.csv:2: episode_return_mean is 'one', not"),
-        ("evaluator.csv", ",1.5,", ",inf,", "evaluator.csv:2: episode_return_mean is 'inf', not"),
         ("evaluator.csv", "fake,good", "fake,bad", "evaluator.csv:2: setting is bad, not good"),
-        ("learner.csv", ",7", ",many", "learner.csv:2: replay_size is 'many', not a number"),
-        ("acting.csv", ",5", ",inf", "acting.csv:2: episode_return is 'inf', not a number"),
-        ("evaluation.json", "30.5", '"30"', "evaluation.json: episode_return_mean is '30', not a"),
         ("config.json", '"paper": "fake"', '"paper": "real"', "config.json is not of good on "),
     ],
 )
@@ -211,11 +170,6 @@ def test_what_is_wrong_with_a_run_is_named_and_nothing_of_it_is_kept(
 ):
     for steps, mean in ((5, 1.5), (10, 2.5)):
         run = plant_evaluated(roots, 0, value=mean, steps=steps)
-    run.learner_csv.write_text(f"{','.join(csv_rows.PROGRESS)},parameter_version,replay_size\n")
-    with open(run.learner_csv, "a") as file:
-        file.write("30,200,5,1,7\n60,400,10,1,8\n")
-    run.acting_csv.write_text("wall_seconds,actor,episode_return\n60,0,5\n")
-    run.evaluation_json.write_text('{"episode_return_mean": 30.5}')
     file = run.path / name
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
@@ -292,21 +246,6 @@ def test_the_learners_rows_are_thinned_with_the_returns_of_training(roots):
     )
     assert len(every) == 50 and greediest.tolist()[1:] == sizes["learner_steps"].tolist()[1:]
     assert every.tolist() == [value / 2 for value in greediest]
-
-
-def test_runs_that_were_evaluated_at_other_positions_share_a_folder(roots):
-    """As those of before and after a scale was evaluated more often."""
-    for seed, count in ((0, 8), (1, 30)):
-        run = plant(path(roots[0], "good", TASKS[0], seed))
-        identity = {"paper": "fake", "setting": "good", "environment": TASKS[0], "seed": seed}
-        for at in range(1, count + 1):
-            row = dict.fromkeys(csv_rows.EVALUATOR, 10 * at / count) | identity
-            CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row)
-    assert len(keep(plan_of(roots), roots[1])) == 2 and states(roots)[:2] == 2 * [State.FINISHED]
-    table = frame("fake", "small", roots[1])
-    assert table.groupby("seed").size().tolist() == [8, 30]
-    assert table.groupby("seed")["x"].max().tolist() == [10, 10]
-    assert table.groupby("seed")["by_rule"].all().tolist() == [False, True]
 
 
 def test_branches_that_both_keep_runs_are_merged(roots, tmp_path):

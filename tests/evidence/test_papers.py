@@ -1,7 +1,6 @@
 """Tests of the papers' experiments, and of common.evidence.paper."""
 
 import functools
-import importlib.util
 
 from absl import flags
 import pytest
@@ -16,7 +15,6 @@ from common.evidence.paper import (
     Scale,
     UnknownError,
     flag_name,
-    run_path,
 )
 from common.evidence.plan import make_plan
 from common.evidence.reported import Reported
@@ -25,8 +23,6 @@ from common.reporting.budget import Budget
 import reproductions
 from reproductions.apex.dqn import config as dqn_settings
 from reproductions.apex.dqn.config import AGENT as APEX_DQN
-from reproductions.aql import config as aql_settings
-from reproductions.d4pg import config as d4pg_settings
 from reproductions.d4pg.config import AGENT as D4PG
 
 PAPERS = reproductions.papers()
@@ -103,31 +99,10 @@ def test_an_experiment_is_whole(paper, experiment):
             assert flag not in map(flag_name, run.flags)
 
 
-def test_numbers_of_runs():
-    def size(paper, name):
-        experiment = reproductions.paper(paper).experiment(name)
-        return len(experiment.settings), len(experiment.environments), len(experiment.runs)
-
-    assert size("d4pg", "figure 2") == (10, 16, 160)
-    assert size("d4pg", "figure 8") == (3, 8, 24)
-    assert size("apex", "table 2") == (1, 57, 57)
-    assert size("apex", "figure 4") == (6, 6, 36)
-    assert size("reactor", "table 5") == (3, 57, 171)
-    assert size("aql", "figure 1") == (6, 39, 234)
-    assert size("refer", "figure 1") == (5, 10, 50)
-
-
 def test_tasks_of_the_control_suite_exist():
     named = {run.environment for _, one in EXPERIMENTS for run in one.every_run}
     wanted = {name for name in named if name.startswith("control:")}
     assert len(wanted) > 39 and wanted <= set(environments.names())
-
-
-def test_labels():
-    d4pg = reproductions.paper("d4pg")
-    assert d4pg.label("d4pg_prioritized_n5") == "D4PG, Prioritized, N = 5"
-    assert d4pg.label("d4pg_prioritized_n5_beta0") == "D4PG, Prioritized, N = 5, beta = 0"
-    assert d4pg.label("d4pg_of_mine") == "d4pg_of_mine"
 
 
 @pytest.mark.parametrize("paper, figure", EXPERIMENTS, ids=lambda one: one.name)
@@ -136,17 +111,6 @@ def test_curves_of_a_figure_look_different(paper, figure):
         if figure.name.startswith("figure") and len(part.settings) <= 12:
             found = styles(part.settings, paper.looks)
             assert len(set(found.values())) == len(found)
-
-
-@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
-def test_a_method_looks_the_same_in_all_figures(paper):
-    for experiment in paper.of_kind("figure"):
-        for part in experiment.divided():
-            found = styles(part.settings, paper.looks)
-            for setting, style in found.items():
-                own = paper.looks[setting].style
-                # In figure 6 of ReF-ER two agents with the same replay would look alike.
-                assert own in (None, style) or own in found.values(), (experiment.name, setting)
 
 
 @pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper.name != "refer"])
@@ -176,93 +140,18 @@ def test_a_substitute_stands_in_at_its_scale_only():
     assert set(figure.every_run) == {*figure.runs, *small.runs}
 
 
-def test_figure_14s_other_learning_rates_are_run_too():
-    experiment = reproductions.paper("apex").experiment("section E")
-    flags = {run.flags for run in experiment.runs if run.environment == "atari:pong"}
-    assert ("--setting=dqn_replay_1m_lr0.00025", "--num_actors=256") in flags
-    assert ("--setting=dqn_uniform_replay_1m_lr6.25e-05", "--num_actors=8") in flags
-    tried = {run.agent_setting for run in experiment.runs}
-    assert {*dqn_settings.FIGURE_14_TRIED, *dqn_settings.APPENDIX_E} <= tried
-
-
 def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     apex = reproductions.paper("apex")
     scale = apex.scale("two_cores")
     changes = [change.flag for change in scale.changes_of(APEX_DQN, [])]
     for name, value in dqn_settings.TWO_CORES["dqn_two_cores"].items():
         assert f"--config.{name}={value}" in changes
-    own = apex.experiment("figure 13").at("two_cores").runs[2]
-    assert own.flags[:2] == ("--setting=dqn_two_cores", "--num_actors=8")
-    assert [one.flag for one in scale.changes_of(APEX_DQN, own.choices)] == [
-        "--learner_threads=2",
-        "--final_episodes=20",
-        "--evaluation_seconds=120",
-        "--evaluation_episodes=5",
-    ]
-    words = scale.differences(Budget(minutes=60), APEX_DQN, [])
-    assert "num_actors 8 instead of 360" in words and "learner_threads 2" in words
-    assert "config.replay_capacity 200000 instead of 2000000" in words
-    assert "config.learning_rate 0.0001 instead of 6.25e-05" in words
-
-
-def test_apexs_figures_that_vary_ratios_are_none_on_two_cores():
-    apex = reproductions.paper("apex")
-    for number in (3, 4, 5, 6, 14):
-        figure = apex.experiment(f"figure {number}")
-        assert "use the scale small" in figure.at("two_cores").unavailable
-        small = figure.at("small")
-        assert small.unavailable == "" and small.runs and small.x == "learner_steps"
-
-
-def test_what_cannot_be_run_says_why():
-    paper = reproductions.paper("d4pg")
-    assert paper.experiment("figure 2").unavailable == ""
-    assert paper.experiment("figure 3").unavailable == ""
-    assert paper.experiment("figure 5").unavailable == ""
-    assert "two_cores" in paper.experiment("figure 6").at("small").unavailable
-    aql = reproductions.paper("aql")
-    figure = aql.experiment("figure 3")
-    if importlib.util.find_spec("deepmind_lab") is None:
-        assert "deepmind_lab is not installed" in figure.at("paper").unavailable
-    assert figure.at("workstation").unavailable == figure.at("small").unavailable == ""
-    assert aql.experiment("figure 1").unavailable == ""
 
 
 def test_what_can_be_run_can_be_run_without_a_scale():
     for paper, experiment in EXPERIMENTS:
         if not experiment.unavailable:
             assert not experiment.at(DEFAULT_SCALE).unavailable, (paper.name, experiment.name)
-
-
-def test_refers_flow_control_has_runs_at_every_scale():
-    """At the scale small of 500,000 steps, with MLPs next to the paper's recurrent networks."""
-    refer = reproductions.paper("refer")
-    flow = refer.experiment("figure 6")
-    assert all(flow.at(scale.name).runs for scale in refer.scales)
-    small = {run.setting: run for run in flow.at("small").runs}
-    assert flow.scaled(refer.scale("small")).budget == Budget(actor_steps=500_000)
-    for curve, of in (("vracer_refer_variance0.05", "vracer_refer"), ("ddpg_er", "ddpg_er")):
-        for name, is_recurrent in ((curve, True), (f"{curve}_mlp", False)):
-            run = small[name]
-            assert (run.agent_setting, run.environment) == (of, "flow:cylinder_8")
-            assert ("--config.recurrent=true" in run.flags) == is_recurrent
-            assert "--num_actors=24" in run.flags
-
-
-def test_impala_replays_nothing_at_any_scale():
-    aql = reproductions.paper("aql")
-    figure = aql.experiment("figure 1")
-    for scale in (one.name for one in aql.scales):
-        flags = {run.setting: run.fixed for run in figure.at(scale).runs}
-        assert "--config.replayed_unrolls" in flags["impala"]
-        assert "--config.replayed_unrolls" not in flags["aql"]
-
-
-def test_aqls_settings_are_those_of_its_agent():
-    aql = reproductions.paper("aql")
-    for run in (run for one in aql.experiments for run in one.every_run):
-        config = aql_settings.SETTINGS.configuration(run.agent_setting)
-        assert aql_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
 
 
 def test_an_unknown_name_lists_those_there_are():
@@ -279,12 +168,6 @@ def test_the_numbers_of_reference_lines_are_reported():
     assert len(lines) > 10
     for paper, line in lines:
         assert Reported().number(paper, line.source, line.row, line.column) > 0
-
-
-def test_run_path():
-    path = run_path("d4pg", "smoke", "ddpg", "control:cartpole:swingup", 2)
-    assert str(path) == "d4pg/smoke/ddpg/control-cartpole-swingup/seed_2"
-    assert (RESULTS / "runs").is_dir()
 
 
 def test_a_runs_own_flags_win_over_its_scales():
@@ -318,15 +201,6 @@ def test_scores_are_means_of_the_papers_episodes_or_fewer_at_a_smaller_scale(tmp
         plan = make_plan(paper, paper.experiment(table), paper.scale(scale), tmp_path, num_seeds=1)
         assert all(run.has_final_evaluation for run in plan.runs)
         assert all(f"--final_episodes={episodes}" in run.command for run in plan.runs)
-
-
-def test_d4pgs_settings_are_those_of_its_agent():
-    for name in ("figure 2", "figure 8", "section 4"):
-        for run in reproductions.paper("d4pg").experiment(name).runs:
-            config = d4pg_settings.SETTINGS.configuration(run.agent_setting)
-            if "--config.noise=ou" in run.flags:
-                config.noise = "ou"
-            assert d4pg_settings.SETTINGS.name_of(run.agent_setting, config) == run.setting
 
 
 def test_d4pgs_quickstart_has_the_sizes_of_the_scale_small():

@@ -12,11 +12,11 @@ from common.evidence import keep as keep_lib
 from common.evidence import plan as plan_lib
 from common.evidence.keep import TableWriter, keep, set_aside
 from common.evidence.paper import PAPER_SCALE, Change, Run, Scale, Substitute, UnknownError
-from common.evidence.plan import State, Status, make_plan
+from common.evidence.plan import State, make_plan
 from common.evidence.runs import KeptRuns
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import PROGRESS
-from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.run_directory import RunDirectoryError
 
 
 @pytest.fixture
@@ -120,13 +120,6 @@ def test_a_run_that_was_kept_is_finished_whatever_is_in_its_directory(roots):
     assert good.read_status().state is State.FINISHED and not good.read_status().is_kept
 
 
-def test_a_run_that_others_keep_after_the_plan_is_finished(roots):
-    run = plan_of(roots).runs[0]
-    assert run.read_status().state is State.MISSING
-    plant_kept(roots, "good")
-    assert run.read_status().state is State.FINISHED
-
-
 def test_a_kept_run_of_another_config_is_unusable(roots):
     plant_kept(roots, "good")
     other = Scale("small", "", SMALL.budget, (Change("--num_actors=3"),))
@@ -135,23 +128,6 @@ def test_a_kept_run_of_another_config_is_unusable(roots):
     assert "small.runs.jsonl:1 is of another run, num_actors is 2, not 3" in run.status.note
     (roots[1] / "fake" / "small.runs.jsonl").write_text("{}\n")
     assert run.read_status().state is State.UNUSABLE and ":1 is not" in run.read_status().note
-
-
-def test_a_hyperparameter_that_a_run_lacks_may_follow_from_its_others(tmp_path, monkeypatch):
-    config = {"environment": TASKS[0], "config": {"period": 3}}
-    RunDirectory(tmp_path).config_json.write_text(json.dumps(config))
-    earlier = {"period": 1, "trace": lambda values: 2 * values["period"]}
-    for trace, state in ((6, State.CUT), (2, State.UNUSABLE)):
-        run = Run(AGENT, "good", TASKS[0], ())
-        flags = (f"--config.trace={trace}",)
-        planned = plan_lib.PlannedRun(run, 0, tmp_path, "", SMALL, Budget(), flags, (), None)
-        monkeypatch.setattr(plan_lib, "earlier_values", lambda config_class: earlier)
-        assert planned.read_status().state is state
-
-
-def test_scales_do_not_mix(roots):
-    plant(path(roots[0], "good", TASKS[0], 0, scale="paper"))
-    assert plan_of(roots).runs[0].status.state is State.MISSING
 
 
 @pytest.mark.parametrize(
@@ -175,42 +151,6 @@ def test_a_run_of_another_config_is_unusable_and_the_rest_still_works(roots, con
     assert unusable not in plan.to_do
 
 
-@pytest.mark.parametrize(
-    "name, text, words",
-    [
-        ("config.json", '{"seed": 0,\n "environment"', [":2: is not JSON"]),
-        ("run.json", '{"starts": [', [":1: is not JSON"]),
-        ("run.json", '{"starts": []}', ["not the record of a run"]),
-        (
-            "learner.csv",
-            "wall_seconds,actor_steps,learner_steps\n1,2,many\n",
-            ["in the last line: learner_steps is 'many'", "remove the line"],
-        ),
-    ],
-)
-def test_a_damaged_file_is_named_with_its_line(roots, name, text, words):
-    run = plant(path(roots[0], "good", TASKS[0], 0))
-    (run.path / name).write_text(text)
-    seen = status_of(roots)
-    assert seen.state is State.UNUSABLE and str(run.path / name) in seen.note
-    assert all(word in seen.note for word in words), seen.note
-    assert "\n" not in seen.note
-
-
-def test_half_a_row_at_the_end_is_passed_over(roots):
-    run = plant(path(roots[0], "good", TASKS[0], 0))
-    with open(run.learner_csv, "a") as file:
-        file.write("61.0,1")
-    assert status_of(roots).state is State.FINISHED
-
-
-def test_a_run_that_has_not_learnt_yet_is_cut(roots):
-    RunDirectory(path(roots[0], "good", TASKS[0], 0)).open(
-        {"environment": TASKS[0], "seed": 0, "num_actors": 2, "config": {"sizes": [4, 4]}}
-    )
-    assert status_of(roots) == Status(State.CUT)
-
-
 def test_a_run_that_runs_is_left_alone(roots):
     run = plant(path(roots[0], "good", TASKS[0], 0), learner_steps=3, outcome=None)
     with run.hold():
@@ -218,14 +158,6 @@ def test_a_run_that_runs_is_left_alone(roots):
     assert seen.state is State.RUNNING and "another run uses" in seen.note
     assert seen.progress.learner_steps == 3
     assert status_of(roots).state is State.CUT
-
-
-def test_looking_changes_nothing(roots):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    plant(path(roots[0], "better", TASKS[0], 0), learner_steps=3, outcome=None)
-    before = contents(roots[0])
-    plan_of(roots)
-    assert contents(roots[0]) == before
 
 
 def test_command(roots):
@@ -284,24 +216,6 @@ def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
         for one in make_plan(paper(experiment), experiment, SMALL, roots[0], num_seeds=2).runs
     ] == [0, 1]
     assert len(make_plan(paper(experiment), experiment, PAPER_SCALE, roots[0]).runs) == 8
-
-
-def test_finished_runs_are_kept_once_and_again_when_they_went_on(roots):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    plant(path(roots[0], "better", TASKS[0], 0), learner_steps=1, outcome=None)
-    assert [run.key for run in keep(plan_of(roots), roots[1])] == [("good", TASKS[0], 0)]
-    assert sorted(file.name for file in (roots[1] / "fake").iterdir()) == [
-        "small.configs.jsonl",
-        "small.evaluations.csv",
-        "small.runs.jsonl",
-        "small.training.csv",
-    ]
-    before = contents(roots[1])
-    assert keep(plan_of(roots), roots[1]) == [] and contents(roots[1]) == before
-    plant(path(roots[0], "good", TASKS[0], 0), learner_steps=20)
-    assert len(keep(plan_of(roots), roots[1])) == 1
-    (run,) = KeptRuns(roots[1]).of("fake", "small")
-    assert len(run.starts) == 2 and run.reached("learner_steps") == 20
 
 
 @pytest.mark.parametrize("step", range(6))
@@ -370,11 +284,3 @@ def test_tables_that_others_changed_are_refused(roots):
             keep(plan_of(roots), roots[1])
         file.write_text(text)
     assert len(keep(plan_of(roots), roots[1])) == 1
-
-
-@pytest.mark.parametrize("text", ["(4, 4)", "(4,4)", "4,4", "4, 4"])
-def test_a_list_has_several_spellings(roots, text):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    flags = ("--num_actors=2", f"--config.sizes={text}")
-    scale = Scale("small", "", SMALL.budget, tuple(map(Change, flags)))
-    assert plan_of(roots, scale).runs[0].status.state is State.FINISHED

@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from planted_curves import plant_run
+from planted_curves import plant_run, planting
 
 from common.environments import hand_suite
 from common.environments.spec import UnusableEnvironmentError
@@ -31,17 +31,9 @@ def test_without_runs_there_are_no_columns_of_ours():
 
 
 def test_scores_stand_beside_reported_ones_with_frames_and_seeds(tmp_path):
+    run = {"paper": "apex", "scale": "paper", "steps": 1_000_000}
     for seed, score in enumerate((14.0, 15.2)):
-        plant_run(
-            tmp_path,
-            "dqn",
-            "atari:pong",
-            seed,
-            [score] * 4,
-            paper="apex",
-            scale="paper",
-            steps=1_000_000,
-        )
+        plant_run(tmp_path, "dqn", "atari:pong", seed, [score] * 4, **run)
     table = build(APEX, "table 2", tmp_path)
     pong = ["20.9", "14.6", "-6.3", "4,000,000", "2", "10", "dqn", "18.7"]
     assert table.rows.loc["pong"].tolist() == pong
@@ -68,9 +60,10 @@ def test_columns_of_human_starts_take_the_episodes_from_starts(tmp_path):
 
 def test_medians_from_human_starts_are_by_the_scores_from_these(tmp_path):
     printed = NUMBERS.table("apex", "table 2")
-    for game, row in printed.iterrows():
-        run = {"paper": "apex", "scale": "paper", "from_starts": (row["Human starts"],)}
-        plant_run(tmp_path, "dqn", f"atari:{game}", 0, [row["No-op starts"]], **run)
+    with planting(tmp_path, "apex", "paper") as plant:
+        for game, row in printed.iterrows():
+            starts = (row["Human starts"],)
+            plant("dqn", f"atari:{game}", 0, [row["No-op starts"]], from_starts=starts)
     ours = build(APEX, "table 1", tmp_path).rows.loc["Ape-X DQN"]
     assert ours["Median (no-op starts): ours"] == "434"
     assert ours["Median (human starts): ours"] == "358"
@@ -136,28 +129,11 @@ def test_time_frames_and_hardware_are_of_the_runs_that_there_are(tmp_path):
     assert rows.loc["Ape-X DQN", "Environment frames (per game): difference"] == "-22760.0M"
 
 
-def test_tables_say_whose_episodes_they_are_of(tmp_path):
-    plant_run(tmp_path, "dqn", "atari:pong", 0, [14.0] * 4, paper="apex", scale="paper")
-    assert "evaluations of each run's final parameters" in build(APEX, "table 2", tmp_path).note
-    d4pg = reproductions.paper("d4pg")
-    assert (
-        "Our scores" not in tables.build(d4pg, d4pg.experiment("table 1"), None, (), NUMBERS).note
-    )
-
-
 def test_sums_over_all_games_stand_beside_the_reported_ones(tmp_path):
     scores = NUMBERS.table("reactor", "table 5")["Reactor"]
-    for game, score in scores.items():
-        plant_run(
-            tmp_path,
-            "reactor",
-            f"atari:{game}",
-            0,
-            [score] * 2,
-            paper="reactor",
-            scale="paper",
-            steps=1000,
-        )
+    with planting(tmp_path, "reactor", "paper") as plant:
+        for game, score in scores.items():
+            plant("reactor", f"atari:{game}", 0, [score] * 2)
     rows = build(REACTOR, "table 2", tmp_path).rows
     assert rows.loc["Reactor", "Normalized scores: ours"] == "1.87"
     assert rows.loc["Reactor", "Normalized scores: difference"] == "-0.00"

@@ -5,7 +5,6 @@ import fcntl
 import os
 from pathlib import Path
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -46,12 +45,12 @@ rows = CsvRows(sys.argv[1], ("writer", "number", "text"))
 for number in range(200):
     rows.append({"text": "x" * (number % 50), "writer": int(sys.argv[2]), "number": number})
 """
-    writers = [_start(code, path, writer) for writer in range(8)]
-    assert [writer.wait(timeout=60) for writer in writers] == [0] * 8
+    writers = [_start(code, path, writer) for writer in range(4)]
+    assert [writer.wait(timeout=60) for writer in writers] == [0] * 4
     assert path.read_text().count("writer,number,text\n") == 1
     assert _line_widths(path) == {3}
     rows = read_rows(path)
-    assert len(rows) == 8 * 200
+    assert len(rows) == 4 * 200
     for _, of_writer in rows.groupby("writer"):
         assert of_writer["number"].tolist() == list(range(200))
 
@@ -89,7 +88,7 @@ while True:
     rows.append({"writer": 0, "number": number, "text": "x" * 30_000})
     number += 1
 """
-    for _ in range(3):
+    for _ in range(2):
         writer = _start(code, path)
         size = path.stat().st_size if path.exists() else 0
         deadline = time.monotonic() + 30
@@ -103,11 +102,11 @@ while True:
     CsvRows(path, COLUMNS).append({"writer": 1, "number": 7, "text": "y"})
     rows = read_rows(path)
     assert (rows["text"].iloc[:-1].str.len() == 30_000).all()
-    assert (rows["number"] == 0).sum() == 3
+    assert (rows["number"] == 0).sum() == 2
     assert rows["number"].iloc[-1] == 7
 
 
-@pytest.mark.parametrize("torn", ["1", "1,2", "1,2,", '1,2,"half', "1,2,whole but for its end"])
+@pytest.mark.parametrize("torn", ["1", "1,2,", '1,2,"half', f"1,2,{'x' * 50_000}"], ids=len)
 def test_torn_last_line_is_left_out_and_repaired(tmp_path, torn):
     path = tmp_path / "rows.csv"
     rows = CsvRows(path, COLUMNS)
@@ -152,15 +151,6 @@ def test_a_last_row_without_the_numbers_asked_for_is_one_line(tmp_path):
     assert last_row(path, ["writer"]) == {"writer": 0, "number": None, "text": "a"}
 
 
-@pytest.mark.parametrize("whole", ["", "0,1,a\n"], ids=["no row", "a row before"])
-def test_a_long_last_line_that_is_torn_is_left_out_and_repaired(tmp_path, whole):
-    path = tmp_path / "rows.csv"
-    path.write_text(f"writer,number,text\n{whole}1,2,{'x' * 50_000}")
-    assert last_row(path) == ({"writer": 0, "number": 1, "text": "a"} if whole else None)
-    CsvRows(path, COLUMNS).append({"writer": 0, "number": 2, "text": "b"})
-    assert path.read_text() == f"writer,number,text\n{whole}0,2,b\n"
-
-
 def test_numbers_are_checked(tmp_path):
     path = tmp_path / "rows.csv"
     assert list(read_numbers(path, ["number"])) == ["number"] and read_numbers(path, ["a"]).empty
@@ -188,8 +178,7 @@ def test_torn_header_is_written_anew(tmp_path):
     assert last_row(path) is None
 
 
-@pytest.mark.parametrize("taken", [0, 5], ids=["at once", "in the middle of the row"])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("code, taken", [(errno.ENOSPC, 0), (errno.EDQUOT, 5), (errno.EIO, 5)])
 def test_a_full_disk_skips_the_row_and_another_error_is_raised(tmp_path, monkeypatch, taken, code):
     path, write = tmp_path / "rows.csv", os.write
     rows = CsvRows(path, COLUMNS)
@@ -205,9 +194,8 @@ def test_a_full_disk_skips_the_row_and_another_error_is_raised(tmp_path, monkeyp
     monkeypatch.setattr(os, "write", fail)
     row = {"writer": 0, "number": 2, "text": "skipped"}
     if code == errno.EIO:
-        with pytest.raises(OSError, match="cannot append a row: .*rows.csv") as caught:
+        with pytest.raises(OSError, match="cannot append a row: .*rows.csv"):
             rows.append(row)
-        assert caught.value.errno == code
     else:
         rows.append(row)
     assert path.read_bytes() == before
@@ -238,22 +226,17 @@ def test_a_column_is_added_for_each_new_name(tmp_path):
         GrowingRows(tmp_path, COLUMNS)
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
-def test_a_disk_that_is_full_when_a_column_comes_skips_the_row(tmp_path, monkeypatch, code):
+def test_a_disk_that_is_full_when_a_column_comes_skips_the_row(tmp_path, monkeypatch):
     path = tmp_path / "rows.csv"
     rows = GrowingRows(path, COLUMNS)
     rows.append({"writer": 0, "number": 1, "text": "a"})
     before = path.read_bytes()
 
     def fail(descriptor):
-        raise OSError(code, os.strerror(code))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", fail)
-    if code == errno.EIO:
-        with pytest.raises(OSError, match=os.strerror(code)):
-            rows.append({"loss": 1})
-    else:
-        rows.append({"loss": 1})
+    rows.append({"loss": 1})
     monkeypatch.undo()
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
     rows.append({"writer": 0, "number": 3, "loss": 2})
@@ -281,22 +264,6 @@ def test_a_row_is_written_whole_where_the_system_takes_it_in_parts(tmp_path, mon
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
     rows.append({"writer": 0, "number": 1, "text": "whole"})
     assert last_row(tmp_path / "rows.csv") == {"writer": 0, "number": 1, "text": "whole"}
-
-
-def test_a_file_that_may_not_grow_stays_as_it_was(tmp_path):
-    path = tmp_path / "rows.csv"
-    rows = CsvRows(path, COLUMNS)
-    rows.append({"writer": 0, "number": 1, "text": "a"})
-    before = path.read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 3, hard))
-    try:
-        with pytest.raises(OSError, match="rows.csv"):
-            rows.append({"writer": 0, "number": 2, "text": "b"})
-        after = path.read_bytes()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert after == before
 
 
 def test_a_file_whose_directory_was_moved_is_told_and_not_made_again(tmp_path):
@@ -339,29 +306,14 @@ def test_bad_row_is_refused(tmp_path, row, words):
 
 def test_values_come_back(tmp_path):
     path = tmp_path / "rows.csv"
-    columns = ("int64", "float32", "float64", "none", "nan", "text")
-    CsvRows(path, columns).append(
-        {
-            "int64": np.int64(1 << 40),
-            "float32": np.float32(0.1),
-            "float64": np.float64(1) / 3,
-            "none": None,
-            "nan": float("nan"),
-            "text": 'control:cartpole, "swingup"',
-        }
-    )
-    row = last_row(path)
-    assert np.isnan(row.pop("nan"))
-    assert row == {
-        "int64": 1 << 40,
-        "float32": 0.1,
-        "float64": 1 / 3,
-        "none": None,
-        "text": 'control:cartpole, "swingup"',
-    }
+    text = 'control:cartpole, "swingup"'
+    row = {"int64": 1 << 40, "float32": 0.1, "float64": 1 / 3, "none": None, "text": text}
+    written = {"int64": np.int64(1 << 40), "float32": np.float32(0.1), "nan": float("nan")}
+    CsvRows(path, [*row, "nan"]).append(row | written)
+    found = last_row(path)
+    assert np.isnan(found.pop("nan")) and found == row
     frame = read_rows(path)
-    assert frame["int64"].dtype == np.int64
-    assert frame["text"].tolist() == ['control:cartpole, "swingup"']
+    assert frame["int64"].dtype == np.int64 and frame["text"].tolist() == [text]
     assert frame[["none", "nan"]].isna().all(axis=None)
 
 

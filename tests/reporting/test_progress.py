@@ -33,27 +33,20 @@ def _progress(minutes=60.0, *, min_replay_size=0, **limits) -> ProgressLine:
     return ProgressLine(Budget(minutes, **limits), min_replay_size, io.StringIO())
 
 
-def test_wide_line_has_everything():
+def test_a_line_has_every_number_whole_or_in_80_columns_short():
     progress = _progress()
     progress.update(LEARNER, EVALUATOR, 1830.0)
-    line = progress.line(120)
-    assert len(line) <= 120
-    assert line.endswith(
+    wide, narrow = progress.line(120), progress.line(79)
+    assert len(wide) <= 120 and len(narrow) <= 79
+    assert wide.endswith(
         "29:30 left · 4,214 actor steps/s · 305 learner steps/s · 18.5 samples per insert"
         " · evaluation 812 ± 34.2, 2m ago"
     )
-
-
-def test_80_columns_hold_every_number():
-    progress = _progress()
-    progress.update(LEARNER, EVALUATOR, 1830.0)
-    line = progress.line(79)
-    assert len(line) <= 79
     for part in ("29:30 left", "act 4.21k/s", "learn 305/s", "18.5 smp/ins", "return 812 2m ago"):
-        assert part in line
+        assert part in narrow
 
 
-@pytest.mark.parametrize("width", [1, 10, 20, 40, 60, 79, 80, 100, 119, 200])
+@pytest.mark.parametrize("width", [1, 20, 60, 79, 100, 200])
 @pytest.mark.parametrize("note", ["", "actor 1 restarted", "x" * 300])
 def test_no_line_is_wider_than_asked(width, note):
     progress = _progress()
@@ -123,8 +116,7 @@ def test_stream_of_few_letters_gets_plain_ones():
         assert b"812 ~ 34.2" in raw.getvalue()
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_terminal_shows_one_line_redrawn(columns):
+def test_terminal_shows_one_line_redrawn():
     code = f"""
 from common.reporting.budget import Budget
 from common.reporting.progress import ProgressLine
@@ -134,7 +126,7 @@ with ProgressLine(Budget(minutes=60)) as progress:
     progress.print("actor 1 ended")
 """
     ours, theirs = pty.openpty()
-    environment = dict(os.environ, TERM="xterm", COLUMNS=str(columns), LINES="24")
+    environment = dict(os.environ, TERM="xterm", COLUMNS="80", LINES="24")
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
     )
@@ -153,7 +145,7 @@ with ProgressLine(Budget(minutes=60)) as progress:
     text = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown.decode())
     lines = [line for line in re.split(r"[\r\n]+", text) if line]
     assert "29:30 left" in text and "29:00 left" in text and "actor 1 ended" in text
-    assert all(len(line) < columns for line in lines)
+    assert all(len(line) < 80 for line in lines)
     assert text.count("\n") <= 3  # the line itself is redrawn, not repeated
 
 

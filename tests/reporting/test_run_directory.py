@@ -63,12 +63,6 @@ def test_a_run_of_another_agent_is_named_with_five_differences_at_most(tmp_path)
     assert "config.n_step 5 -> 3, config.only_there_0 0 -> (absent), " in message
     assert message.count(" -> ") == 5 and ", and 27 more; resume it with its own " in message
     assert len(message) < 500
-    with pytest.raises(
-        ConfigMismatchError, match='of the agent "apex_dpg", not of "other"; resume'
-    ):
-        run.open(there | {"agent": "other"})
-    with pytest.raises(ConfigMismatchError, match="another config: seed 1 -> 2; resume"):
-        run.open(there | {"seed": 2})
 
 
 def test_directory_of_something_else_is_refused(tmp_path):
@@ -94,7 +88,6 @@ def test_unwritable_path_is_one_line(tmp_path):
         ('{"starts":\n', ":2: is not JSON"),
         ("null", ": is null: mend"),
         ("{}", " is not the record of a run"),
-        ("[]", " is not the record of a run"),
         ('{"starts": []}', " is not the record of a run"),
         ('{"starts": [1]}', ": starts[0] is 1, not an object"),
     ],
@@ -103,11 +96,7 @@ def test_a_malformed_record_is_named(tmp_path, text, words):
     run = RunDirectory(tmp_path)
     assert run.read_starts() == []
     run.run_json.write_text(text)
-    for use in (
-        run.read_starts,
-        lambda: run.write_run_record(seed=0, scale="s"),
-        lambda: run.close_run_record("finished"),
-    ):
+    for use in (run.read_starts, lambda: run.close_run_record("finished")):
         with pytest.raises(UserError) as error:
             use()
         message = str(error.value)
@@ -266,18 +255,6 @@ def test_a_run_directory_is_held_by_one_launcher_at_a_time(tmp_path):
         assert "\n" not in str(error.value)
     with RunDirectory(run.path).hold():
         assert _contents(run.path) == before
-
-
-def test_checkpoints_are_held_by_one_learner_at_a_time_beside_the_launcher(tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    run.open(CONFIG)
-    with run.hold(), run.hold_checkpoints():
-        with pytest.raises(RunDirectoryError, match="another learner uses .*--workdir") as error:
-            with RunDirectory(run.path).hold_checkpoints():
-                pass
-        assert "\n" not in str(error.value) and str(run.path) in str(error.value)
-    with RunDirectory(run.path).hold_checkpoints():
-        pass
 
 
 def test_a_killed_learner_lets_go_of_the_checkpoints(tmp_path):
