@@ -146,7 +146,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.alone and not arguments.list:
         fail("--alone is for the runs of a --list")
     if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
-        fail(f"--runs={arguments.runs} is no directory")
+        fail(f"--runs={arguments.runs} is not a directory")
 
 
 def _list(paper: Paper, runs: pathlib.Path, kept: "KeptRuns") -> None:

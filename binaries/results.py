@@ -182,7 +182,7 @@ class _Results:
     @functools.cached_property
     def _findings(self) -> verdicts.Findings:
         if not self._arguments.benchmarks.is_dir():
-            fail(f"--benchmarks={self._arguments.benchmarks} is no directory")
+            fail(f"--benchmarks={self._arguments.benchmarks} is not a directory")
         claims = {paper.name: reproductions.claims(paper.name) for paper in self._papers}
         return verdicts.judge(self._papers, claims, self._evidence)
 

@@ -11,7 +11,7 @@ from os import (
     path,
 )
 
-NAME = 1  # a comment beside code
+NAME = 1  # a comment after code
 """Of a constant: code, as a plain string is."""
 
 
@@ -49,7 +49,7 @@ class Shape:
 
 def test_of_python_documentation_signatures_and_imports_are_left_out():
     expected = {
-        "NAME = 1  # a comment beside code",
+        "NAME = 1  # a comment after code",
         '"""Of a constant: code, as a plain string is."""',
         "class Shape:",
         "sides: int = 0",

@@ -355,7 +355,7 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
         )
     if isinstance(error, tf.errors.UnimplementedError):
         return NoServiceError(
-            f"the process at {address} is no service of a cluster: correct the address in "
+            f"the process at {address} is not a service of a cluster: correct the address in "
             f"TF_CONFIG, and check http_proxy and no_proxy ({_first_line(text)})"
         )
     return None

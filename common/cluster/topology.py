@@ -386,7 +386,8 @@ def probe(address: str, timeout_seconds: float = 2.0) -> None:
         raise ServiceUnavailableError(f"the process that listens at {address} sends nothing")
     if len(answer) < len(_EMPTY_SETTINGS) or answer[3] != _SETTINGS_TYPE:
         raise NoServiceError(
-            f"the process at {address} is no service of a cluster: correct the address in TF_CONFIG"
+            f"the process at {address} is not a service of a cluster: correct the address in "
+            "TF_CONFIG"
         )
 
 

@@ -197,7 +197,7 @@ class _Reader:
         setting = curve.get("setting", name)
         agents = [agent for agent in self._agents.values() if setting in agent.settings.names]
         if not agents:
-            raise LookupError(f"{name} is no setting, nor does a pattern in [curves] match it")
+            raise LookupError(f"{name} is not a setting, nor does a pattern in [curves] match it")
         agent = agents[0]
         flags, fixed = (
             (*self._flags(curve.get(key, ())), *self._flags(table.get(key, ())))

@@ -377,4 +377,4 @@ def read_rows(
     except (ValueError, KeyError, OverflowError):
         # The strict reader names the line.
         read_numbers(path, [name for name in columns if name not in ("setting", "environment")])
-        raise CsvError(f"{path}: is no table of kept runs: put it back") from None
+        raise CsvError(f"{path}: is not a table of kept runs: put it back") from None

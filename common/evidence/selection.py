@@ -98,7 +98,7 @@ def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> N
     """
     if not kept.root.is_dir():
         raise RunDirectoryError(
-            f"there are no runs: {kept.root} is no directory, give other --runs"
+            f"there are no runs: {kept.root} is not a directory, give other --runs"
         )
     listed = [scale.name for paper in papers for scale in paper.scales]
     known = dict.fromkeys(listed + [name for paper in papers for name in kept.scales(paper.name)])

@@ -434,9 +434,9 @@ def _read_setting(default: str) -> tuple[str, list[str]]:
     except flags.Error as error:
         fail(error_in_words(error))
     except UnicodeDecodeError as error:
-        fail(f"a file of --flagfile is no text ({error})")
+        fail(f"a file of --flagfile is not text ({error})")
     if any("\0" in one for one in others):
-        fail("a file of --flagfile is no text: it has the character NUL")
+        fail("a file of --flagfile is not text: it has the character NUL")
     return setting.value, others
 
 

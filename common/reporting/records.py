@@ -108,7 +108,7 @@ def require_keys(where: str | Path, found: Any, kinds: Any, name: str = "it") ->
 
 def _number(text: str) -> float:
     if not math.isfinite(float(text)):
-        raise ValueError(f"{text:.20} is no finite number")
+        raise ValueError(f"{text:.20} is not a finite number")
     return int(text) if text.lstrip("-").isdigit() else float(text)
 
 

@@ -203,7 +203,7 @@ class RunDirectory:
         if config is None:
             problem = f"there is no directory {self.path}"
             if self.path.is_dir():
-                problem = f"{self.path} is no run directory, it has no config.json"
+                problem = f"{self.path} is not a run directory, it has no config.json"
             raise RunDirectoryError(f"{problem}: name that of a run")
         return require_config(self.config_json, config)
 
@@ -335,8 +335,8 @@ class RunDirectory:
         foreign = [name for name in names if not name.startswith(("config.json", ".config.json"))]
         if foreign and not self.config_json.exists():
             raise RunDirectoryError(
-                f"{self.path} is no run directory (it holds {min(foreign)!r} but no config.json): "
-                "give --workdir a new or empty directory"
+                f"{self.path} is not a run directory (it holds {min(foreign)!r} but no "
+                "config.json): give --workdir a new or empty directory"
             )
 
     def _check_config(

@@ -106,7 +106,7 @@ def _find(evidence: Evidence, role: str, judge: _Judge) -> Finding:
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         path = evidence.benchmarks / file
-        raise UserError(f"{path}: is no record of a soak ({error}): {_COMMAND}") from None
+        raise UserError(f"{path}: is not a record of a soak ({error}): {_COMMAND}") from None
 
 
 def _sizes(kills: Sequence[dict]) -> list[tuple[int, ...]]:

@@ -1,7 +1,7 @@
 """D4PG and DDPG from their binary, through kill -9 of roles to the end.
 
 A user's mistake is one line that names it and the way out, nothing written, no TensorFlow. One row
-for each place that finds mistakes; values of hyperparameters and settings are tested beside
+for each place that finds mistakes; values of hyperparameters and settings are tested with
 `common.config` and `common.program.flags`.
 """
 

@@ -142,7 +142,7 @@ def test_keep_says_what_it_did(capsys):
     assert experiment.main([*FEW, "--set_aside"]) == 0
     assert capsys.readouterr().out == "0 runs moved to the scale workstation_earlier\n"
     line = refusal(capsys, experiment.main, *FEW, "--keep", "--runs=absent")
-    assert line == "error: --runs=absent is no directory\n"
+    assert line == "error: --runs=absent is not a directory\n"
 
 
 def test_it_needs_no_tensorflow(tmp_path):

@@ -215,9 +215,9 @@ def test_a_reader_may_leave(tmp_path):
             "--all --scale=two_core",
             ['no scale "two_core", there are paper', "two_cores", "quickstart"],
         ),
-        ("--claims --runs=none", ["there are no runs: none is no directory"]),
+        ("--claims --runs=none", ["there are no runs: none is not a directory"]),
         ("--tables --reported=none", ["there is no none/apex.csv; reported is: nothing"]),
-        ("--claims --benchmarks=none", ["--benchmarks=none is no directory"]),
+        ("--claims --benchmarks=none", ["--benchmarks=none is not a directory"]),
     ],
 )
 def test_mistakes_are_said_in_one_line(tmp_path, capsys, flags, words):

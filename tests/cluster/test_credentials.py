@@ -203,7 +203,7 @@ def test_a_web_server_is_no_service():
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = address_of(server.server_address[1])
     for look in (topology.probe, check, lambda at: rpc.Client(at, TOKEN, 0.5).call("ping")):
-        with pytest.raises(NoServiceError, match=f"{address} is no service of a cluster"):
+        with pytest.raises(NoServiceError, match=f"{address} is not a service of a cluster"):
             look(address)
     server.shutdown()
     server.server_close()

@@ -153,7 +153,7 @@ SHOWN = re.findall(r"^\| `([\w/]+)` \| [^|]+ \| (.+?) \| (.+?) \| (.+?) \|$", BE
 
 
 def is_rounded(text, value):
-    """Whether `text`, such as "1,350" or "2.57", is `value` rounded to as many places."""
+    """Whether `text`, such as "1,350" or "2.57", is `value` rounded to its number of places."""
     number = text.replace(",", "")
     return f"{value:.{len(number.partition('.')[2])}f}" == number
 

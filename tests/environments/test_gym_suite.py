@@ -1,4 +1,4 @@
-"""Tests of common.environments.gym_suite, beside Gymnasium's own environments."""
+"""Tests of common.environments.gym_suite, compared with Gymnasium's own environments."""
 
 import pathlib
 

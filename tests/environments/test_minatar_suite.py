@@ -1,4 +1,4 @@
-"""Tests of common.environments.minatar_suite, beside MinAtar's own environment."""
+"""Tests of common.environments.minatar_suite, compared with MinAtar's own environment."""
 
 import importlib.util
 import sys

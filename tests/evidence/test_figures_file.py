@@ -133,7 +133,7 @@ def test_looks_and_scales(tmp_path):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ('curves = "d5pg"\ntasks = "two"', "figure 2: d5pg is no setting"),
+        ('curves = "d5pg"\ntasks = "two"', "figure 2: d5pg is not a setting"),
         ('curves = "ddpg"\ntasks = "two"\nflags = ["slow"]', "figure 2: 'slow'"),
         ('curves = "ddpg"', "figure 2: 'tasks'"),
         ('color = "red"', "figure 2: .* unexpected keyword argument 'color'"),

@@ -156,7 +156,7 @@ def test_everything_of_a_scale_has_a_panel_a_task(tmp_path, draw):
 
 
 def test_a_section_is_drawn_if_it_has_runs_that_are_in_no_figure(tmp_path):
-    """Section 3 has figure 2's curves beside its own, without importance weights."""
+    """Section 3 has figure 2's curves in addition to its own, without importance weights."""
     for setting in (FULL, "ddpg"):
         plant_run(tmp_path, setting, CARTPOLE, 0, [1.0] * 5)
     assert names_drawn(D4PG, runs_of(tmp_path)) == ["figure 2"]

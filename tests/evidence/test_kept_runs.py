@@ -35,7 +35,7 @@ def test_runs_are_found_with_their_points(tmp_path):
 
 
 def test_a_root_that_is_no_directory_is_an_error(tmp_path):
-    with pytest.raises(RunDirectoryError, match="there are no runs: .*/none is no directory"):
+    with pytest.raises(RunDirectoryError, match="there are no runs: .*/none is not a directory"):
         check_scale([], KeptRuns(tmp_path / "none"), None)
 
 
@@ -43,7 +43,7 @@ def test_a_root_that_is_no_directory_is_an_error(tmp_path):
     "name, old, new, complaint",
     [
         ("evaluations.csv", "2.0,1.0", "two,1.0", "s.csv:3: episode_return_mean is 'two', not a n"),
-        ("evaluations.csv", "environment", "task", "evaluations.csv: is no table of kept runs"),
+        ("evaluations.csv", "environment", "task", "evaluations.csv: is not a table of kept runs"),
         ("runs.jsonl", '"seed": 0', '"seed": ', "runs.jsonl:1:1: is not JSON"),
         ("runs.jsonl", '"rows"', '"row"', "runs.jsonl:1: is not the line of a run"),
         ("runs.jsonl", '"minutes"', '"hours"', "runs.jsonl:1: a budget has no 'hours'"),

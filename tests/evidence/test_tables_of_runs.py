@@ -1,4 +1,4 @@
-"""Reported beside reproduced."""
+"""Reported and reproduced."""
 
 import importlib.util
 

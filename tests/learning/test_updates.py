@@ -121,7 +121,7 @@ def test_a_call_draws_updates_and_writes_back_in_one_graph():
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("first_step", [0, 500])
 def test_a_call_is_prepared_before_its_draw(first_step):
-    """Of a resumed run, too, the first call of the process is the first one."""
+    """Also of a resumed run the first call of the process is the first one."""
     run = Run(filled(), first_step=first_step)
     run.calls(3)
     steps = [first_step + UPDATES * call for call in range(3)]

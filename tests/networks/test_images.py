@@ -154,7 +154,7 @@ def test_rescaling_divides_what_enters_the_convolutions_by_the_root_of_two():
 
 
 def test_bfloat16_computes_the_layers_below_the_heads():
-    """Variables, last layers and their arithmetic stay float32: errors stay small beside a large V.
+    """Variables, last layers and their arithmetic stay float32: errors are small next to a large V.
 
     The whole in bfloat16, whose numbers are 0.5 apart at 100, could not tell these actions apart.
     """

@@ -243,7 +243,7 @@ def test_close_that_hangs_after_the_last_row_costs_nothing(tmp_path, start):
 
 @pytest.fixture(scope="module")
 def by_hand(tmp_path_factory):
-    """A run by hand from its start to its end, and roles beside it that do not belong.
+    """A run by hand from its start to its end, and other roles that do not belong.
 
     Returns:
       The folder, and by name the exit codes and the outputs.

@@ -126,7 +126,7 @@ def test_small_images_are_stored_as_they_are():
 
 
 def test_a_timestep_of_reactor():
-    """What is beside an Atari frame takes less than 5 % of its bytes."""
+    """What is stored with an Atari frame takes less than 5 % of its bytes."""
     environment = environments.make("atari:pong", 0, frames=1)
     spec = EnvironmentSpec.of(environment)
     config = ReactorConfig()

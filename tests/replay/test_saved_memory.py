@@ -195,7 +195,7 @@ def test_a_torn_file_is_refused(saved):
     lengths = [0, 1, 15, 16, 17, 31, 32, len(content) - 17, len(content) - 16, len(content) - 1]
     for length in lengths + list(range(50, len(content) - 17, len(content) // 15)):
         path.write_bytes(content[:length])
-        refuses(make(), path, "cut off" if length >= 16 else "is no saved replay memory")
+        refuses(make(), path, "cut off" if length >= 16 else "is not a saved replay memory")
     path.write_bytes(content + b"\0")
     refuses(make(), path, "longer than its content")
 
@@ -218,7 +218,7 @@ def test_a_file_that_was_never_a_memory_is_refused(saved, tmp_path):
     make, path = saved
     for content in (b"", b"step,return\n" * 100):
         path.write_bytes(content)
-        refuses(make(), path, "it is no saved replay memory")
+        refuses(make(), path, "it is not a saved replay memory")
     path.unlink()
     refuses(make(), path, "cannot read .*: No such file or directory")
     refuses(make(), tmp_path, "Is a directory")

@@ -108,7 +108,7 @@ def test_a_malformed_config_is_named(tmp_path):
     with pytest.raises(RunDirectoryError, match="there is no directory .*/run: name"):
         run.read_config()
     run.path.mkdir()
-    with pytest.raises(RunDirectoryError, match="is no run directory, it has no config.json: name"):
+    with pytest.raises(RunDirectoryError, match="not a run directory, it has no config.json: name"):
         run.read_config()
     for text, words in (
         ("{", "config.json:1: is not JSON"),

@@ -90,7 +90,7 @@ def _arguments() -> tuple[Soak, argparse.Namespace]:
     except ValueError as error:
         parser.error(str(error))
     if not (_ROOT / soak.flagfile).is_file():
-        parser.error(f"--flagfile={soak.flagfile} is no file")
+        parser.error(f"--flagfile={soak.flagfile} is not a file")
     return soak, arguments
 
 

@@ -97,7 +97,7 @@ class Asking(ParameterClient):
 
 
 class Run:
-    """An evaluator in a thread, and the learner beside it.
+    """An evaluator in a thread, and the learner in this one.
 
     Attributes:
       error: that ended the evaluator.

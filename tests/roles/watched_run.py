@@ -116,7 +116,7 @@ class WatchedRun:
         return path.read_text() if path.exists() else ""
 
     def logs(self) -> str:
-        """The ends of all logs, also of roles by hand, which log beside the workdir."""
+        """The ends of all logs, also of roles by hand, which log next to the workdir."""
         return "".join(
             f"\n== {path.name}\n{path.read_text()[-1500:]}"
             for path in sorted(self.workdir.parent.rglob("*.log"))

@@ -89,7 +89,7 @@ class EpisodeMemory {
   struct Windows {
     int64_t* keys;     // Of the first step.
     int64_t* lengths;  // Steps.
-    bool* bootstraps;  // Whether the state after the last step is no true end.
+    bool* bootstraps;  // Whether the state after the last step is not a true end.
   };
 
   // Where the steps of windows go, with L steps and L + 1 states for each.

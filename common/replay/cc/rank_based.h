@@ -211,7 +211,7 @@ class RankBased : public Distribution {
     for (const int32_t slot : changed_) {
       const bool is_slot = 0 <= slot && static_cast<size_t>(slot) < keys.size();
       if (!is_slot || (items_[slot].has_changed && !IsItem(keys, slot))) {
-        return "rank_based: what is no item has changed";
+        return "rank_based: what is not an item has changed";
       }
     }
     const bool is_due = updates_ < 0 || (updates_ > 0 && updates_ >= period_);

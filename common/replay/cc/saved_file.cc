@@ -172,7 +172,7 @@ FileReader::FileReader(std::string path, const Signature& signature)
   FileHeader header = {};
   if (bytes_left_ >= sizeof(header)) ReadRaw(&header, sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
-    Refuse("it is no saved replay memory");
+    Refuse("it is not a saved replay memory");
   }
   if (header.version != kVersion) {
     Refuse("it has version " + std::to_string(header.version) +

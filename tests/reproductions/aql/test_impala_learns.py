@@ -24,7 +24,7 @@ UNITS = 16
 
 
 class TwoStates:
-    """An `EnvironmentBatch` of two states and two actions, with a time limit, which is no end."""
+    """An `EnvironmentBatch` of two states and two actions; its time limit is not an end."""
 
     num_environments = 64
 

@@ -223,6 +223,6 @@ print("tensorflow_probability" in sys.modules)
 
 
 def test_tensorflow_probability_is_imported_only_for_a_mixtures_learner(tmp_path):
-    """It takes 1 s and 61 MB of each process. An actor has mixtures, too, but in NumPy."""
+    """It takes 1 s and 61 MB of each process. An actor also has mixtures, but in NumPy."""
     _, output = run_code(tmp_path, _WITHOUT_PROBABILITY)
     assert re.findall("True|False", output) == ["False", "True"], output

@@ -83,7 +83,7 @@ def test_mu_is_the_policy_when_it_acted(setting):
 
 
 def test_actions_are_drawn_with_their_probabilities():
-    """The evaluator's, too, and the same in every evaluator."""
+    """Also the evaluator's, and the same in every evaluator."""
     agent = make_agent()
     for policy in (agent.make_actor(SPEC, range(1), 1, seed=3), agent.make_evaluator(SPEC, 1)):
         mu = np.repeat(np.float32([[0.2, 0.05, 0.75], [0.0, 1.0, 0.0]]), 20_000, axis=0)

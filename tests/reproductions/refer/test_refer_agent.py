@@ -131,7 +131,7 @@ def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean():
 
 @pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_er"])
 def test_a_recurrent_policy_carries_the_true_state(setting):
-    """Beside that of the noise; a row that begins anew forgets, and the others do not."""
+    """With the state of the noise; a row that begins anew forgets, and the others do not."""
     learner, policy = make_pair(setting, recurrent=True, lstm_size=5)
     network = learner.networks.policy if learner._config.agent == "ddpg" else learner.network.mlp
     initial, steps = policy.initial_state(K), 6
