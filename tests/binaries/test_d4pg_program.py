@@ -143,7 +143,7 @@ def test_the_address_of_something_else(tmp_path):
     try:
         check_refusal(
             *(D4PG, [CARTPOLE, "--role=actor", "--actor_processes=1"]),
-            *([address, "no service of a cluster", "TF_CONFIG"], tmp_path),
+            *([address, "not a service of a cluster", "TF_CONFIG"], tmp_path),
             TF_CONFIG=json.dumps({"cluster": cluster, "task": {"type": "actor", "index": 0}}),
             REPLAY_RL_TOKEN=TOKEN,
         )

@@ -217,7 +217,7 @@ def test_other_protocols_are_no_service(listening, banner):
         connection.shutdown(socket.SHUT_RDWR)
         connection.close()
 
-    with pytest.raises(NoServiceError, match="no service of a cluster"):
+    with pytest.raises(NoServiceError, match="not a service of a cluster"):
         topology.probe(listening(greet))
 
 

@@ -208,7 +208,7 @@ def test_a_flipped_bit_is_found(saved):
         damaged = bytearray(content)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
-        refuses(memory, path, "damaged" if place >= 16 else "no saved replay memory|version")
+        refuses(memory, path, "damaged" if place >= 16 else "not a saved replay memory|version")
     path.write_bytes(content)
     memory.load(path)
     memory.check()
