@@ -75,6 +75,44 @@ def test_reactors_random_and_human_columns_are_the_references(source, from_human
     assert table.loc[references.index].to_numpy().tolist() == references.to_numpy().tolist()
 
 
+def test_the_numbers_of_a_paper_agree_with_each_other():
+    apex, dqn = ("apex", "section 4.1", "Ape-X DQN"), REPORTED.number
+    frames = dqn(*apex, "frames per second of all actors")
+    assert dqn(*apex, "transitions per second of all actors") == frames / 4
+    actors = dqn(*apex, "actors") * dqn(*apex, "frames per second of an actor")
+    assert actors == pytest.approx(frames, rel=0.005)
+    learned = dqn(*apex, "batch size") * dqn(*apex, "batches per second")
+    assert dqn(*apex, "transitions learned from per second") == pytest.approx(learned, rel=0.005)
+
+    sizes = REPORTED.table("d4pg", "table 2")
+    always = sizes["Size"].filter(regex="^(Hand|Object)").sum()
+    assert sizes.loc["Total", "Catch"] == always
+    assert sizes.loc["Total", "Pick-up-and-orient"] == always + 3 + 4
+    assert sizes.loc["Total", "Rotate-in-hand"] == always + 2
+
+    # ReF-ER, section 5.1: 2 d_A / sigma^2; appendix E: (d_A^2 + d_A) / 2 and 1 + 2 d_A outputs.
+    for task, dimensions in (("Humanoid", 17), ("Walker", 6)):
+        greatest = REPORTED.number("refer", "section 5.1", task, "greatest D_KL")
+        assert greatest == pytest.approx(2 * dimensions / 0.2**2)
+    outputs = REPORTED.table("refer", "appendix E").loc["Humanoid tasks"].dropna().tolist()
+    assert outputs == [17, (17**2 + 17) / 2, 1 + 2 * 17]
+
+    lab = REPORTED.table("aql", "section 5.2")
+    assert lab.loc["large action set", "actions"] == 7**2 * 3**2 * 2**3
+    steps = lab.loc["DeepMind Lab"]
+    assert steps["environment steps per seed"] == 4 * steps["actor steps per seed"]
+    replay = REPORTED.table("aql", "appendix A2").loc["all"]
+    assert replay["replay size of all actors"] == 100 * replay["replay size of an actor"]
+
+
+def test_a_table_is_arranged_as_in_the_paper():
+    table = REPORTED.table("reactor", "table 2")
+    assert list(table.columns) == ["Normalized scores", "Mean rank", "Elo"]
+    assert list(table.index[:3]) == ["Random", "Human", "DQN"]
+    units = REPORTED.table("apex", "table 1", cells="unit")
+    assert units.loc["Rainbow", "Median (no-op starts)"] == "percent"
+
+
 # Reading
 
 
