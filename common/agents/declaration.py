@@ -66,11 +66,11 @@ class AgentDeclaration:
           config: the run's configuration.
           values: values of the flags that only some layouts have; None for flags not given.
         """
-        chosen = [one for one in self.layouts if values.get(one.chosen_by) is not None]
-        others = [one for one in self.layouts if not one.chosen_by]
-        return (
-            chosen[0] if chosen else others[-1 if getattr(config, "single_process", False) else 0]
-        )
+        for layout in self.layouts:
+            if layout.chosen_by and values.get(layout.chosen_by) is not None:
+                return layout
+        others = [layout for layout in self.layouts if not layout.chosen_by]
+        return others[-1 if getattr(config, "single_process", False) else 0]
 
     def require_spec(self, config: Any, spec: Any) -> None:
         """Raises ValueError, in one line, unless the agent can act in the `EnvironmentSpec`."""
