@@ -30,7 +30,7 @@ from reproductions import declared
 
 _DECLARED, _BY_FOLDER = declared("config", "AGENT"), declared("benchmarks", "CASES")
 _CASES = {case.name: case for cases in _BY_FOLDER.values() for case in cases}
-_AGENTS = {case.name: _DECLARED[one] for one, cases in _BY_FOLDER.items() for case in cases}
+_AGENTS = {case.name: _DECLARED[folder] for folder, cases in _BY_FOLDER.items() for case in cases}
 _MEASURED_AGENTS = tuple(dict.fromkeys(agent.name for agent in _AGENTS.values()))
 
 

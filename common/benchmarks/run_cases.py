@@ -294,6 +294,6 @@ def _simulated_worker(
 def _rate_of_all(pool: futures.Executor, rounds: Sequence[Callable[[], None]], calls: int) -> float:
     """Calls each function `calls` times, all functions at once; returns calls a second."""
     begin = time.perf_counter()
-    for future in [pool.submit(rate, one, calls) for one in rounds]:
+    for future in [pool.submit(rate, parts, calls) for parts in rounds]:
         future.result()
     return len(rounds) * calls / (time.perf_counter() - begin)

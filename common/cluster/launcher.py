@@ -124,7 +124,7 @@ class ProcessState:
     def end(self, code: int, reason: Reason = _NO_REASON) -> None:
         """Records the end of the process."""
         self.exit_code, self.running = code, False
-        kinds = {(one.words.partition(":")[0], one.place) for one in (reason, self.reason)}
+        kinds = {(ended.words.partition(":")[0], ended.place) for ended in (reason, self.reason)}
         is_same = len(kinds) == 1 and time.monotonic() - self.ready_at < _REPEAT_SECONDS
         self.repeats = (1 + self.repeats * is_same) if reason.place else 0
         self.reason = reason
@@ -176,7 +176,9 @@ class Cluster:
         self._give_up_after = give_up_after
         self._steady_seconds = steady_seconds
         self._pause_seconds = pause_seconds
-        self._supervised = {(one.name, one.index): ProcessState(one) for one in processes}
+        self._supervised = {
+            (process.name, process.index): ProcessState(process) for process in processes
+        }
         self._is_over = self._has_started = False
         self._failure: str | None = None
         self._events: list[str] = []
@@ -218,7 +220,7 @@ class Cluster:
     def states(self) -> dict[tuple[str, int], ProcessState]:
         """Returns the state of each process by (name, index)."""
         with self._lock:
-            return {key: copy.copy(one) for key, one in self._supervised.items()}
+            return {key: copy.copy(state) for key, state in self._supervised.items()}
 
     def failure(self) -> str | None:
         """Returns the first failure with the end of that process's log, None without a failure."""
@@ -252,14 +254,14 @@ class Cluster:
     def _supervise(self) -> None:
         try:
             self._open()
-            for one in self._supervised.values():
+            for state in self._supervised.values():
                 if self._failure is None and not self._is_stopping:
-                    self._spawn(one)
+                    self._spawn(state)
             self._has_started = self._failure is None
             self._started.set()
             while not self._is_stopping:
-                for one in self._supervised.values():
-                    self._attend(one)
+                for state in self._supervised.values():
+                    self._attend(state)
                 time.sleep(self._poll_seconds)
         except Exception as error:
             is_known = isinstance(error, ClusterError)
@@ -277,104 +279,104 @@ class Cluster:
         with self._lock:
             self._failure = self._failure or failure
 
-    def _spawn(self, one: ProcessState) -> None:
-        if one.started is not None:
-            one.started.clear()
-        name, index = one.process.name, one.process.index
+    def _spawn(self, state: ProcessState) -> None:
+        if state.started is not None:
+            state.started.clear()
+        name, index = state.process.name, state.process.index
         log = self.log_path(name, index)
-        one.log_size = log.stat().st_size if log.exists() else 0
+        state.log_size = log.stat().st_size if log.exists() else 0
         try:
             self._log_directory.mkdir(exist_ok=True)  # somebody may have removed it
-            started = self._launch(one.process, log)
+            started = self._launch(state.process, log)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            one.restart_at = None
+            state.restart_at = None
             self._fail(f"{name} {index} cannot be started: {error}")
             return
         with self._lock:
-            one.started, one.running = started, True
-            one.ready_at, one.restart_at = math.inf, None
+            state.started, state.running = started, True
+            state.ready_at, state.restart_at = math.inf, None
 
-    def _attend(self, one: ProcessState) -> None:
+    def _attend(self, state: ProcessState) -> None:
         """Records the end of a process, and restarts it once its pause is over."""
-        if one.restart_at is not None:
-            if self._is_over and one.exit_code == 0:
+        if state.restart_at is not None:
+            if self._is_over and state.exit_code == 0:
                 with self._lock:
-                    one.is_done, one.restart_at = True, None
-            elif time.monotonic() >= one.restart_at:
-                self._restart(one)
+                    state.is_done, state.restart_at = True, None
+            elif time.monotonic() >= state.restart_at:
+                self._restart(state)
             return
-        if not one.running or (code := one.poll()) is None:
+        if not state.running or (code := state.poll()) is None:
             return
         now = time.monotonic()
-        one.started.signal(signal.SIGTERM)
-        path = self.log_path(one.process.name, one.process.index)
-        reason = _reason(_log_end(path, one.log_size), code)
+        state.started.signal(signal.SIGTERM)
+        path = self.log_path(state.process.name, state.process.index)
+        reason = _reason(_log_end(path, state.log_size), code)
         with self._lock:
-            one.end(code, reason)
-            if code == 0 and (one.process.keeps_run or self._is_over):
-                one.is_done = self._is_over = True
-            elif self._gives_up(one):
-                one.is_done = True
-                self._failure = self._failure or self._describe(one)
+            state.end(code, reason)
+            if code == 0 and (state.process.keeps_run or self._is_over):
+                state.is_done = self._is_over = True
+            elif self._gives_up(state):
+                state.is_done = True
+                self._failure = self._failure or self._describe(state)
             else:
-                is_steady = now - one.ready_at >= self._steady_seconds
-                one.short_runs = 0 if is_steady else one.short_runs + 1
-                pause = self._pause_seconds * 2 ** max(0, one.short_runs - 1)
+                is_steady = now - state.ready_at >= self._steady_seconds
+                state.short_runs = 0 if is_steady else state.short_runs + 1
+                pause = self._pause_seconds * 2 ** max(0, state.short_runs - 1)
                 pause = min(max(pause, 0.0 if code else _GRACE_SECONDS), _MAX_PAUSE_SECONDS)
-                one.restart_at = now + pause
+                state.restart_at = now + pause
                 if code:
                     said = "; ".join([_in_words(reason)] * bool(reason.words) + [f"log: {path}"])
                     why = f" ({said})" if code > 0 else ""
-                    self._events.append(f"{_how(one)}{why}: restart in {pause:.2g} s")
+                    self._events.append(f"{_how(state)}{why}: restart in {pause:.2g} s")
 
-    def _restart(self, one: ProcessState) -> None:
+    def _restart(self, state: ProcessState) -> None:
         """Starts a process again."""
         with self._lock:
-            one.restarts += 1
-            if one.exit_code == 0:
-                self._events.append(f"{_how(one)} though the run goes on: restart")
-        self._spawn(one)
+            state.restarts += 1
+            if state.exit_code == 0:
+                self._events.append(f"{_how(state)} though the run goes on: restart")
+        self._spawn(state)
 
-    def _gives_up(self, one: ProcessState) -> bool:
-        if one.exit_code == FINAL_CODE or one.repeats == _MOST_REPEATS:
+    def _gives_up(self, state: ProcessState) -> bool:
+        if state.exit_code == FINAL_CODE or state.repeats == _MOST_REPEATS:
             return True
-        if one.has_been_ready and not one.process.keeps_run:
+        if state.has_been_ready and not state.process.keeps_run:
             return False
-        return one.exit_code == GIVE_UP_CODE or one.failed_starts >= self._give_up_after
+        return state.exit_code == GIVE_UP_CODE or state.failed_starts >= self._give_up_after
 
-    def _describe(self, one: ProcessState) -> str:
-        name = f"{one.process.name} {one.process.index}"
-        path = self.log_path(one.process.name, one.process.index)
-        if one.repeats == _MOST_REPEATS:
+    def _describe(self, state: ProcessState) -> str:
+        name = f"{state.process.name} {state.process.index}"
+        path = self.log_path(state.process.name, state.process.index)
+        if state.repeats == _MOST_REPEATS:
             return (
-                f"{name} has ended {_MOST_REPEATS} times in a row by {_in_words(one.reason)}: "
+                f"{name} has ended {_MOST_REPEATS} times in a row by {_in_words(state.reason)}: "
                 f"correct that, then the same command goes on (its log is {path})"
             )
-        how = _how(one)
-        if one.exit_code not in (GIVE_UP_CODE, FINAL_CODE):
-            how += f" after {one.restarts} restarts without becoming ready; given up"
-        elif one.reason.words:
-            return f"{name}: {one.reason.words} (its log is {path})"
+        how = _how(state)
+        if state.exit_code not in (GIVE_UP_CODE, FINAL_CODE):
+            how += f" after {state.restarts} restarts without becoming ready; given up"
+        elif state.reason.words:
+            return f"{name}: {state.reason.words} (its log is {path})"
         last = "\n".join(_log_end(path).splitlines()[-_FAILURE_LINES:])
         return f"{how}; {path} ends with:\n{last}"
 
     def _end_all(self, seconds: float = math.inf) -> None:
         """Ends all processes, with SIGKILL after so many seconds or at the deadline of `stop`."""
         deadline = time.monotonic() + seconds
-        started = [one for one in self._supervised.values() if one.started is not None]
-        for one in started:
-            one.started.signal(signal.SIGTERM)
+        started = [state for state in self._supervised.values() if state.started is not None]
+        for state in started:
+            state.started.signal(signal.SIGTERM)
         while time.monotonic() < min(deadline, self._stop_deadline) and any(
-            one.poll() is None for one in started
+            state.poll() is None for state in started
         ):
             time.sleep(self._poll_seconds)
         deadline = time.monotonic() + _LEFTOVER_SECONDS
-        for one in started:
-            code = one.started.clear(max(0.0, deadline - time.monotonic()))
+        for state in started:
+            code = state.started.clear(max(0.0, deadline - time.monotonic()))
             with self._lock:
-                if one.running:
-                    one.end(code)
-                one.restart_at = None
+                if state.running:
+                    state.end(code)
+                state.restart_at = None
 
 
 class LocalCluster(Cluster):
@@ -434,8 +436,8 @@ class LocalCluster(Cluster):
                 self._template = None
         return LocalProcess(process, log)
 
-    def _spawn(self, one: ProcessState) -> None:
-        super()._spawn(one)
+    def _spawn(self, state: ProcessState) -> None:
+        super()._spawn(state)
         self._tell_guard(some.pid for some in self._supervised.values() if some.started)
 
     def _tell_guard(self, groups: Iterable[int]) -> None:
@@ -457,12 +459,12 @@ def _wait(event: threading.Event) -> None:
         pass
 
 
-def _how(one: ProcessState) -> str:
+def _how(state: ProcessState) -> str:
     """Returns how a process ended."""
-    code = one.exit_code
+    code = state.exit_code
     assert code is not None
     how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
-    return f"{one.process.name} {one.process.index} {one.started.lost or f'ended with {how}'}"
+    return f"{state.process.name} {state.process.index} {state.started.lost or f'ended with {how}'}"
 
 
 def _in_words(reason: Reason) -> str:

@@ -110,9 +110,9 @@ def free_ports(count: int) -> list[int]:
     """Returns `count` different TCP ports that are free on the loopback interface right now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 @dataclasses.dataclass(frozen=True)

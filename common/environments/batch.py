@@ -83,7 +83,9 @@ class BatchedEnvironment:
             for spec in tree.flatten(self._observation_spec)
         ]
         for kind in ("observation", "action"):
-            require_equal([getattr(one, f"{kind}_spec")() for one in self._environments], kind)
+            require_equal(
+                [getattr(environment, f"{kind}_spec")() for environment in self._environments], kind
+            )
 
     @property
     def num_environments(self) -> int:
@@ -188,7 +190,7 @@ class BatchedEnvironment:
                 break
         else:
             gave, says = (
-                ", ".join(kind_of(one) for one in tree.flatten(nest))
+                ", ".join(kind_of(array) for array in tree.flatten(nest))
                 for nest in (timestep.observation, self._observation_spec)
             )
             what = f"an observation of {gave}, where its spec says {says}"
@@ -326,7 +328,9 @@ class WatchedBatch:
                 "the environment"
             ) from None
         self._timestep += 1
-        observations = [one for one in tree.flatten(timestep.observation) if one.dtype.kind == "f"]
+        observations = [
+            array for array in tree.flatten(timestep.observation) if array.dtype.kind == "f"
+        ]
         largest = np.abs(timestep.reward).max()
         if not largest <= _LARGEST_REWARD:
             self._check("a reward", timestep.reward)

@@ -282,7 +282,7 @@ class CanonicalBatch(BatchedEnvironment):
         """
         super().__init__(environments)
         wrapped = [environment.wrapped for environment in environments]
-        require_equal([one.action_spec() for one in wrapped], "action")
+        require_equal([environment.action_spec() for environment in wrapped], "action")
         self._environments = wrapped
         self._canonical = environments
         self._scale = np.stack([environment.scale for environment in environments])

@@ -266,7 +266,7 @@ class DoomEngine:
         game.set_sound_enabled(False)
         for part in ("hud", "weapon", "crosshair", "messages", "screen_flashes", "particles"):
             getattr(game, f"set_render_{part}")(False)
-        game.set_available_buttons([getattr(vizdoom.Button, one) for one in _BUTTONS])
+        game.set_available_buttons([getattr(vizdoom.Button, name) for name in _BUTTONS])
         game.set_available_game_variables([getattr(vizdoom.GameVariable, v) for v in _VARIABLES])
         game.set_mode(vizdoom.Mode.PLAYER)
         game.set_episode_timeout(0)  # none: who plays counts the steps

@@ -136,7 +136,7 @@ class Solver:
           poses: [R, 3], x, y and angle in radians.
           rows: [R], indices of their flows.
         """
-        u, v, bodies = (np.array(one) for one in self._state)
+        u, v, bodies = (np.array(field) for field in self._state)
         bodies[rows] = np.pad(poses, ((0, 0), (0, 3)))
         (in_u, *_), _ = self._inside(tf.constant(bodies[rows]), tf.ones(len(rows)))
         u[rows], v[rows] = self._inflow, 0.0
@@ -309,7 +309,7 @@ class Solver:
         if self._fixed is not None:
             slowed = u / (1 + dt * self._fixed[0]), v / (1 + dt * self._fixed[1])
             impulse = tf.stack(
-                [tf.reduce_sum(one - new, (1, 2)) for one, new in zip((u, v), slowed)], 1
+                [tf.reduce_sum(field - new, (1, 2)) for field, new in zip((u, v), slowed)], 1
             ) * (self.spacing**2)
             u, v = slowed
         return u, v, impulse
@@ -348,7 +348,7 @@ class Solver:
         def total(value):
             return tf.reduce_sum(value, (1, 2))
 
-        mass_u, mass_v = (tf.maximum(total(one), least) for one in (in_u, in_v))
+        mass_u, mass_v = (tf.maximum(total(field), least) for field in (in_u, in_v))
         moment_u, moment_v = -total(in_u * y), total(in_v * x)
         inertia = total(in_u * y**2) + total(in_v * x**2)
         inertia = tf.maximum(inertia, least * (a**2 + b**2) / 4)
@@ -360,7 +360,7 @@ class Solver:
         speed_u = (momentum_u - moment_u * spin) / mass_u
         speed_v = (momentum_v - moment_v * spin) / mass_v
         motion = tf.stack([speed_u, speed_v, spin], 1)
-        own_u, own_v, own_spin = (one[:, None, None] for one in tf.unstack(motion, axis=1))
+        own_u, own_v, own_spin = (part[:, None, None] for part in tf.unstack(motion, axis=1))
         u += in_u * (own_u - own_spin * y - u)
         v += in_v * (own_v + own_spin * x - v)
         return motion, (u, v)

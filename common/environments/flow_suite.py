@@ -48,7 +48,7 @@ _ARRAYS = 40  # of a grid's size, at once, in a step
 _STEP_SECONDS = 0.1  # of a time unit in films
 _NAME = re.compile(r"cylinder(?:_(\d+))?(?:_courant_(\d+(?:\.\d+)?))?")
 
-_FIRST, _MID, _LAST = (int(one) for one in dm_env.StepType)
+_FIRST, _MID, _LAST = (int(kind) for kind in dm_env.StepType)
 
 
 def names() -> list[str]:
@@ -251,8 +251,8 @@ class FlowEnvironment(SingleEnvironment):
         vorticity = self._batch.vorticity()[0]
         cells = (vorticity.shape[0] + 1) / SIZE[0]
         columns, rows = (
-            np.clip(np.rint(one * cells - 1).astype(int), 0, size - 1)
-            for one, size in zip((x, y), vorticity.shape)
+            np.clip(np.rint(position * cells - 1).astype(int), 0, size - 1)
+            for position, size in zip((x, y), vorticity.shape)
         )
         strength = np.clip(vorticity[columns, rows[:, None]] / 5, -1, 1)
         picture = np.stack(

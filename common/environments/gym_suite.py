@@ -96,7 +96,7 @@ def near(name: str) -> list[str]:
     found = difflib.get_close_matches(id_, filter(_is_registered, gymnasium.registry), cutoff=0.8)
     if dash and versions:
         found = [versions[max(versions)]]
-    return [f"{module}{colon}{one}" for one in found]
+    return [f"{module}{colon}{near_name}" for near_name in found]
 
 
 def make(
@@ -145,9 +145,9 @@ def _wrapped(environment: gymnasium.Env, wrapper: str) -> gymnasium.Env:
       UnusableEnvironmentError: there is no such wrapper.
     """
     name, arguments = common_names.split(wrapper)
-    known = [one for one in dir(gymnasium.wrappers) if one[0].isupper()]
+    known = [wrapper for wrapper in dir(gymnasium.wrappers) if wrapper[0].isupper()]
     if name not in known:
-        hint = "".join(f'; did you mean "{one}"?' for one in near_names(name, known))
+        hint = "".join(f'; did you mean "{near_name}"?' for near_name in near_names(name, known))
         raise UnusableEnvironmentError(f'gymnasium.wrappers has no "{name}"{hint}')
     return getattr(gymnasium.wrappers, name)(environment, **arguments)
 

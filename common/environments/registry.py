@@ -79,7 +79,7 @@ def make_batch(
     made = [suite.make(rest, seed, evaluation, frames, **arguments) for seed in watch.each(seeds)]
     if not arguments and (batch := getattr(suite, "batch_of", lambda *made: None)(rest, made)):
         return batch
-    is_canonical = all(isinstance(one, CanonicalEnvironment) for one in made)
+    is_canonical = all(isinstance(environment, CanonicalEnvironment) for environment in made)
     try:
         return CanonicalBatch(made) if is_canonical else BatchedEnvironment(made)
     except BrokenSpecError as error:
@@ -138,14 +138,17 @@ def _find(name: str) -> tuple[ModuleType, str, dict[str, Any]]:
     suite, _, rest = plain.partition(":")
     if suite not in _SUITES:
         known = names()
-        first_of_each = {one.partition(":")[0]: one for one in reversed(known)}
+        first_of_each = {known_name.partition(":")[0]: known_name for known_name in reversed(known)}
         raise _unknown(name, _near_of_all(name, known), sorted(first_of_each.values()))
     module = _module(suite)
     known = module.names()
     is_known = getattr(module, "is_known", lambda name: not known or name in known)
     if not is_known(rest):
         # Without the suite, which would make all of its names look near.
-        near = [f"{suite}:{one}" for one in _near_unlisted(suite, rest) or _near(rest, known)]
+        near = [
+            f"{suite}:{near_name}"
+            for near_name in _near_unlisted(suite, rest) or _near(rest, known)
+        ]
         if not near and _plain(rest) != rest:  # in another suite's spelling
             near = _near_of_all(rest, names())
         why = getattr(module, "why_unknown", lambda _: None)(rest)
@@ -193,14 +196,18 @@ def _plain(name: str) -> str:
 
 def _near_of_all(name: str, known: list[str]) -> list[str]:
     """Returns names of any suite that a name without a suite, or with an unknown one, may mean."""
-    without_suite = {one.partition(":")[2]: one for one in known}
+    without_suite = {known_name.partition(":")[2]: known_name for known_name in known}
     plain = _plain(name)
     if plain in without_suite:
         return [without_suite[plain]]
     return (
-        [f"{one}:{meant}" for one in _installed() for meant in _near_unlisted(one, name)]
+        [
+            f"{near_suite}:{meant}"
+            for near_suite in _installed()
+            for meant in _near_unlisted(near_suite, name)
+        ]
         or _near(name, known)
-        or [without_suite[one] for one in _near(name, without_suite)]
+        or [without_suite[near_name] for near_name in _near(name, without_suite)]
     )
 
 
@@ -219,9 +226,9 @@ def _unknown(
     name: str, near: list[str], examples: list[str], why: str | None = None
 ) -> UnknownEnvironmentError:
     if near:
-        hint = "did you mean " + " or ".join(f'"{one}"' for one in near) + "?"
+        hint = "did you mean " + " or ".join(f'"{near_name}"' for near_name in near) + "?"
     else:
-        looks = ", ".join(f'"{one}"' for one in examples)
+        looks = ", ".join(f'"{example}"' for example in examples)
         hint = f'a name looks like {looks}, or "python:MODULE:FUNCTION" for one of your own'
     reason = f"{why}; " if why else ""
     return UnknownEnvironmentError(

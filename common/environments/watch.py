@@ -123,7 +123,9 @@ def _watch() -> None:
 
 def _left() -> str:
     """Returns the line of a process that does not end."""
-    threads = {one.name for one in threading.enumerate() if not one.daemon and one.is_alive()}
+    threads = {
+        thread.name for thread in threading.enumerate() if not thread.daemon and thread.is_alive()
+    }
     what = f"its threads {', '.join(sorted(threads))}" if threads else "a function of its end"
     return (
         f"this process has done its work, but {what} did not end for {limit_seconds:g} s: it is "

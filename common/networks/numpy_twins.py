@@ -124,7 +124,7 @@ class LSTMNetworkTwin(_Twin):
         """Returns the state of each layer before the first input: zeros [B, H]."""
         sizes = [self._shapes[w_h][0] for _, w_h, _ in self._lstms]
         zeros = [np.zeros((num_rows, size), np.float32) for size in sizes]
-        return tuple(LSTMState(one, one) for one in zeros)
+        return tuple(LSTMState(zero, zero) for zero in zeros)
 
     def __call__(
         self, inputs: np.ndarray, state: Sequence[LSTMState]
@@ -228,7 +228,7 @@ def _layer_twins(
             twins.append(_LayerTwin(_layer_norm, parameters))
         elif isinstance(layer, control.TerrainLayers):
             inner = _layer_twins(layer.layers, variables)
-            parameters = tuple(index for one in inner for index in one.parameters)
+            parameters = tuple(index for layer in inner for index in layer.parameters)
             twins.append(_LayerTwin(_terrain(layer.where, inner), parameters))
         elif layer in _ACTIVATIONS:
             twins.append(_LayerTwin(_ACTIVATIONS[layer], ()))

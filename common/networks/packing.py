@@ -63,7 +63,10 @@ def to_numpy(variables: Sequence[tf.Variable]) -> np.ndarray:
       ValueError: see `pack`.
     """
     _check_packable(variables)
-    reads = (tf.raw_ops.ReadVariableOp(resource=one.handle, dtype=one.dtype) for one in variables)
+    reads = (
+        tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
+        for variable in variables
+    )
     return np.concatenate([read.numpy().ravel() for read in reads])
 
 

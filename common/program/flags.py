@@ -366,10 +366,10 @@ def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
         return f"--flagfile={error.__context__.filename}: {error.__context__.strerror}"
     if isinstance(error, flags.UnrecognizedFlagError):
         name, prefix = error.flagname.removeprefix(_CONFIG), len(_CONFIG)
-        hyperparameters = [one[prefix:] for one in known if one.startswith(_CONFIG)]
-        flags_alone = [one for one in known if not one.startswith(_CONFIG)]
+        hyperparameters = [flag[prefix:] for flag in known if flag.startswith(_CONFIG)]
+        flags_alone = [flag for flag in known if not flag.startswith(_CONFIG)]
         near = near_names(error.flagname, flags_alone)
-        near += [_CONFIG + one for one in near_names(name, hyperparameters)]
+        near += [_CONFIG + near_name for near_name in near_names(name, hyperparameters)]
         hint = f"did you mean --{near[0]}? " if near else ""
         return f"unknown flag --{error.flagname}: {hint}--help lists them all"
     text = str(error).removeprefix("flag ")
@@ -435,7 +435,7 @@ def _read_setting(default: str) -> tuple[str, list[str]]:
         fail(error_in_words(error))
     except UnicodeDecodeError as error:
         fail(f"a file of --flagfile is not text ({error})")
-    if any("\0" in one for one in others):
+    if any("\0" in line for line in others):
         fail("a file of --flagfile is not text: it has the character NUL")
     return setting.value, others
 
@@ -448,7 +448,10 @@ def _near_setting(name: str, settings: Settings) -> str:
 
     def likeness(other: str) -> float:
         beginning = other[: len(name)]
-        return max(difflib.SequenceMatcher(None, name, one).ratio() for one in (other, beginning))
+        return max(
+            difflib.SequenceMatcher(None, name, candidate).ratio()
+            for candidate in (other, beginning)
+        )
 
     nearest = max((settings.default, *settings.names), key=likeness)
     return nearest if likeness(nearest) >= 0.6 else ""

@@ -274,7 +274,9 @@ class LaunchedRun:
             if not _has_ended(states[self._layout.keeper.name, 0]):
                 continue
             finished_at = finished_at or time.monotonic()
-            waits = any(name in last and not _has_ended(one) for (name, _), one in states.items())
+            waits = any(
+                name in last and not _has_ended(state) for (name, _), state in states.items()
+            )
             if not waits or time.monotonic() - finished_at > _LAST_EVALUATION_SECONDS:
                 return None
         return None

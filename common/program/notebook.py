@@ -178,7 +178,7 @@ class NotebookAgent:
             try:
                 printed = _read(output)
                 *lines, rest = (rest + (printed or b"")).split(b"\n")
-                for line in (one.decode(errors="replace") for one in lines):
+                for line in (line_bytes.decode(errors="replace") for line_bytes in lines):
                     if error or line.startswith(_ERROR):
                         error += f"{line}\n"  # raised, and so shown, below
                     else:

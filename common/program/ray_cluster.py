@@ -239,14 +239,14 @@ class RayCluster(Cluster):
         start = self._remote(task, LocalProcess, self._resources[task])
         return RemoteProcess(self._ray, start.remote(process, str(log), os.getcwd()))
 
-    def _restart(self, one: ProcessState) -> None:
+    def _restart(self, state: ProcessState) -> None:
         """Starts a process where its cores are; all if one that others call has moved."""
         with contextlib.suppress(self._ray.exceptions.RayError):  # a node died just now
             nodes = self._nodes()
             called = [task for task in self._called if not self._supervised[task].is_done]
             moved = [task for task in called if nodes[task] != self._places[task]]
-            if not moved and nodes[one.process.name, one.process.index]:
-                super()._restart(one)
+            if not moved and nodes[state.process.name, state.process.index]:
+                super()._restart(state)
             elif moved and all(nodes.values()):
                 self._place(nodes)
                 names = ", ".join(f"{name} {index}" for name, index in moved)

@@ -73,13 +73,15 @@ class LocalReplay:
                 np.ones(1, np.float32),
             )
             drawn = tree.flatten(memory.sample(replayed).steps)
-            for part, one, others in zip(parts, unroll, drawn):
-                part += [one, others.numpy()]
+            for part, own, others in zip(parts, unroll, drawn):
+                part += [own, others.numpy()]
         return tree.unflatten_as(columns, [np.concatenate(part) for part in parts])
 
     def counters(self) -> Counters:
         """Returns the counters of all replays together."""
-        return Counters.total([Counters(), *(one.counters() for one in self._memories.values())])
+        return Counters.total(
+            [Counters(), *(memory.counters() for memory in self._memories.values())]
+        )
 
     def save(self, path: pathlib.Path) -> None:
         """Writes a file for each actor next to `path`; see `Memory.save`."""

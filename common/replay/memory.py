@@ -299,7 +299,9 @@ class ItemWire(Wire):
         )
         return Sample(
             keys=keys,
-            masses=tf.concat([one.masses * (total / one.total_mass) for one in samples], 0),
+            masses=tf.concat(
+                [sample.masses * (total / sample.total_mass) for sample in samples], 0
+            ),
             total_mass=total,
             count=samples[0].count,
             lengths=lengths,

@@ -33,7 +33,11 @@ class Budget:
     def to_json(self) -> dict[str, float | int | None]:
         """Returns the limits by name; that of the return only if there is one."""
         values = dataclasses.asdict(self)
-        return {n: one for n, one in values.items() if n != "episode_return" or one is not None}
+        return {
+            name: value
+            for name, value in values.items()
+            if name != "episode_return" or value is not None
+        }
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ _KINDS: Any = {
     str: ("a short line of text", lambda value: value.isprintable() and len(value) <= _LONGEST),
     int: ("a count", lambda value: 0 <= value <= LARGEST_COUNT),
     float: ("a number", lambda value: abs(value) <= LARGEST),
-    list: ("lines of text", lambda value: all(type(one) is str for one in value)),
+    list: ("lines of text", lambda value: all(type(item) is str for item in value)),
     dict: ("an object", lambda value: True),
 }
 
@@ -119,8 +119,8 @@ def _check(value: Any, depth: int) -> None:
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, dict | list):
-        for one in (*value, *value.values()) if isinstance(value, dict) else value:
-            _check(one, depth - 1)
+        for member in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check(member, depth - 1)
 
 
 _DIFF_BYTES = 200_000
@@ -239,8 +239,8 @@ def control_groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
         else:
             continue
         folder = Path(os.path.normpath(f"{top}/{group}"))
-        below = [one for one in (folder, *folder.parents) if top in one.parents]
-        yield from ((one, version) for one in (*below, top))
+        below = [parent for parent in (folder, *folder.parents) if top in parent.parents]
+        yield from ((parent, version) for parent in (*below, top))
 
 
 def text_of(path: Path) -> str:
@@ -306,7 +306,7 @@ _TEXTS = ("No space left on device", "Disk quota exceeded")
 def disk_full(error: Exception) -> str:
     """Returns "disk full: ..." if that is what an error of Python or TensorFlow means, else ""."""
     text = str(error).split("\n", 1)[0].rpartition("}} ")[2]  # without TensorFlow's node
-    if getattr(error, "errno", None) in _FULL or any(one in text for one in _TEXTS):
+    if getattr(error, "errno", None) in _FULL or any(words in text for words in _TEXTS):
         return f"disk full: {text}"
     return ""
 
