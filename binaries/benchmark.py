@@ -1,7 +1,7 @@
 """Measures the speeds and sizes of replay, learner, actor and parameter server.
 
     python -m binaries.benchmark                    # all but whole runs and mazes, a process each
-    python -m binaries.benchmark replay --peers     # beside cpprb
+    python -m binaries.benchmark replay --peers     # compared with cpprb
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark workers --repeats=3     # whole runs, three minutes a repeat
     python -m binaries.benchmark refer      # those of an agent

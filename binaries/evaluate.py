@@ -109,7 +109,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         type=pathlib.Path,
         metavar="FILE.png",
         help="of a policy that samples actions and takes the best: draw moments of the first "
-        "episode there, and as PDF beside it: a picture, the values of the samples, the "
+        "episode there, and as PDF next to it: a picture, the values of the samples, the "
         "probabilities of each sub-action, the chosen one in green",
     )
     parser.add_argument(

@@ -23,7 +23,7 @@ going on, or were killed, do not count.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import functools
 import pathlib
@@ -39,7 +39,7 @@ import reproductions
 
 _ONE = {
     "figure": 'its number, or "runs"',
-    "section": "its number or name: a result that the paper tells without a figure, or one of ours",
+    "section": "its number or name: a result without a figure in the paper, or not in the paper",
     "table": "its number",
 }
 _EVERY = {
@@ -118,8 +118,12 @@ class _Results:
             self._draw(paper, *self._figure_and_scale(paper, name))
 
     def figures(self) -> None:
-        """Draws every figure, and the effects of every paper's claims."""
-        for paper, scale in self._scales():
+        """Draws every figure, and the effects of every paper's claims.
+
+        Runs that others have replaced are drawn where the scale is named.
+        """
+        scales_of = selection.scales_of if self._scale else selection.deciding_scales
+        for paper, scale in self._scales(scales_of):
             for experiment in figures.drawn(paper, scale, self._kept.of(paper.name, scale)):
                 with contextlib.suppress(figures.NothingToDraw):
                     self._draw(paper, experiment, scale)
@@ -145,10 +149,12 @@ class _Results:
         tables.evaluations(runs, self._numbers).to_csv(file, index=False, lineterminator="\n")
         _say(file)
 
-    def _scales(self) -> Iterator[tuple[Paper, str]]:
+    def _scales(
+        self, scales_of: Callable[[Paper, KeptRuns], tuple[str, ...]] = selection.scales_of
+    ) -> Iterator[tuple[Paper, str]]:
         """Yields each paper with each of its scales that is asked for."""
         for paper in self._papers:
-            for scale in selection.scales_of(paper, self._kept):
+            for scale in scales_of(paper, self._kept):
                 if self._scale in (None, scale):
                     yield paper, scale
 
@@ -190,7 +196,8 @@ class _Results:
     def _draw(self, paper: Paper, experiment: Experiment, scale: str) -> None:
         runs, whole_axis = self._kept.of(paper.name, scale), self._arguments.whole_axis
         files = figures.draw(
-            paper, experiment, scale, runs, self._figures, whole_axis, self._suffixes
+            *(paper, experiment, scale, runs, self._figures, whole_axis, self._suffixes),
+            self._numbers,
         )
         _say(*files)
 

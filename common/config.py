@@ -51,7 +51,7 @@ def field(
       below: bound that no value reaches.
       choices: the allowed texts.
       suffix: format of a value that differs from its setting, for the setting's name: "lr{:g}".
-        None where another value is no other algorithm (sizes of memory, speeds).
+        None where another value is the same algorithm (sizes of memory, speeds).
       earlier: what runs did that were started before the field existed; None: the default. A
         function gets the run's other hyperparameters by name.
       may_change: whether a run may go on with another value, which makes no other algorithm.
@@ -198,7 +198,7 @@ def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
 
     Raises:
       ValueError: a field is unknown, or its value is not allowed.
-      TypeError: `values` is no mapping.
+      TypeError: `values` is not a mapping.
     """
     unknown = set(values) - {each.name for each in dataclasses.fields(cls)}
     if unknown:

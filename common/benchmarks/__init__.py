@@ -1,1 +1,1 @@
-"""Benchmarks of speed and size, each beside a peer or a limit measured in the same run."""
+"""Benchmarks of speed and size, each with a peer or a limit measured in the same run."""

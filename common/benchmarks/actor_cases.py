@@ -1,4 +1,4 @@
-"""Speed of actors, beside the simulators that they cannot outrun.
+"""Speed of actors, and of the simulators that they cannot outrun.
 
 All environments of an actor step in lockstep in one process, with one thread for BLAS and
 TensorFlow. The peers are in the same process and take random actions, nothing else: "simulator
@@ -94,7 +94,7 @@ def unroll_actor(
     """Yields the speed of the search for actions, and of actors that search, on one core.
 
     The search is measured alone, at states of random features with the 3,528 structured actions of
-    AQL's section 5.2: that of the agent beside the exact one, each as its policy makes it. An actor
+    AQL's section 5.2: that of the agent and the exact one, each as its policy makes it. An actor
     is measured with all that its process does except RPC: simulator, search, unrolls,
     the replays of its actors, and a burst to the queue for each unroll. Of the cartpole's five
     actions the agent evaluates each once; its peer has continuous actions and evaluates all

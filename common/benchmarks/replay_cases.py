@@ -331,7 +331,7 @@ def _under_adds(
 ) -> Iterator[Row]:
     """Yields the 99th percentile of the time of `Memory.sample(256)` while another thread adds.
 
-    The adding thread runs a graph that inserts 50 transitions again and again for some 100 ms.
+    The adding thread runs a graph that inserts 50 transitions again and again for about 100 ms.
     Between calls it holds Python's lock for half a millisecond; shorter calls would show that
     instead of the memory's own waits. The row "_added" has the transitions that it added meanwhile.
     """

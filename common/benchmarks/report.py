@@ -59,7 +59,7 @@ class Medians(dict[str, Any]):
         label: str | None = None,
         part: int = 0,
     ) -> Row:
-        """Returns the row of a median beside that of its peer, if that was measured.
+        """Returns the row of a median and of its peer, if that was measured.
 
         Args:
           name: of the row.

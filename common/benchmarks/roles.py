@@ -135,7 +135,7 @@ class ChildProcess:
     Args:
       name: its name in messages.
       command: its command line.
-      variables: environment variables beside those of this process.
+      variables: environment variables in addition to those of this process.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def episodes(
     updates: int = 512,
     updates_per_call: Sequence[int] = (16, 4, 1),
 ) -> Iterator[Row]:
-    """Yields pairs a second of a process that acts beside its updates and refreshes its episodes.
+    """Yields pairs a second of a process that acts during its updates and refreshes its episodes.
 
     An update and the environment steps that it pays for are a pair: at one step an update, 1,000
     pairs a second are 1,000 updates and 1,000 steps in HalfCheetah, with the draws and sweeps that
@@ -146,7 +146,7 @@ def _full_keeper(
 
 
 def _pair(keeper: ActingKeeper) -> None:
-    """Draws, updates and writes back, and acts beside the updates until a call is due."""
+    """Draws, updates and writes back, and acts during the updates until a call is due."""
     while keeper.trainer.step() is None:
         keeper.await_data()
 
@@ -210,10 +210,10 @@ def workers(
     replay_capacity: int = 20_000,
     min_replay_size: int = 500,
 ) -> Iterator[Row]:
-    """Yields applied updates and actor steps a second of a run with two workers, beside one.
+    """Yields applied updates and actor steps a second of a run with two workers, compared with one.
 
-    Both are started by the local launcher. Each worker has one thread for TensorFlow beside its
-    acting thread, and all share the machine's cores with the parameter server. The evaluator has
+    Both are started by the local launcher. Each worker has one thread for TensorFlow and
+    an acting thread, and all share the machine's cores with the parameter server. The evaluator has
     nothing to do before the end. A speed of a run is a median of learner.csv.
 
     Args:

@@ -31,7 +31,7 @@ class Role(Job):
         `common.roles.run_context.RunContext`.
       local_tasks: number of tasks in a local run, given the values of the layout's flags.
       threads: threads of a task, given the values of the layout's flags and the usable cores.
-      acts: whether its tasks share the paper's actors. A keeper that acts beside another role that
+      acts: whether its tasks share the paper's actors. A keeper that acts while another role
         does chooses the actions of all actors, whose environments the other role's tasks step.
       uses_gpu: whether its tasks may use a GPU; tasks of other roles get none.
       outlives_keeper: whether a local run waits for its tasks after the run is over.

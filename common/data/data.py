@@ -92,7 +92,7 @@ class Data(abc.ABC):
       num_copies: items that the store gets for an actor step.
       steps_per_item: timesteps of an item from which an update learns.
       in_lockstep: whether actors wait until a remote store has accepted all that they added.
-      acts_beside: whether the actors of a process that also learns act while an update runs.
+      acts_during_updates: whether actors of a process that also learns act while it updates.
       inserts_late: whether the rows of such actors are inserted together, when the next call is
         due. Each actor step then adds `num_copies` items.
       most_waiting: deliveries that may wait to be sent before the actors wait.
@@ -103,7 +103,7 @@ class Data(abc.ABC):
     num_copies: int = 1
     steps_per_item: int = 1
     in_lockstep: bool = False
-    acts_beside: bool = False
+    acts_during_updates: bool = False
     inserts_late: bool = False
     most_waiting: int = 4
     pull_timestep: int = 0

@@ -153,7 +153,7 @@ class WholeEpisodes(Data):
     """
 
     send_batch = 64  # not in the paper
-    acts_beside = True
+    acts_during_updates = True
 
     def __init__(
         self,

@@ -108,7 +108,7 @@ class BatchedEnvironment:
 
         Raises:
           ValueError: there is not one row for each environment.
-          BrokenSpecError: a reward or a discount is no number, an observation not what its spec
+          BrokenSpecError: a reward or a discount is not a number, an observation not what its spec
             says, or a FIRST step does not follow a LAST one.
         """
         if len(actions) != self.num_environments:

@@ -159,7 +159,7 @@ class Solver:
 
         Args:
           time: of all flows, or of each, [K].
-          wrench: [K, 3], force and torque on the ellipses beside those of the fluid.
+          wrench: [K, 3], force and torque on the ellipses in addition to those of the fluid.
 
         Returns:
           the mean force of the fluid on the fixed body, [K, 2].

@@ -227,7 +227,7 @@ class GymEnvironment(dm_env.Environment):
         """Returns a picture of the environment's state, uint8 [height, width, 3].
 
         Raises:
-          UnusableEnvironmentError: it is no task of MuJoCo nor made with the render mode
+          UnusableEnvironmentError: it is not a task of MuJoCo, or not made with the render mode
             "rgb_array", or the renderer fails.
         """
         if self._environment.render_mode == "rgb_array":

@@ -89,7 +89,7 @@ def make_model(
 
 
 def _assets(folder: pathlib.Path) -> list[ElementTree.Element]:
-    """Returns what describes the hand beside its bodies, mended."""
+    """Returns what describes the hand other than its bodies, mended."""
     assets = ElementTree.parse(folder / "assets" / "handR_assets.xml").getroot()
     meshes = assets.find("asset")
     equality = assets.find("equality")

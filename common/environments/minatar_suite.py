@@ -25,7 +25,7 @@ from common.environments.episodic_environment import EpisodicEnvironment, StepOu
 from common.environments.spec import UnusableEnvironmentError
 
 MAX_STEPS = 2500
-"""The most steps of an episode: Freeway's limit, for the other games, too, which have none."""
+"""The most steps of an episode: Freeway's limit, also for the other games, which have none."""
 
 STICKY_PROBABILITY = 0.1
 """The probability that the action before is taken instead (Young and Tian 2019)."""

@@ -21,7 +21,7 @@ from common.environments.episodic_environment import StepOutcome
 from common.environments.mujoco_environment import MujocoEnvironment, mujoco
 
 DEPTH = 2.0
-"""Depth of a gap, and of the drop beside the track."""
+"""Depth of a gap, and of the drop at the track's sides."""
 
 _FIRST = 4.0  # where the first obstacle stands
 _MARGIN = 6.0  # of floor before the start and after the finish

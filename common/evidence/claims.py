@@ -160,7 +160,7 @@ class Evidence:
         """Returns what benchmarks/NAME.json holds; None if there is no such file.
 
         Raises:
-          JsonError: the file is no JSON.
+          JsonError: the file is not JSON.
         """
         return records.read_json(self.benchmarks / f"{name}.json")
 

@@ -242,7 +242,10 @@ _EFFECT_HEIGHT = 0.2
 
 
 class ForestRow(NamedTuple):
-    """A row of `forest`: an effect, and whether it is a mean, whose label is bold."""
+    """A row of `forest`: an effect, and whether it is a mean, whose label is bold.
+
+    A label may have several lines.
+    """
 
     label: str
     effect: Effect
@@ -256,12 +259,15 @@ def forest(effects: Sequence[ForestRow], margin: float) -> Page:
       effects: one or more. Their outcomes give the colours.
       margin: effects within plus and minus this are level; a grey band.
     """
-    page = Page(wide=True, panel_height=_EFFECT_HEIGHT * (len(effects) + 2))
+    lines = np.array([1 + row.label.count("\n") for row in effects])
+    bottoms = -np.cumsum(lines)
+    positions = bottoms + lines / 2
+    page = Page(wide=True, panel_height=_EFFECT_HEIGHT * (lines.sum() + 2))
     ((place,),) = page.blocks
     place.grid(False, axis="y")
     place.axvspan(-100 * margin, 100 * margin, color="0.9", linewidth=0)
     place.axvline(0, **_REFERENCE)
-    for number, (_, effect, is_mean) in enumerate(effects):
+    for position, (_, effect, is_mean) in zip(positions, effects):
         middle, low, high = (100 * end for end in (effect.estimate, effect.low, effect.high))
         look = {
             "color": _OUTCOME_COLOURS[effect.outcome],
@@ -270,16 +276,16 @@ def forest(effects: Sequence[ForestRow], margin: float) -> Page:
         }
         page.legend[str(effect.outcome)] = place.errorbar(
             middle,
-            -number,
+            position,
             xerr=[[middle - low], [high - middle]],
             linewidth=0.8 + 0.8 * is_mean,
             capsize=2,
             **look,
         )
-    place.set_yticks([-number for number in range(len(effects))], [row.label for row in effects])
+    place.set_yticks(positions, [row.label for row in effects])
     for label, row in zip(place.get_yticklabels(), effects):
         label.set_fontweight("bold" if row.is_mean else "normal")
-    place.set_ylim(-len(effects) + 0.4, 0.6)
+    place.set_ylim(bottoms[-1] - 0.1, 0.1)
     place.set_xlabel("effect, percent of the scale", fontsize=NORMAL)
     return page
 

@@ -44,7 +44,7 @@ _NICENESS = 10
 
 
 class ListError(UserError):
-    """A list that is no list of runs, or a number of cores that there are not."""
+    """A file that is not a list of runs, or a number of cores that there are not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ def read_list(
       not exist yet.
 
     Raises:
-      CsvError: the file lacks a column, or is no CSV.
+      CsvError: the file lacks a column, or is not CSV.
     """
     lines, notes = [], []
     speeds: dict[tuple[str, str], Speeds] = {}
@@ -147,7 +147,7 @@ def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
       jobs: number of slots, which share the cores evenly; None: one a core.
 
     Raises:
-      ListError: this process may not use as many cores, or there are more slots than cores.
+      ListError: this process may not use so many cores, or there are more slots than cores.
     """
     usable = sorted(os.sched_getaffinity(0))
     cores = len(usable) if cores is None else cores

@@ -57,8 +57,8 @@ _Y_LABELS = {
     "wall_seconds": "training time (s)",
 }
 _LOGARITHMIC = ("kl_divergence",)
-_EFFECT_WORDS = 70
-"""Characters of a claim's sentence in the figure of effects."""
+_EFFECT_WORDS = 52
+"""Characters of a line of a claim's sentence in the figure of effects."""
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -144,6 +144,7 @@ def draw(
     directory: pathlib.Path,
     whole_axis: bool = False,
     suffixes: Sequence[str] = PNG,
+    reported: Reported | None = None,
 ) -> tuple[pathlib.Path, ...]:
     """Draws a figure from those runs of a scale that it lists, and returns the files.
 
@@ -155,17 +156,17 @@ def draw(
       directory: of the files.
       whole_axis: whether the paper's horizontal axis is drawn even if our runs cover little of it.
       suffixes: of the files, ".png" and ".pdf".
+      reported: the numbers of papers; None: those of this repository.
 
     Raises:
       NothingToDraw: none of the runs has anything to draw.
     """
-    experiment, reported = experiment.at(scale), Reported()
+    experiment, numbers = experiment.at(scale), reported or Reported()
     every = listed = selection.runs_of(experiment, runs)
     if any(each.name == scale and each.is_compact for each in paper.scales):
         listed = _of_one_rule(experiment, every)
     parts = [
-        _Part(paper, part, _lines(part, listed, reported), reported)
-        for part in experiment.divided()
+        _Part(paper, part, _lines(part, listed, numbers), numbers) for part in experiment.divided()
     ]
     having = {setting for part in parts for _, setting in part.lines}
     if not having:
@@ -212,8 +213,9 @@ def draw_effects(
 def _effect_rows(claim: Claim, finding: Finding) -> Iterator[drawing.ForestRow]:
     """Yields the effect that decides a claim, then that on each task."""
     judged = finding.effects[0]
-    says = textwrap.shorten(claim.says, _EFFECT_WORDS, placeholder=" ...")
-    yield drawing.ForestRow(f"{says} {str(finding.verdict).upper()}", judged.effect, True)
+    verdict = str(finding.verdict).upper().replace(" ", "\N{NO-BREAK SPACE}")
+    label = textwrap.fill(f"{claim.says} {verdict}", _EFFECT_WORDS)
+    yield drawing.ForestRow(label, judged.effect, True)
     if len(judged.by_task) > 1:
         for task, effect in judged.by_task.items():
             yield drawing.ForestRow(task_title(task), effect, False)

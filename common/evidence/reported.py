@@ -76,7 +76,7 @@ class Reported:
         """Returns one number, in the unit that its row of the file has.
 
         Raises:
-          ReportedError, CsvError: as of `table`, or that cell is missing or is no single number.
+          ReportedError, CsvError: as of `table`, or that cell is missing or is not a single number.
         """
         numbers = self.table(paper, source)
         found = numbers.at[row, column] if row in numbers.index and column in numbers else math.nan

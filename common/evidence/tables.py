@@ -74,7 +74,7 @@ class Table:
     Attributes:
       title: paper, name and title of the table.
       note: sentences on our numbers, and the unit if all columns have the same.
-      rows: the paper's numbers and ours; columns of ours in which nothing stands are left out. The
+      rows: the paper's numbers and ours; our columns in which nothing stands are left out. The
         names of the paper's columns have their units, if neither they nor the note say them.
       summary: sums up the rows; None if nothing does.
     """

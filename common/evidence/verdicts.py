@@ -337,7 +337,7 @@ def _has_ours(paper: Paper, experiment: Experiment, kept: KeptRuns, numbers: Rep
 
 def _pictures(paper: Paper, kept: KeptRuns) -> Iterator[tuple[str, str]]:
     """Yields the name of each figure with runs, and its picture with the command that draws it."""
-    for scale in selection.scales_of(paper, kept):
+    for scale in selection.deciding_scales(paper, kept):
         for experiment in figures.drawn(paper, scale, kept.of(paper.name, scale)):
             runs = selection.runs_of(experiment, kept.of(paper.name, scale))
             curves = {run.curve for run in runs}

@@ -53,7 +53,7 @@ class Trainer:
       priority_lag: learner steps from the draw of the last call to its write-back; 0 if items are
         drawn only once, so that nothing is written back.
       state: empty, since a draw follows from the learner step.
-      beside: returns a context for the updates of a call, given the store's counters before the
+      around: returns a context for the updates of a call, given the store's counters before the
         call; actors may act in it. It must not change the store.
     """
 
@@ -101,7 +101,7 @@ class Trainer:
         self.num_samples = updates.num_samples
         self.counters: Counters | None = None
         self.priority_lag = 0.0
-        self.beside: Callable[[Counters], AbstractContextManager] = lambda counters: nullcontext()
+        self.around: Callable[[Counters], AbstractContextManager] = lambda counters: nullcontext()
 
     def step(self) -> Metrics | None:
         """Makes the updates of one call.
@@ -119,7 +119,7 @@ class Trainer:
         draw = self._next(begin)
         if draw is None:
             return None
-        with self.beside(self.counters or Counters()):
+        with self.around(self.counters or Counters()):
             outputs, metrics = self._updates(draw.drawn)
         learner.check_finite(metrics)
         end, period = learner.count(self._steps), self._trim_period

@@ -263,8 +263,8 @@ class _Section(snt.Module):
 class _SameConvolution(snt.Module):
     """Convolution of 3 x 3.
 
-    Its bias is no `BiasAdd`, which TensorFlow's optimiser of graphs fails to fuse with the sum of a
-    block, with an error in the log.
+    Its bias is not a `BiasAdd`, which TensorFlow's optimiser of graphs fails to fuse with the sum
+    of a block, with an error in the log.
     """
 
     def __init__(self, channels: int):

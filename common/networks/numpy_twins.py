@@ -149,19 +149,27 @@ class LSTMNetworkTwin(_Twin):
         return outputs
 
 
-class EncoderTwin:
-    """An actor's copy of an `ImageEncoder`, which makes a TensorFlow call for its environments.
+class GraphTwin:
+    """An actor's copy of a module without a NumPy twin: one TensorFlow call for its environments.
 
     Attributes:
       num_parameters: length P of the vector that `load` takes.
     """
 
-    def __init__(self, encoder: ImageEncoder):
-        """Makes the copy; the encoder becomes its own."""
-        variables = encoder.trainable_variables
+    def __init__(self, module: snt.Module, call: Callable[..., Any]):
+        """Makes the copy; the module becomes its own, and `call` is its method that acts."""
+        variables = module.trainable_variables
         self.num_parameters = sum(variable.shape.num_elements() for variable in variables)
         self.load = packing.loader(variables)
-        self._call = tf.function(encoder, autograph=False)
+        self._call = tf.function(call, autograph=False)
+
+
+class EncoderTwin(GraphTwin):
+    """An actor's copy of an `ImageEncoder`."""
+
+    def __init__(self, encoder: ImageEncoder):
+        """Makes the copy; the encoder becomes its own."""
+        super().__init__(encoder, encoder)
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Raises ValueError, since convolutions have no name."""

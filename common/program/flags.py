@@ -141,7 +141,7 @@ CHECKPOINT_SECONDS = flags.DEFINE_float(
 CHECKPOINT_REPLAY = flags.DEFINE_boolean(
     "checkpoint_replay",
     None,
-    "Whether the replay survives a stop: its contents are saved beside the checkpoints, and "
+    "Whether the replay survives a stop: its contents are saved with the checkpoints, and "
     "removed when the run is over. Default: where the disk has room for them twice. Not in the "
     "paper, where a replay that was lost is filled again (Ape-X, appendix F).",
 )

@@ -69,7 +69,7 @@ class _Parts:
         """Adds a part; returns the delivery once it is whole.
 
         Raises:
-          ValueError: it is no part of this delivery.
+          ValueError: it is not a part of this delivery.
         """
         expected = min(PART_BYTES, len(self._buffer) - offset)
         if offset % PART_BYTES or len(part) != expected:
@@ -192,7 +192,7 @@ class Inbox:
 
         Returns:
           True if the delivery was taken, now or before; False also if there is no room for its
-          parts now, beside those of others.
+          parts now, in addition to those of others.
         """
         with self._lock:
             if not self._is_new(incarnation, number):

@@ -125,7 +125,7 @@ class RemoteStore(Store):
         sizes = [unit * (num_units // calls + (i < num_units % calls)) for i in range(calls)]
         split = seed and calls > 1  # with one seed all parts would draw the same items
         part_seeds = [store.derive_seed(seed, i) if split else seed or 0 for i in range(calls)]
-        # What is drawn once is drawn in order, and not by calls that may fail beside each other.
+        # What is drawn once is drawn in order, and not by calls at the same time, which may fail.
         call = self._client.call if self.wire.consumes else self._client.call_async
         answers = [
             call("store_draw", [tf.constant(size, tf.int32), tf.constant(part_seed, tf.int64)])

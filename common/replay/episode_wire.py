@@ -99,7 +99,7 @@ class WindowBatch(NamedTuple):
       states: columns of [B, L + 1, ...].
       rewards: float32 [B, L], scaled, of the steps.
       lengths: int64 [B], steps of the windows.
-      bootstraps: bool [B], whether the last state is no true end.
+      bootstraps: bool [B], whether the last state is not a true end.
     """
 
     states: Nest

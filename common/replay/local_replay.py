@@ -82,7 +82,7 @@ class LocalReplay:
         return Counters.total([Counters(), *(one.counters() for one in self._memories.values())])
 
     def save(self, path: pathlib.Path) -> None:
-        """Writes a file for each actor beside `path`; see `Memory.save`."""
+        """Writes a file for each actor next to `path`; see `Memory.save`."""
         for actor, memory in list(self._memories.items()):
             memory.save(path.with_name(f"{path.name}_{actor}"))
         replace_file(path, "")

@@ -539,7 +539,7 @@ class Memory(Store):
 
         The file has the memory as it was at one moment: steps, items, priorities, the state of each
         distribution and of the random generator, and counters. Other calls are served meanwhile,
-        but wait while the state of the distributions is copied, some 25 ms for a million steps. Of
+        but wait while the state of the distributions is copied, about 25 ms for a million steps. Of
         steps that they remove, a copy is kept in RAM until it is written. The file replaces one of
         that name when all of it is on the disk.
 

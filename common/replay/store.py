@@ -78,7 +78,7 @@ class Wire(abc.ABC):
       put_specs: a spec for each column of a put, with the name that errors give it.
       row_bytes: the most bytes that a row of a put takes in a message.
       draw_bytes: the most bytes that a drawn item takes in a message.
-      output_specs: a spec for each column that `Store.write_back` gets beside the token.
+      output_specs: a spec for each column that `Store.write_back` gets with the token.
       consumes: whether an item is drawn once.
       num_batches: batches of equal size in a draw, one behind the other.
       reported_steps: the most actor steps that a sender's report adds to those of its puts.

@@ -16,7 +16,7 @@ _UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, -math.in
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """The limits of a run, which ends at the first that it reaches; None is no limit.
+    """The limits of a run, which ends at the first that it reaches; None: without a limit.
 
     Attributes:
       minutes: wall-clock time over all starts of the run.

@@ -123,7 +123,8 @@ class CsvRows:
             leaves the cell empty.
 
         Raises:
-          ValueError: a column is missing or unknown, or a value is no scalar or has a line break.
+          ValueError: a column is missing or unknown, or a value has a line break or is not a
+            scalar.
           CsvError: the file's directory was moved or removed, or the file cannot be used any more.
           OSError: another error than a full disk. The file is as it was before.
         """
@@ -223,7 +224,7 @@ def read_lines(path: str | os.PathLike, may_be_torn: bool = True) -> list[tuple[
 
     Raises:
       FileNotFoundError, NotADirectoryError: there is no such file.
-      CsvError: a line is no CSV, or the file has no header, or it cannot be read.
+      CsvError: a line is not CSV, or the file has no header, or it cannot be read.
     """
     try:
         *lines, rest = Path(path).read_bytes().split(b"\n")
@@ -255,7 +256,7 @@ def numbered_rows(
     Raises:
       FileNotFoundError, NotADirectoryError: as of `read_lines`.
       CsvError: as of `read_lines`; the header lacks a column or has one twice, a row has more or
-        fewer cells than the header, or a cell of `columns.NUMBERS` is no number.
+        fewer cells than the header, or a cell of `NUMBERS` is not a number.
     """
     (_, header), *rows = read_lines(path, may_be_torn)
     _check_header(path, header, (*columns, *numbers))
@@ -286,7 +287,7 @@ def read_numbers(
       identity: the text of other columns, which every row must have, by name.
 
     Raises:
-      CsvError: as of `numbered_rows`, a cell is no number, or a row has another identity.
+      CsvError: as of `numbered_rows`, a cell is not a number, or a row has another identity.
     """
     import pandas
 
@@ -365,7 +366,7 @@ def _lines_from(path: str | os.PathLike, begin: int) -> tuple[list[str], list[by
         beginning.
 
     Raises:
-      CsvError: the file cannot be read, or its header is no CSV.
+      CsvError: the file cannot be read, or its header is not CSV.
     """
     try:
         with open(path, "rb") as file:

@@ -22,7 +22,7 @@ from common.reporting.user_error import UserError
 
 
 class LiveLine(abc.ABC):
-    """A line that `refresh` redraws in place; on a stream that is no terminal it is not drawn.
+    """A line that `refresh` redraws in place; on a stream that is not a terminal it is not drawn.
 
     Args:
       stream: where to print; standard error by default.
@@ -98,7 +98,7 @@ _BAR_WIDTHS = (24, 16, 10)
 class ProgressLine(LiveLine):
     """The rest of a run, its speeds and its last evaluation, on one line redrawn in place.
 
-    A stream that is no terminal gets a whole line every 15 s instead. Of the budget's limits the
+    A stream that is not a terminal gets a whole line every 15 s instead. Of the budget's limits the
     line shows the one that the run is nearest to.
 
     Args:

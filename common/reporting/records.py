@@ -51,8 +51,8 @@ def parse_json(text: str | bytes, where: str | Path) -> Any:
       where: name of the file or variable that has it.
 
     Raises:
-      JsonError: it is no JSON, nests too deeply, or has a number that is not finite or a text that
-        is no Unicode.
+      JsonError: it is not JSON, nests too deeply, or has a number that is not finite or a text
+        that is not Unicode.
     """
     try:
         found = json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_number)
@@ -87,8 +87,8 @@ def require_keys(where: str | Path, found: Any, kinds: Any, name: str = "it") ->
       where: name of the file.
       found: the part.
       kinds: the kind that it has to be of: str (a line), float, int (a count) or list (of lines);
-        or, of an object, those of its members by name. A member may be absent, and one that is no
-        object may be null.
+        or, of an object, those of its members by name. A member may be absent, and a member that
+        is not an object may be null.
       name: of the part.
 
     Raises:
@@ -113,7 +113,7 @@ def _number(text: str) -> float:
 
 
 def _check(value: Any, depth: int) -> None:
-    """Raises ValueError if a value nests deeper than `depth`, or has a text that is no Unicode."""
+    """Raises ValueError if a value nests deeper than `depth`, or has a text that is not Unicode."""
     if not depth:
         raise ValueError("it nests too deeply")
     if isinstance(value, str):

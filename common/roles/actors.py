@@ -293,7 +293,7 @@ class Turns(NamedTuple):
         return is_due
 
 
-def acting_beside(
+def acting_during_updates(
     turns: Turns, actors: LocalActing, stop: StopRequest
 ) -> Callable[[Counters], contextlib.AbstractContextManager[None]]:
     """Returns a context for the updates of a call, in which actors act until the next call is due.
@@ -314,7 +314,7 @@ def acting_beside(
             actors.step()
 
     @contextlib.contextmanager
-    def beside(counters: Counters) -> Iterator[None]:
+    def around(counters: Counters) -> Iterator[None]:
         actors.pull()
         after = counters._replace(sampled=counters.sampled + turns.num_samples)
         acting = thread.submit(act, after)
@@ -324,7 +324,7 @@ def acting_beside(
             acting.result()
         actors.insert()
 
-    return beside
+    return around
 
 
 _AWAIT_SECONDS = 0.005

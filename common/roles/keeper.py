@@ -27,7 +27,7 @@ from common.remote.shards import ShardedStore
 from common.replay.store import Counters
 from common.reporting import csv_rows
 from common.reporting.user_error import UserError
-from common.roles.actors import LocalActing, Turns, acting_beside
+from common.roles.actors import LocalActing, Turns, acting_during_updates
 from common.roles.evaluator import Evaluation
 from common.roles.run_context import RunContext
 
@@ -91,7 +91,7 @@ def run(context: RunContext) -> None:
 
 
 class Keeper(abc.ABC):
-    """The updates of a run, made from data at some place, with the bookkeeping beside them.
+    """The updates of a run, made from data at some place, with their bookkeeping.
 
     Attributes:
       context: of the run.
@@ -262,7 +262,7 @@ class ParameterServer(Keeper):
 class ActingKeeper(Keeper):
     """A keeper that acts and stores itself (DDPG, ReF-ER).
 
-    Its actors act in turns with the updates, or beside them if the data allows it.
+    Its actors act in turns with the updates, or during them if the data allows it.
 
     Attributes:
       actors: the actors, which alone fill the store.
@@ -283,8 +283,8 @@ class ActingKeeper(Keeper):
         self.bookkeeping.counters.count_unreported()
         self.actors = LocalActing(context, self.store, self.bookkeeping, seed)
         self._load(self.actors.adder.replay or self.store)
-        if agent.data.acts_beside:
-            trainer.beside = acting_beside(self._turns, self.actors, context.stop)
+        if agent.data.acts_during_updates:
+            trainer.around = acting_during_updates(self._turns, self.actors, context.stop)
 
     def accepted(self) -> Mapping[int, int]:
         """Returns the steps of these actors."""

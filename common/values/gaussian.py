@@ -20,7 +20,7 @@ def importance_weight(
     Gaussians even if actions were drawn from truncated ones: truncation multiplies both by the same
     constant, and a policy that has moved would give an action beyond its bounds a density of 0.
 
-    The gradient is rho grad log pi(a|s) at the bounds, too, where that of a clipped value would be
+    The gradient is rho grad log pi(a|s) also at the bounds, where that of a clipped value would be
     0: a step at the bound has a bounded weight, not none.
 
     Args:

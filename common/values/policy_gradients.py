@@ -114,7 +114,7 @@ def leave_one_out_loss(
 
     G = beta (R(a^) - Q(a^)) grad pi(a^) + sum_a Q(a) grad pi(a), where a^ is the action taken. It
     differentiates pi, not log pi, and has no importance ratio but beta. Gradients flow into `pi`
-    only. Only the gradient has a meaning: the value is no measure of progress.
+    only. Only the gradient has a meaning: the value does not measure progress.
 
     Args:
       pi: [..., A] floating, the policy's probabilities, those it acts with.
@@ -140,7 +140,7 @@ def truncated_islr_loss(
     G = min(c, pi(a^) / mu(a^)) (R(a^) - V) grad log pi(a^) + sum_a (pi(a) / mu(a) - c)_+ mu(a)
     (Q(a) - V) grad log pi(a), with the baseline V = sum_a pi(a) Q(a). The estimator is ACER's (Wang
     et al. 2017). Gradients flow into `pi` only, and there through log pi alone. Only the gradient
-    has a meaning: the value is no measure of progress.
+    has a meaning: the value does not measure progress.
 
     Args:
       pi: [..., A] floating, the policy's probabilities, all above 0.

@@ -1,6 +1,6 @@
 """Hyperparameters that Ape-X DQN and Ape-X DPG share.
 
-"Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+"Not in the paper" marks a value that the paper leaves open; the reason for our value follows.
 Appendix D says "otherwise as per DQN" of DPG, so these values, which section 4.1 and appendix C
 state for Atari, hold for both.
 """

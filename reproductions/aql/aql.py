@@ -63,7 +63,7 @@ def targets(
         G_t = r_t + gamma c_t [(1 - lambda) V_{t+1} + lambda G_{t+1}],  G_T := V_T
 
     Lambda is constant, also where actions explored. The last timestep of an episode is bootstrapped
-    from, so that a time limit (c = 1) is no end, but no trace crosses it; its own weight is 0,
+    from, so that a time limit (c = 1) is not an end, but no trace crosses it; its own weight is 0,
     since no action was taken there. No gradient flows into any argument.
 
     Args:

@@ -20,7 +20,7 @@ CASES = (
     Case(
         "maze_actor",
         "actor_cases:maze_actor",
-        "AQL beside exact Q-learning in a maze, with 3,528 actions",
+        "AQL and exact Q-learning in a maze, with 3,528 actions",
         dict(actors=2, batch_steps=2),
         sizes=dict(settings=("aql_3528_actions", "exact_q_3528_actions")),
         one_thread=True,

@@ -4,7 +4,7 @@
         --setting=aql_gaussian --workdir=runs/golf
 
 The abstract names "discrete, continuous, or hybrid action spaces"; no experiment has a hybrid one,
-and this is no environment of the paper.
+and this is not an environment of the paper.
 
 The ball is at a distance d of the hole, 0.5 to 1 at first on either side. An action is a club, of
 three with reaches L of 1, 0.25 and 0.05, and a strength u in [-1, 1]; the ball moves by L (u + e)

@@ -76,7 +76,7 @@ def targets(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns V-trace's targets and advantages of s_1 to s_{T-1}, and their weights.
 
-    The last timestep of an episode is bootstrapped from, so that a time limit is no end, but no
+    The last timestep of an episode is bootstrapped from, so that a time limit is not an end, but no
     trace crosses it; its own weight is 0, since no action was taken there. No gradient flows into
     any argument.
 

@@ -12,7 +12,7 @@ A perfect Q and uniform samples therefore have a return that `uniform_return` kn
 500 samples 82.3, 49.4 and 37.4 for 5, 21 and 56 sub-actions. More is the doing of a search that is
 fitted, as QT-Opt's, or learned. The numbers hold for the five levels and for continuous actions.
 
-It is no environment of the paper.
+It is not an environment of the paper.
 """
 
 import functools

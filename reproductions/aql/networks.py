@@ -8,7 +8,7 @@ torso, a layer, and an LSTM that also gets the last action, as one-hots, and the
 clipped to [-1, 1].
 
 The twin of Q evaluates hundreds of candidates at a state. On one core it was as fast as XLA for
-batches of states and a fifth faster for one state: some 2 ms for 500 candidates of 21 sub-actions,
+batches of states and a fifth faster for one state: about 2 ms for 500 candidates of 21 sub-actions,
 nine tenths of which are products of matrices.
 """
 
@@ -136,22 +136,15 @@ class RecurrentLayers(snt.Module):
         return features[:, 0], lstm
 
 
-class RecurrentTwin:
-    """An actor's copy of `RecurrentLayers`, which makes one TensorFlow call for its environments.
-
-    Attributes:
-      num_parameters: length P of the vector that `load` takes.
-    """
+class RecurrentTwin(numpy_twins.GraphTwin):
+    """An actor's copy of `RecurrentLayers`."""
 
     is_recurrent = True
 
     def __init__(self, layers: RecurrentLayers):
         """Makes the copy; the layers become its own."""
+        super().__init__(layers, layers.step)
         self._layers = layers
-        variables = layers.trainable_variables
-        self.num_parameters = sum(variable.shape.num_elements() for variable in variables)
-        self.load = packing.loader(variables)
-        self._step = tf.function(layers.step, autograph=False)
 
     def initial_state(self, num_environments: int) -> RecurrentState:
         """Returns zeros of [K, ...]."""
@@ -163,7 +156,7 @@ class RecurrentTwin:
         self, images: np.ndarray, state: RecurrentState
     ) -> tuple[np.ndarray, RecurrentState]:
         """Returns the features [K, F] and the state; its action and reward are to be set."""
-        features, lstm = self._step(images, state)
+        features, lstm = self._call(images, state)
         return features.numpy(), state._replace(lstm=LSTMState(*(part.numpy() for part in lstm)))
 
 

@@ -17,8 +17,9 @@ The reward is `PROGRESS` times the distance by which the rover came nearer, and 
 was read. What is ahead, nothing, a rock or a bar, changes by chance. An episode ends after 100
 steps by its time limit.
 
-It is no environment of the paper, whose tasks are DeepMind Lab's; the angles are ours. `make_11`
-returns it with the 11 actions of `CURATED`, as the paper's small set, in place of all 3,528.
+It is not an environment of the paper, whose tasks are DeepMind Lab's; we chose the angles.
+`make_11` returns it with the 11 actions of `CURATED`, as the paper's small set, in place of all
+3,528.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ CASES = (
     Case(
         "learner",
         "learner_cases:learner",
-        "D4PG's updates, also beside actors",
+        "D4PG's updates, also next to actors",
         dict(items=20_000, updates=32, actor_seconds=1.0),
         uses_gpu=True,
     ),

@@ -11,7 +11,7 @@ After eight steps the ball is in the last row, and the episode ends with a rewar
 is there, else -1. From the fifth frame on an agent has to remember the column: the best policy
 gets 1, and one without memory can aim only while it sees the ball.
 
-It is no environment of the paper.
+It is not an environment of the paper.
 """
 
 from dm_env import specs

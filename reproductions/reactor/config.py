@@ -1,6 +1,6 @@
 """Reactor's hyperparameters, settings and declaration.
 
-"Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+"Not in the paper" marks a value that the paper leaves open; the reason for our value follows.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
@@ -15,7 +15,7 @@ from common.replay.footprint import sequence_bytes_per_step
 LSTM_SIZE = 128
 """Units of each of the two LSTMs (table 3)."""
 NUM_WORKERS = 10
-"""Workers beside the parameter server (section 3.4); 20 in figure 2's fastest runs."""
+"""Workers of the parameter server (section 3.4); 20 in figure 2's fastest runs."""
 
 
 @dataclasses.dataclass
@@ -164,7 +164,7 @@ OURS: Mapping[str, Mapping[str, object]] = {
 }
 """Not in the paper: sequences that begin with stored states, and sizes for two cores without a GPU.
 
-A run on two cores makes some 20 updates a second, all workers together: with the paper's values it
+A run on two cores makes about 20 updates a second, all workers together: with the paper's values it
 would copy its first target network after a minute and hardly have learnt anything before an hour.
 """
 

@@ -252,7 +252,7 @@ class Refer(Agent, StoreRules):
     """V-RACER, NAF or DDPG with plain or prioritised replay or ReF-ER; or ACER."""
 
     declaration = AGENT
-    publish_period = 1000  # for the evaluator; the actors act beside the learner
+    publish_period = 1000  # for the evaluator; the actors act in the process of the learner
 
     def __init__(self, config: ReferConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)

@@ -12,7 +12,7 @@ CASES = (
     Case(
         "update_cost",
         "run_cases:update_cost",
-        "updates of ACER beside those of V-RACER",
+        "updates of ACER and of V-RACER",
         dict(capacity=2**11, length=50, updates=(2, 16)),
         dict(costly="acer_lr1e-05", cheap="vracer_refer"),
     ),

@@ -1,6 +1,6 @@
 """Hyperparameters, settings and declaration of V-RACER, NAF, DDPG and ACER.
 
-"Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+"Not in the paper" marks a value that the paper leaves open; the reason for our value follows.
 "The authors' program" is smarties at the beginning of 2019, the time of the experiments.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """

@@ -114,8 +114,8 @@ def losses(
           + (1 - beta) D_KL(mu || pi),  V_tbc = V + min(1, rho) (Q_ret - V - A)
 
     Q_ret - V and V_tbc are constants to the gradient, and in the third term all but A. Without an
-    advantage A = 0, and there is no third term. Equation 10 prints the penalty with a minus, beside
-    a direction of ascent; in a loss it has a plus. The policy's rho is bounded by `log_bound`
+    advantage A = 0, and there is no third term. Equation 10 prints the penalty with a minus, next
+    to a direction of ascent; in a loss it has a plus. The policy's rho is bounded by `log_bound`
     alone. No term has a weight of its own.
 
     Gradients flow into `value`, `mean`, `variance` and `advantage` only.

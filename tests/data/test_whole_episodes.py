@@ -267,7 +267,7 @@ def test_a_store_elsewhere_hears_of_many_steps_at_a_time():
 def test_a_call_is_due_as_soon_as_its_steps_are_executed(in_turns):
     agent = make_agent(updates_per_call=3)
     assert agent.rate_limiter(in_turns) == RateLimiter(20, 4.0, 12.0, min_items=4)
-    assert agent.data.acts_beside
+    assert agent.data.acts_during_updates
 
 
 @pytest.mark.parametrize("num_shards, capacity", [(1, 100), (3, 34)])

@@ -410,27 +410,27 @@ def test_what_an_update_that_is_not_finite_gives_is_not_written(prefetch):
 
 
 @pytest.mark.parametrize("prefetch", [0, 2])
-def test_what_is_beside_a_call_has_its_counters_and_ends_before_the_outputs_are_written(prefetch):
+def test_what_is_around_a_call_has_its_counters_and_ends_before_the_outputs_are_written(prefetch):
     memory, seen = LoggedMemory(), []
     memory.fill(0, 20)
     trainer, learner = make(memory, prefetch)
 
     @contextlib.contextmanager
-    def beside(counters):
+    def around(counters):
         seen.append(counters)
         before = int(learner.steps)
         yield
         assert int(learner.steps) == before + UPDATES
-        memory.log.append("beside")
+        memory.log.append("around")
 
-    trainer.beside = beside
+    trainer.around = around
     assert trainer.step() is not None and trainer.step() is not None
     trainer.close()
     assert [counters.items for counters in seen] == [20, 20]
     if not prefetch:
         assert seen == [Counters(20, 20), Counters(20, 20, CALL)]
-        assert memory.log == ["counters", "draw", "beside", "write"] * 2
-    assert memory.log.index("beside") < memory.log.index("write")
+        assert memory.log == ["counters", "draw", "around", "write"] * 2
+    assert memory.log.index("around") < memory.log.index("write")
 
 
 # Stores in other processes.

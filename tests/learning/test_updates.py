@@ -179,16 +179,16 @@ def test_a_memory_that_never_holds_a_batch_is_one_line():
 
 
 @pytest.mark.usefixtures("eager")
-def test_what_is_beside_a_call_has_the_counters_of_before():
+def test_what_is_around_a_call_has_the_counters_of_before():
     run, seen = Run(filled()), []
 
     @contextlib.contextmanager
-    def beside(counters):
+    def around(counters):
         before = int(run.learner.steps)
         yield
         seen.append((counters, int(run.learner.steps) - before))
 
-    run.trainer.beside = beside
+    run.trainer.around = around
     run.calls(2)
     assert seen == [(Counters(60, 60), UPDATES), (Counters(60, 60, CALL), UPDATES)]
 

@@ -22,7 +22,7 @@ from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from common.roles import actors, keeper
-from common.roles.actors import LocalActing, Turns, acting_beside
+from common.roles.actors import LocalActing, Turns, acting_during_updates
 from reproductions.d4pg.config import AGENT
 
 SPEC = EnvironmentSpec.of(CanonicalEnvironment(Sums(0)))
@@ -218,7 +218,7 @@ def test_actors_insert_at_the_latest_after_so_many_timesteps(tmp_path):
 
 
 class Steps:
-    """Actors of which each step adds one, as `acting_beside` takes them."""
+    """Actors of which each step adds one, as `acting_during_updates` takes them."""
 
     def __init__(self, error=None):
         self.log, self.num_steps, self._error = [], 0, error
@@ -244,7 +244,7 @@ TURNS = Turns(LIMITER, 12, 1)
 @pytest.mark.parametrize("num_copies, steps", [(1, 3), (2, 2)])
 def test_actors_act_beside_a_call_until_the_next_one_is_due(num_copies, steps):
     actors = Steps()
-    beside = acting_beside(Turns(LIMITER, 12, num_copies), actors, StopRequest())
+    beside = acting_during_updates(Turns(LIMITER, 12, num_copies), actors, StopRequest())
     for call in range(1, 3):
         before = actors.num_steps
         with beside(Counters(100, 20 + num_copies * before, 12 * (call - 1))):
@@ -261,9 +261,9 @@ def test_actors_act_beside_a_call_until_the_next_one_is_due(num_copies, steps):
         assert acted == (steps if call == 1 else 6 // num_copies - steps)
 
 
-def test_a_call_that_is_due_at_once_has_no_acting_beside_it():
+def test_a_call_that_is_due_at_once_has_no_acting_during_updates_it():
     actors = Steps()
-    with acting_beside(TURNS, actors, StopRequest())(Counters(100, 100, 0)):
+    with acting_during_updates(TURNS, actors, StopRequest())(Counters(100, 100, 0)):
         pass
     assert actors.log == ["pull", "insert"]
 
@@ -271,7 +271,7 @@ def test_a_call_that_is_due_at_once_has_no_acting_beside_it():
 def test_a_stop_ends_the_acting_of_actors_that_make_no_step():
     actors, stop = Steps(), StopRequest()
     stop.request()
-    with acting_beside(TURNS, actors, stop)(Counters(100, 20, 0)):
+    with acting_during_updates(TURNS, actors, stop)(Counters(100, 20, 0)):
         pass
     assert actors.log == ["pull", "insert"]
 
@@ -279,7 +279,7 @@ def test_a_stop_ends_the_acting_of_actors_that_make_no_step():
 def test_an_error_of_the_actors_ends_the_call():
     actors = Steps(error=ValueError("a simulator broke"))
     with pytest.raises(ValueError, match="a simulator broke"):
-        with acting_beside(TURNS, actors, StopRequest())(Counters(100, 20, 0)):
+        with acting_during_updates(TURNS, actors, StopRequest())(Counters(100, 20, 0)):
             actors.log.append("update")
     assert actors.log == ["pull", "update"]
 

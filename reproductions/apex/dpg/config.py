@@ -1,6 +1,6 @@
 """Ape-X DPG's hyperparameters beyond those that it shares with DQN, its settings and declaration.
 
-"Not in the paper" marks a value that the paper leaves open; the reason for ours stands beside it.
+"Not in the paper" marks a value that the paper leaves open; the reason for our value follows.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 

@@ -1,7 +1,7 @@
 """Hyperparameters and declaration of the distributed PPO with which D4PG compares (section 4.3).
 
 [H] is Heess et al. 2017 (arXiv 1707.02286), whose settings the paper has. "Not in the paper" marks
-a value that D4PG leaves open; the reason for ours stands beside it.
+a value that D4PG leaves open; the reason for our value follows.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
