@@ -196,8 +196,10 @@ class _Results:
     def _draw(self, paper: Paper, experiment: Experiment, scale: str) -> None:
         runs, whole_axis = self._kept.of(paper.name, scale), self._arguments.whole_axis
         files = figures.draw(
-            *(paper, experiment, scale, runs, self._figures, whole_axis, self._suffixes),
-            self._numbers,
+            *(paper, experiment, scale, runs, self._figures),
+            whole_axis=whole_axis,
+            suffixes=self._suffixes,
+            reported=self._numbers,
         )
         _say(*files)
 

@@ -294,6 +294,6 @@ def _simulated_worker(
 def _rate_of_all(pool: futures.Executor, rounds: Sequence[Callable[[], None]], calls: int) -> float:
     """Calls each function `calls` times, all functions at once; returns calls a second."""
     begin = time.perf_counter()
-    for future in [pool.submit(rate, parts, calls) for parts in rounds]:
+    for future in [pool.submit(rate, function, calls) for function in rounds]:
         future.result()
     return len(rounds) * calls / (time.perf_counter() - begin)

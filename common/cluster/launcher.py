@@ -124,7 +124,7 @@ class ProcessState:
     def end(self, code: int, reason: Reason = _NO_REASON) -> None:
         """Records the end of the process."""
         self.exit_code, self.running = code, False
-        kinds = {(ended.words.partition(":")[0], ended.place) for ended in (reason, self.reason)}
+        kinds = {(cause.words.partition(":")[0], cause.place) for cause in (reason, self.reason)}
         is_same = len(kinds) == 1 and time.monotonic() - self.ready_at < _REPEAT_SECONDS
         self.repeats = (1 + self.repeats * is_same) if reason.place else 0
         self.reason = reason

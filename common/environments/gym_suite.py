@@ -145,7 +145,7 @@ def _wrapped(environment: gymnasium.Env, wrapper: str) -> gymnasium.Env:
       UnusableEnvironmentError: there is no such wrapper.
     """
     name, arguments = common_names.split(wrapper)
-    known = [wrapper for wrapper in dir(gymnasium.wrappers) if wrapper[0].isupper()]
+    known = [attribute for attribute in dir(gymnasium.wrappers) if attribute[0].isupper()]
     if name not in known:
         hint = "".join(f'; did you mean "{near_name}"?' for near_name in near_names(name, known))
         raise UnusableEnvironmentError(f'gymnasium.wrappers has no "{name}"{hint}')

@@ -38,7 +38,7 @@ def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Returns the values by flag of texts such as "config.learning_rate=1e-4,3e-4".
 
     Raises:
-      SweepError: a text is not that, or names a flag that another one names.
+      SweepError: a text has another form, or names a flag that another one names.
     """
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:

@@ -204,8 +204,7 @@ class LaunchedRun:
         row = csv_rows.last_row(run.directory.learner_csv, csv_rows.PROGRESS)
         self._last_wall = -1.0 if row is None else row["wall_seconds"]  # of an earlier start
         self._seen_at = time.monotonic()
-        self._has_news = False
-        self._first_steps = -1
+        self._first_steps: int | None = None  # learner steps in the first row of this start
         self._actor_steps, self._acted_at = 0, self._seen_at
         self._written_at, self._saved_at = _written_at(run.directory.checkpoints), self._seen_at
 
@@ -295,16 +294,16 @@ class LaunchedRun:
         row = csv_rows.last_row(self._directory.learner_csv, csv_rows.PROGRESS)
         if row is not None and row["wall_seconds"] != self._last_wall:
             self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
-            if not self._has_news:
-                self._has_news, self._first_steps = True, row["learner_steps"]
+            if self._first_steps is None:
+                self._first_steps = row["learner_steps"]
             if row["actor_steps"] != self._actor_steps:
                 self._actor_steps, self._acted_at = row["actor_steps"], self._seen_at
-        silence = time.monotonic() - self._seen_at
-        elapsed = max(self._last_wall, 0.0) + silence * self._has_news  # starts do not count
+        silence, has_news = time.monotonic() - self._seen_at, self._first_steps is not None
+        elapsed = max(self._last_wall, 0.0) + silence * has_news  # starts do not count
         keeper = self._layout.keeper.name
         notes = [_note(name, index, state) for (name, index), state in states.items()]
         state = states[keeper, 0]
-        is_fresh = self._has_news and silence < _NEWS_SECONDS and state.running
+        is_fresh = has_news and silence < _NEWS_SECONDS and state.running
         if row is not None and not is_fresh:
             row |= dict.fromkeys(_SPEEDS)  # the last row's speeds are out of date
             if self._run.limits.reached_by(row | {"wall_seconds": elapsed}):

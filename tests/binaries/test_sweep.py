@@ -36,13 +36,13 @@ def test_each_run_is_made_with_each_combination():
     (run,) = base.runs
     varied = sweep(base, parse_varied(["config.n_step=1,3", "num_actors=2,4"]))
     assert varied.name == "sweep n_step num_actors" and varied.x == "learner_steps"
-    assert [one.setting.removeprefix(run.setting) for one in varied.runs] == [
+    assert [varied_run.setting.removeprefix(run.setting) for varied_run in varied.runs] == [
         f"_n_step_{n}_num_actors_{actors}" for n in (1, 3) for actors in (2, 4)
     ]
-    for one in varied.runs:
-        names = [flag.partition("=")[0] for flag in one.flags]
+    for varied_run in varied.runs:
+        names = [flag.partition("=")[0] for flag in varied_run.flags]
         assert len({*names}) == len(names)  # the figure's own number of actors is replaced
-        assert f"--setting={run.agent_setting}" in one.flags
+        assert f"--setting={run.agent_setting}" in varied_run.flags
     assert {"--config.n_step=1", "--num_actors=2"} < {*varied.runs[0].flags}
 
 
@@ -113,7 +113,7 @@ def test_the_commands_of_a_sweep(capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     commands = [shlex.split(line) for line in lines if not line.startswith("#")]
     rates = [flag for command in commands for flag in command if "learning_rate" in flag]
-    assert [one for one in rates if one.startswith("--config")] == [
+    assert [flag for flag in rates if flag.startswith("--config")] == [
         "--config.learning_rate=1e-4",
         "--config.learning_rate=3e-4",
     ] * 4
@@ -128,13 +128,16 @@ def test_a_sweep_is_drawn_like_any_figure(tmp_path):
     paper = planted.paper(varied)
     plan = make_plan(paper, varied, scale, tmp_path, num_seeds=2)
     assert all("--evaluation_episodes=2" not in run.flags for run in plan.runs)
-    for one in plan.runs:
-        config = {"sizes": [4, 4], "n_step": int(one.run.setting.split("n_step_")[1][0])}
-        run = planted.plant(one.directory, setting=AGENT.settings.default, config=config)
+    for planned_run in plan.runs:
+        config = {"sizes": [4, 4], "n_step": int(planned_run.run.setting.split("n_step_")[1][0])}
+        run = planted.plant(planned_run.directory, setting=AGENT.settings.default, config=config)
         for step in (0, 5, 10):
-            row = dict.fromkeys(csv_rows.EVALUATOR, step) | {"paper": "fake", "seed": one.seed}
+            row = dict.fromkeys(csv_rows.EVALUATOR, step) | {
+                "paper": "fake",
+                "seed": planned_run.seed,
+            }
             row |= {"setting": AGENT.settings.default, "environment": SWINGUP}
-            row["episode_return_mean"] = config["n_step"] * step + one.seed
+            row["episode_return_mean"] = config["n_step"] * step + planned_run.seed
             CsvRows(run.evaluator_csv, csv_rows.EVALUATOR).append(row)
     plan = make_plan(paper, varied, planted.SMALL, tmp_path, num_seeds=2)
     picture, table, plain = show(plan, [*chosen], tmp_path)

@@ -94,8 +94,10 @@ def start():
 
 
 def test_runs_are_made_in_order_of_lines_seeds_tasks_and_settings(tmp_path, capsys):
-    one = Campaign(tmp_path, f"better,{SHORT[1]},1,,b", f"good better,{SHORT[0]} {SHORT[1]},1,,a b")
-    assert one("--cores=1") == 0
+    campaign = Campaign(
+        tmp_path, f"better,{SHORT[1]},1,,b", f"good better,{SHORT[0]} {SHORT[1]},1,,a b"
+    )
+    assert campaign("--cores=1") == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("run")]
     begun = [re.search(r"· (\S+) on (\S+), seed 0", line).groups() for line in lines]
     assert begun == [
@@ -107,23 +109,23 @@ def test_runs_are_made_in_order_of_lines_seeds_tasks_and_settings(tmp_path, caps
     assert lines[0].startswith("run 1 of 4 · ") and lines[-1].startswith("run 4 of 4 · ")
     assert lines[0].endswith("for b, a") and lines[1].endswith("for a, b")
     assert "time left unknown" in lines[0] and "about" in lines[-1]
-    assert one("--cores=1") == 0
+    assert campaign("--cores=1") == 0
     assert capsys.readouterr().err == "4 of 4 runs are finished\n"
 
 
 def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_removed(tmp_path):
-    one = Campaign(tmp_path, f"good,{SHORT[0]},2,,")
-    notes = one.directory("good").with_name("seed_0.removed") / "notes"
+    campaign = Campaign(tmp_path, f"good,{SHORT[0]},2,,")
+    notes = campaign.directory("good").with_name("seed_0.removed") / "notes"
     notes.parent.mkdir(parents=True)
     notes.write_text("mine")
-    assert one("--cores=2") == 0
+    assert campaign("--cores=2") == 0
     assert [path for path in notes.parents[1].iterdir()] == [notes.parent] and notes.exists()
-    assert one.seeds("good") == [0, 1]
-    (start,) = one.starts("good", seed=1)
+    assert campaign.seeds("good") == [0, 1]
+    (start,) = campaign.starts("good", seed=1)
     assert start["outcome"] == "finished" and start["machine"]["usable_cores"] == 1
     assert "numpy" in start["versions"] and len(start["git"]["commit"]) == 40
-    assert not one.directory("good").exists() and not any(one.runs.rglob("config.json"))
-    for run in one.every_run():
+    assert not campaign.directory("good").exists() and not any(campaign.runs.rglob("config.json"))
+    for run in campaign.every_run():
         assert run.has_ended and run.cores == 1 and run.config["config"]["sizes"] == [4, 4]
         assert run.reached("learner_steps") == 10 and run.config["seed"] == run.seed
         points = run.points("learner_steps", "episode_return_mean", Returns.EVALUATOR)
@@ -131,7 +133,7 @@ def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_remov
         points = run.points("actor_steps", "learner_steps", Returns.EVALUATOR)
         assert points["learner_steps"].tolist() == [*range(1, 11), 10]
         assert points["actor_steps"].tolist() == [*range(1, 11), 10]
-    assert sum(file.stat().st_size for file in one.kept.glob("*/*.csv")) / 2 < 2500
+    assert sum(file.stat().st_size for file in campaign.kept.glob("*/*.csv")) / 2 < 2500
 
 
 def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
@@ -139,14 +141,14 @@ def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
     if len(cores) < 2:
         pytest.skip("one core")
     monkeypatch.setattr("common.evidence.execute._remove", lambda planned: None)
-    one = Campaign(tmp_path, f"steady,{SHORT[0]},2,,")
-    assert one("--cores=2") == 0
-    logs = [execute.log_of(run) for run in planned(one)]
+    campaign = Campaign(tmp_path, f"steady,{SHORT[0]},2,,")
+    assert campaign("--cores=2") == 0
+    logs = [execute.log_of(run) for run in planned(campaign)]
     found = [re.search(r"cores \[(\d+)\], niceness (\d+)", log.read_text()) for log in logs]
-    assert sorted(int(one[1]) for one in found) == cores[-2:]
-    assert {one[2] for one in found} == {str(min(19, os.nice(0) + 10))}
+    assert sorted(int(match[1]) for match in found) == cores[-2:]
+    assert {match[2] for match in found} == {str(min(19, os.nice(0) + 10))}
     starts = [
-        json.loads((one.directory("steady", seed) / "run.json").read_text()) for seed in (0, 1)
+        json.loads((campaign.directory("steady", seed) / "run.json").read_text()) for seed in (0, 1)
     ]
     begins, ends = zip(
         *((it["starts"][0]["start_time"], it["starts"][0]["end_time"]) for it in starts)
@@ -154,13 +156,13 @@ def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
     assert max(begins) <= min(ends)
 
 
-def planned(one):
-    lines, _ = read_list(one.list, one.runs, KeptRuns(one.kept), reproductions.paper)
+def planned(campaign):
+    lines, _ = read_list(campaign.list, campaign.runs, KeptRuns(campaign.kept), reproductions.paper)
     return [run for listed in lines for run in listed.plan.runs]
 
 
 def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
-    one = Campaign(
+    campaign = Campaign(
         tmp_path,
         "nothing,a:easy,1,,",
         "good,c,1,,",
@@ -172,7 +174,7 @@ def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
         "good,a:easy,1,maybe,",
         "good,a:easy,1,,a",
     )
-    assert one() == 0
+    assert campaign() == 0
     err = capsys.readouterr().err.splitlines()
     expected = [
         'no setting "nothing": there are good, ',
@@ -185,16 +187,16 @@ def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
         "alone is 'maybe'",
     ]
     for number, (line, words) in enumerate(zip(err, expected), start=2):
-        assert line.startswith(f"{one.list}:{number}: ") and re.search(words, line), line
-    assert one.seeds("good") == [0]
+        assert line.startswith(f"{campaign.list}:{number}: ") and re.search(words, line), line
+    assert campaign.seeds("good") == [0]
     (tmp_path / "list.csv").write_text("paper,settings\n")
     with pytest.raises(UserError, match="list.csv:1: the header has no column scale"):
-        one()
+        campaign()
 
 
 def test_a_run_that_dies_is_tried_once_more_and_one_that_fails_is_named(tmp_path, capsys):
-    one = Campaign(tmp_path, f"broken mortal good,{SHORT[0]},1,,")
-    assert one("--cores=1") == 1
+    campaign = Campaign(tmp_path, f"broken mortal good,{SHORT[0]},1,,")
+    assert campaign("--cores=1") == 1
     err = capsys.readouterr().err
     assert "failed: mortal on suite:a:easy, seed 0: it ended with exit code -9" in err
     assert err.count("failed: mortal") == 1
@@ -202,15 +204,15 @@ def test_a_run_that_dies_is_tried_once_more_and_one_that_fails_is_named(tmp_path
         line.endswith("tried once more") for line in err.splitlines() if "failed: broken" in line
     ] == [True, False, False]  # each attempt, and at the end
     assert err.splitlines()[-2:] == ["2 of 3 runs are finished", err.splitlines()[-1]]
-    assert [len(one.starts(setting)) for setting in ("mortal", "good")] == [2, 1]
+    assert [len(campaign.starts(setting)) for setting in ("mortal", "good")] == [2, 1]
     assert "error: broken" in err.splitlines()[-1]
 
 
 def test_kill_9_costs_what_was_not_saved(tmp_path, start, monkeypatch):
     monkeypatch.setenv("FAKE_GO", str(tmp_path / "go"))
-    one = Campaign(tmp_path, f"held,{SHORT[0]},2,,")
-    runs = planned(one)
-    process = start(*one.flags, "--cores=2")
+    campaign = Campaign(tmp_path, f"held,{SHORT[0]},2,,")
+    runs = planned(campaign)
+    process = start(*campaign.flags, "--cores=2")
     wait_for(lambda: [run.read_status().progress.learner_steps for run in runs] == [5, 5])
     process.send_signal(signal.SIGSTOP)
     for run in runs:
@@ -220,9 +222,9 @@ def test_kill_9_costs_what_was_not_saved(tmp_path, start, monkeypatch):
     process.communicate(timeout=60)
     assert [starts_of(run)[-1]["outcome"] for run in runs] == [None, None]
     (tmp_path / "go").touch()
-    assert one("--cores=2") == 0
-    assert [len(one.starts("held", seed)) for seed in (0, 1)] == [2, 2]
-    assert [run.reached("learner_steps") for run in one.every_run()] == [10, 10]
+    assert campaign("--cores=2") == 0
+    assert [len(campaign.starts("held", seed)) for seed in (0, 1)] == [2, 2]
+    assert [run.reached("learner_steps") for run in campaign.every_run()] == [10, 10]
 
 
 def starts_of(run):
@@ -231,16 +233,16 @@ def starts_of(run):
 
 
 def test_a_signal_stops_the_runs_in_order(tmp_path, start):
-    one = Campaign(tmp_path, f"slow,{SHORT[0]},2,,")
-    process = start(*one.flags, "--cores=2")
-    paths = [one.directory("slow", seed) / "run.json" for seed in (0, 1)]
+    campaign = Campaign(tmp_path, f"slow,{SHORT[0]},2,,")
+    process = start(*campaign.flags, "--cores=2")
+    paths = [campaign.directory("slow", seed) / "run.json" for seed in (0, 1)]
     wait_for(lambda: all(path.exists() for path in paths))
     with pytest.raises(UserError, match="another campaign uses "):
-        one()
+        campaign()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, (out, err)
-    for run in planned(one):
+    for run in planned(campaign):
         assert starts_of(run)[-1]["outcome"] == "stopped"
         # A second signal would be taken for impatience.
         assert "signals [15]" in execute.log_of(run).read_text()
@@ -249,37 +251,37 @@ def test_a_signal_stops_the_runs_in_order(tmp_path, start):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_run_ends_in_order_when_its_campaign_is_killed(tmp_path, start):
-    one = Campaign(tmp_path, f"slow,{SHORT[0]},1,,")
-    process = start(*one.flags)
-    (run,) = planned(one)
+    campaign = Campaign(tmp_path, f"slow,{SHORT[0]},1,,")
+    process = start(*campaign.flags)
+    (run,) = planned(campaign)
     wait_for(lambda: starts_of(run))
     process.kill()
     wait_for(lambda: starts_of(run)[-1]["outcome"] == "stopped")
 
 
 def test_a_cut_run_goes_on_and_another_run_in_a_directory_is_named(tmp_path, capsys):
-    one = Campaign(tmp_path, f"good better,{SHORT[0]},1,,")
-    plant(one.directory("good"), learner_steps=4, outcome=None)
-    plant(one.directory("better"), num_actors=5)
-    assert one("--cores=1") == 1
+    campaign = Campaign(tmp_path, f"good better,{SHORT[0]},1,,")
+    plant(campaign.directory("good"), learner_steps=4, outcome=None)
+    plant(campaign.directory("better"), num_actors=5)
+    assert campaign("--cores=1") == 1
     err = capsys.readouterr().err
     assert f"run 1 of 2 · good on {TASKS[0]}, seed 0 40%" in err
     assert f"failed: better on {TASKS[0]}, seed 0: " in err and "num_actors is 5, not 2" in err
-    (killed, last) = one.starts("good")
+    (killed, last) = campaign.starts("good")
     assert (killed["outcome"], last["outcome"]) == (None, "finished")
     assert last["scale"] == "small"
     assert last["scale_changes"].endswith("; num_actors 2 instead of 32; config.sizes (4,4)")
-    rows = one.run("good").points("actor_steps", "learner_steps", Returns.EVALUATOR)
+    rows = campaign.run("good").points("actor_steps", "learner_steps", Returns.EVALUATOR)
     assert rows["learner_steps"].tolist() == [5, 6, 7, 8, 9, 10, 10, 4]
 
 
 def test_status_says_what_is_there_and_starts_nothing(tmp_path, capsys):
-    one = Campaign(tmp_path, f"good,{SHORT[0]},2,,a b", f"good better,{SHORT[0]},2,yes,c")
-    assert one("--status") == 0
-    assert not one.runs.exists()
-    assert one() == 0  # those of the second line wait
+    campaign = Campaign(tmp_path, f"good,{SHORT[0]},2,,a b", f"good better,{SHORT[0]},2,yes,c")
+    assert campaign("--status") == 0
+    assert not campaign.runs.exists()
+    assert campaign() == 0  # those of the second line wait
     capsys.readouterr()
-    assert one("--status") == 0
+    assert campaign("--status") == 0
     lines = [re.split(r" {2,}", line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0][1:] == ["runs", "finished", "cut", "running", "missing", "spent", "left"]
     assert lines[1][:6] == ["2: Fake, figure 1, small", "2", "2", "0", "0", "0"]
@@ -287,8 +289,8 @@ def test_status_says_what_is_there_and_starts_nothing(tmp_path, capsys):
     assert lines[2][:6] == ["3: Fake, figure 1, small", "2", "0", "0", "0", "2"]
     assert lines[2][-1] == "c alone on the machine"
     assert lines[3][:6] == ["all", "4", "2", "0", "0", "2"]
-    assert one("--alone") == 0
-    (start,) = one.starts("better")
+    assert campaign("--alone") == 0
+    (start,) = campaign.starts("better")
     assert start["machine"]["usable_cores"] == len(os.sched_getaffinity(0))
 
 
@@ -308,20 +310,20 @@ def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatc
 
     monkeypatch.setattr(execute, "start", start)
     monkeypatch.setattr(keep, "replace_file", replace)
-    one = Campaign(tmp_path, f"good better steady,{SHORT[0]},1,,")
-    assert one() == 1
+    campaign = Campaign(tmp_path, f"good better steady,{SHORT[0]},1,,")
+    assert campaign() == 1
     err = capsys.readouterr().err
     words = "[Errno 28] No space left on device: 'seed_0.log'"
     assert f"failed: good on {TASKS[0]}, seed 0: it cannot be started: {words}" in err
     assert f"not kept: better on {TASKS[0]}, seed 0: {words}" in err
-    assert one.seeds("steady") == [0] and not one.seeds("better")
-    assert one.directory("better").exists()
+    assert campaign.seeds("steady") == [0] and not campaign.seeds("better")
+    assert campaign.directory("better").exists()
     monkeypatch.undo()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
     monkeypatch.setattr(StopRequest, "install", lambda self: self)
     campaign_driver.patch()
-    assert one() == 0
-    assert one.seeds("better") == [0] and not one.directory("better").exists()
+    assert campaign() == 0
+    assert campaign.seeds("better") == [0] and not campaign.directory("better").exists()
 
 
 def keep_at_each_start(monkeypatch, campaign):
@@ -336,23 +338,23 @@ def keep_at_each_start(monkeypatch, campaign):
 
 
 def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypatch):
-    one = Campaign(tmp_path, f"good steady,{SHORT[0]},1,,")
-    keep_at_each_start(monkeypatch, one)
-    assert one("--cores=1") == 0, capsys.readouterr().err
+    campaign = Campaign(tmp_path, f"good steady,{SHORT[0]},1,,")
+    keep_at_each_start(monkeypatch, campaign)
+    assert campaign("--cores=1") == 0, capsys.readouterr().err
     assert "2 of 2 runs are finished" in capsys.readouterr().err
-    assert one.seeds("good") == one.seeds("steady") == [0]
-    assert not one.directory("steady").exists()
+    assert campaign.seeds("good") == campaign.seeds("steady") == [0]
+    assert not campaign.directory("steady").exists()
 
 
 def test_a_run_that_others_keep_while_it_is_made_is_done(tmp_path, capsys, monkeypatch):
     """Two campaigns of one list, with run directories of their own, keep runs in one place."""
-    one = Campaign(tmp_path, f"steady,{SHORT[0]},1,,")
-    keep_at_each_start(monkeypatch, one)
-    assert one("--cores=1") == 0, capsys.readouterr().err
+    campaign = Campaign(tmp_path, f"steady,{SHORT[0]},1,,")
+    keep_at_each_start(monkeypatch, campaign)
+    assert campaign("--cores=1") == 0, capsys.readouterr().err
     err = capsys.readouterr().err
     assert "another session has kept it meanwhile" in err and "1 of 1 runs are finished" in err
-    assert one.starts("steady") == ({"outcome": "finished"},)  # of the first
-    assert not one.directory("steady").exists() and one() == 0
+    assert campaign.starts("steady") == ({"outcome": "finished"},)  # of the first
+    assert not campaign.directory("steady").exists() and campaign() == 0
 
 
 def test_a_line_of_this_repository_and_those_above_it_complete_its_claims():
@@ -379,11 +381,11 @@ def test_a_line_of_this_repository_and_those_above_it_complete_its_claims():
 
 
 def test_the_line_fits_its_width(tmp_path):
-    one = Campaign(tmp_path, f"steady,{SHORT[0]},2,,a_claim")
-    lines, _ = read_list(one.list, one.runs, KeptRuns(one.kept), reproductions.paper)
-    watched = execute.Session(lines, 2 * (execute.Slot(is_quiet=True),), kept=one.kept)
+    campaign = Campaign(tmp_path, f"steady,{SHORT[0]},2,,a_claim")
+    lines, _ = read_list(campaign.list, campaign.runs, KeptRuns(campaign.kept), reproductions.paper)
+    watched = execute.Session(lines, 2 * (execute.Slot(is_quiet=True),), kept=campaign.kept)
     watched._running = list(watched._jobs)
-    plant(one.directory("steady", 1), learner_steps=4, outcome=None)
+    plant(campaign.directory("steady", 1), learner_steps=4, outcome=None)
     forms = [watched.line(width) for width in (None, *range(200, 5, -1))]
     assert all(len(form) <= width for form, width in zip(forms[1:], range(200, 5, -1)))
     names = [f"steady on {TASKS[0]}, seed {seed} {part}%" for seed, part in ((0, 0), (1, 40))]
