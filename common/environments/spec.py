@@ -4,7 +4,7 @@ Their errors have messages of one line for the person who named the environment.
 not import TensorFlow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import functools
 import math
 import re
@@ -246,3 +246,15 @@ def largest_reward(name: str) -> float:
     """Returns the largest reward of a step in an environment; infinity where none is known."""
     matching = (r for pattern, r in _LARGEST_REWARDS.items() if re.fullmatch(pattern, name))
     return next(matching, math.inf)
+
+
+def q_bound(name: str, config: Mapping[str, Any]) -> float:
+    """Returns max r / (1 - discount), which no value exceeds; infinity where none is known.
+
+    Args:
+      name: of the environment.
+      config: hyperparameters by name; `discount` and `reward_clip` count.
+    """
+    rest = 1 - config.get("discount", 1)
+    clip = config.get("reward_clip") or math.inf
+    return min(largest_reward(name), clip) / rest if rest else math.inf
