@@ -92,7 +92,11 @@ def _describe(name: str) -> str:
 
 
 def _line(name: str, spec: EnvironmentSpec) -> str:
-    seen = f"image {list(spec.image_shape)}" if spec.image_shape else f"{spec.observation_size}"
+    seen = f"{spec.observation_size}"
+    if spec.picture_shape:
+        seen = f"image {list(spec.picture_shape)}" + f" + {spec.vector_size}" * bool(
+            spec.vector_size
+        )
     able = ", ".join(_agents(spec)) or "no agent"
     return f"{name:40} {seen:>18} -> {spec.action_size:3} {spec.action_kind:10}  {able}"
 

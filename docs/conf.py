@@ -29,6 +29,7 @@ autoapi_python_use_implicit_namespaces = True
 autoapi_options = ["members", "show-inheritance", "show-module-summary"]
 autoapi_add_toctree_entry = False
 autoapi_keep_files = False
+napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # an attribute in a docstring and in the class is one
 napoleon_use_rtype = False  # the first of several values is no type
 default_role = "code"  # `name` in a docstring
@@ -82,6 +83,8 @@ def _plain_docstring(app: Sphinx, what: str, name: str, member, options, lines: 
     parts[::2] = [re.sub(r"[|*\\]|_(?!\w)", r"\\\g<0>", text) for text in parts[::2]]
     parts[1::2] = [f"{code}\\ " if code[0] == "`" else f"::\n\n{code}" for code in parts[1::2]]
     lines[:] = "".join(parts).split("\n")
+    if what in ("attribute", "data", "property"):
+        lines[0] = f": {lines[0]}"  # else Napoleon takes the words before a colon for a type
 
 
 def _name_front_page(app: Sphinx, exception: Exception | None) -> None:

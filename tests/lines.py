@@ -37,7 +37,7 @@ def _left_out(node: ast.AST) -> Iterator[int]:
         yield from range(node.lineno, node.end_lineno + 1)
     if isinstance(node, ast.FunctionDef):
         first = node.body[0]
-        begin = min(one.lineno for one in (first, *getattr(first, "decorator_list", ())))
+        begin = min(part.lineno for part in (first, *getattr(first, "decorator_list", ())))
         yield from range(node.lineno, max(begin, node.lineno + 1))
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
         if ast.get_docstring(node) is not None:

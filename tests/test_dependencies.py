@@ -31,7 +31,7 @@ REQUIRED, EXTRAS, ALL = (ast.literal_eval(VALUES[name]) for name in ("REQUIRED",
 
 def declared():
     """The requirements that `make setup` installs for programs, and for tests."""
-    programs = [*REQUIRED, *(one for name in ALL for one in EXTRAS[name])]
+    programs = [*REQUIRED, *(requirement for name in ALL for requirement in EXTRAS[name])]
     return [*map(Requirement, programs)], [*map(Requirement, EXTRAS["test"])]
 
 
@@ -43,9 +43,9 @@ def locked():
     """The versions that the lock has for this Python, by name."""
     lines = re.findall(r"^(\w.*?) \\$", (ROOT / "requirements.lock").read_text(), re.M)
     return {
-        canonicalize_name(one.name): str(one.specifier).removeprefix("==")
-        for one in map(Requirement, lines)
-        if applies(one)
+        canonicalize_name(requirement.name): str(requirement.specifier).removeprefix("==")
+        for requirement in map(Requirement, lines)
+        if applies(requirement)
     }
 
 
@@ -61,7 +61,7 @@ def imported():
 
 
 def test_what_is_imported_is_declared():
-    names = {canonicalize_name(one.name) for one in declared()[0]}
+    names = {canonicalize_name(requirement.name) for requirement in declared()[0]}
     packages = set(imported()) - OURS - OPTIONAL - sys.stdlib_module_names
     homes = metadata.packages_distributions()
     assert {"PIL", "tensorflow"} <= packages
@@ -76,25 +76,25 @@ def test_the_lock_has_what_is_declared_in_versions_that_are_asked_for():
     build = PYPROJECT["build-system"]["requires"]
     install, test = declared()
     versions, wrong = locked(), []
-    for one in filter(applies, (*install, *test, *map(Requirement, build))):
-        version = versions.get(canonicalize_name(one.name))
-        if version is None or version not in one.specifier:
-            wrong.append(f"{one}: {version}")
+    for requirement in filter(applies, (*install, *test, *map(Requirement, build))):
+        version = versions.get(canonicalize_name(requirement.name))
+        if version is None or version not in requirement.specifier:
+            wrong.append(f"{requirement}: {version}")
     assert not wrong
 
 
 def test_the_lock_has_what_its_packages_require():
     """An install from the lock then takes no package in a version that nobody chose."""
     overrides = map(Requirement, PYPROJECT["tool"]["uv"]["override-dependencies"])
-    overridden = {one.name: one for one in overrides}
+    overridden = {requirement.name: requirement for requirement in overrides}
     versions, wrong = locked(), []
     for name in versions:
         for line in metadata.requires(name) or ():
-            one = Requirement(line)
-            if applies(one) and applies(overridden.get(one.name, one)):
-                version = versions.get(canonicalize_name(one.name))
-                if version is None or version not in one.specifier:
-                    wrong.append(f"{name} requires {one}: {version}")
+            requirement = Requirement(line)
+            if applies(requirement) and applies(overridden.get(requirement.name, requirement)):
+                version = versions.get(canonicalize_name(requirement.name))
+                if version is None or version not in requirement.specifier:
+                    wrong.append(f"{name} requires {requirement}: {version}")
     assert not wrong
 
 
@@ -151,12 +151,14 @@ def test_replay_values_and_agents_need_the_required_packages_alone():
     ]
     modules += ["common.agents.trained", "common.program.main", "reproductions.d4pg.d4pg"]
     homes = metadata.packages_distributions()
-    names = {canonicalize_name(one.name) for one in declared()[0]}
-    kept, new = set(), {canonicalize_name(Requirement(one).name) for one in REQUIRED}
+    names = {canonicalize_name(requirement.name) for requirement in declared()[0]}
+    kept, new = set(), {canonicalize_name(Requirement(name).name) for name in REQUIRED}
     while new:  # with all that they require
         kept |= new
-        required = [Requirement(line) for one in new for line in metadata.requires(one) or ()]
-        new = {canonicalize_name(one.name) for one in required if applies(one)} - kept
+        required = [Requirement(line) for name in new for line in metadata.requires(name) or ()]
+        new = {
+            canonicalize_name(requirement.name) for requirement in required if applies(requirement)
+        } - kept
     absent = {
         package
         for package, found in homes.items()

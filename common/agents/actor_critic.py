@@ -254,10 +254,9 @@ def make_networks(
     norm, num_features = config.layer_norm, spec.observation_size
     torso: Standardizer | images.ImageEncoder | None = None
     if config.torso != "mlp":
-        assert spec.image_shape is not None
         num_features = config.image_features
         convolutions = images.SIZES[config.torso].convolutions
-        torso = images.ImageEncoder(spec.image_shape, convolutions, num_features)
+        torso = images.ImageEncoder(spec, convolutions, num_features)
     elif config.normalize_observations:
         torso = Standardizer(num_features)
 

@@ -6,14 +6,13 @@ Roles get these from the agent, and adder and store from its `data`.
 import abc
 from collections.abc import Callable, Mapping
 import functools
-import math
 from typing import Any, Self
 
 from common.acting.policy import Policy
 from common.agents.declaration import AgentDeclaration
 from common.config import from_values
 from common.data.data import Data
-from common.environments.spec import EnvironmentSpec, largest_reward
+from common.environments.spec import EnvironmentSpec, q_bound
 from common.learning.learner import Learner
 from common.learning.trainer import Trainer
 from common.learning.updates import UpdateLoop, Updates
@@ -90,10 +89,8 @@ class Agent(abc.ABC):
         return self.batch_size * self.data.steps_per_item
 
     def q_bound(self, environment: str) -> float:
-        """Returns max r / (1 - discount), which no value exceeds; infinity where none is known."""
-        clip = getattr(self.config, "reward_clip", 0) or math.inf
-        rest = 1 - getattr(self.config, "discount", 1)
-        return min(largest_reward(environment), clip) / rest if rest else math.inf
+        """Returns the largest possible value, see `common.environments.spec`."""
+        return q_bound(environment, vars(self.config))
 
     @abc.abstractmethod
     def make_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:

@@ -109,6 +109,8 @@ def _spaces(run: TrainedRun, policy: ExportedPolicy) -> dict[str, Any]:
         wrapped = getattr(environment, "wrapped", environment).observation_spec()
         if isinstance(wrapped, Mapping):  # joined in this order
             observation["parts"] = {name: list(part.shape) for name, part in wrapped.items()}
+        if spec.picture_shape is not None and spec.vector_size:
+            observation |= {"vector_size": spec.vector_size, "vector_row": spec.picture_shape[0]}
         if not spec.is_discrete:
             scale, offset = getattr(environment, "scale", 1.0), getattr(environment, "offset", 0.0)
             action = {

@@ -133,9 +133,11 @@ def replay(
     replay/bytes_per_raw_byte: resident memory that filling adds, over the bytes of the transitions,
       and "_52" the same for cartpole's of 52 bytes. The rest is keys, the index and two
       distributions (proportional, and first in, first out).
+
     replay/in_process_loop: loops in one thread, from tensors as the service and the learner have
       them, and new keys as a NumPy array. "_from_arrays" gets NumPy arrays throughout, as cpprb
       does, and converts seven of them into tensors in each loop.
+
     replay/service_loop: see `through_service`.
 
     Args:

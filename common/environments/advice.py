@@ -106,7 +106,7 @@ def hints(specimen: Specimen) -> Iterator[str]:
             "example by gymnasium.wrappers.RescaleObservation, or give "
             "--config.normalize_observations, unless the agent standardises them anyway"
         )
-    shape = specimen.spec.image_shape
+    shape = specimen.spec.picture_shape
     if shape is not None and shape[2] in (1, 3):
         yield (
             "an observation is a single image, which shows no motion: stack images by the wrappers "

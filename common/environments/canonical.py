@@ -14,6 +14,7 @@ from common.environments.spec import (
     HybridArray,
     UnusableEnvironmentError,
     kind_of,
+    vector_rows,
 )
 
 _MAX_INTEGER = 2**31 - 2
@@ -42,6 +43,24 @@ class FlatSpec(specs.Array):
 
     def __reduce__(self):
         return type(self), (self.shape[0], self.terrain_size)
+
+
+class ImageSpec(specs.BoundedArray):
+    """The spec of an image, uint8 [H, W, C].
+
+    Attributes:
+      vector_size: see `EnvironmentSpec`.
+    """
+
+    __slots__ = ("vector_size",)
+
+    def __init__(self, shape: tuple[int, ...], vector_size: int):
+        """Makes the spec; `shape` includes the rows that hold a vector."""
+        super().__init__(shape, np.uint8, 0, 255, name="observation")
+        self.vector_size = vector_size
+
+    def __reduce__(self):
+        return type(self), (self.shape, self.vector_size)
 
 
 class Wrapper(dm_env.Environment):
@@ -88,8 +107,9 @@ class CanonicalEnvironment(Wrapper):
     the order of its spec (D4PG section 4.1, "features"; the order is ours). A single integer with
     bounds becomes its one-hot vector, other integers become floats. If the last array is called
     "terrain", the spec says so, and networks may have layers for it.
-    An observation that is an image alone, uint8 [H, W], [H, W, C], [C, H, W] or a stack of K of
-    these, stays an image, uint8 [H, W, C]; a stack's channels are those of all its images.
+    An image, uint8 [H, W], [H, W, C], [C, H, W] or a stack of K of these, stays an image, uint8 [H,
+    W, C]; a stack's channels are those of all its images. If the nest has numbers as well, they are
+    joined as above, and their bytes are further rows below the image.
     Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype,
     never beyond them by rounding; an action outside [-1, 1] is not clipped. Policies clip where
     their paper does, and MuJoCo clamps the controls of limited actuators.
@@ -121,10 +141,8 @@ class CanonicalEnvironment(Wrapper):
         super().__init__(environment)
         self._render = render
         self._places: list[tuple[_Path, int, int | None, Any]] = []
-        self._wrapped_spec = environment.observation_spec()
-        self._axes, self._observation_spec = _image(self._wrapped_spec)
-        if self._axes is None:
-            self._observation_spec = self._flat_spec()
+        self._image: tuple[_Path, Any, tuple[int, ...]] | None = None
+        self._observation_spec = self._joined(environment.observation_spec())
         bounds = environment.action_spec()
         _require_bounded(bounds)
         low, high = (
@@ -150,17 +168,33 @@ class CanonicalEnvironment(Wrapper):
             )
         self._bounds = bounds
 
-    def _flat_spec(self) -> FlatSpec:
-        """Returns the spec of the joined vectors, and notes the place of each."""
+    def _joined(self, wrapped: Any) -> FlatSpec | ImageSpec:
+        """Returns the spec of the joined arrays, and notes the place of each."""
         size = 0
-        for path, spec in leaves(self._wrapped_spec):
-            _require_numbers(spec, f"observation{_subscripts(path)}")
+        for path, spec in leaves(wrapped):
+            what = f"observation{_subscripts(path)}"
+            _require_numbers(spec, what)
+            axes = _image_axes(spec)
+            if axes is not None:
+                if self._image is not None:
+                    raise UnusableEnvironmentError(
+                        f"its {what} is a second image, and networks here take a single one: join "
+                        "the images in the environment, or leave one out, for example with "
+                        "gymnasium.wrappers.FilterObservation"
+                    )
+                self._image = path, spec, axes
+                continue
             choices = _num_choices(spec)
             length, first = choices or int(np.prod(spec.shape)), None
             if choices:
                 first = int(spec.minimum)
             self._places.append((path, length, first, spec))
             size += length
+        if self._image is not None:
+            _, spec, axes = self._image
+            height, width, *channels = (spec.shape[axis] for axis in axes)
+            depth = int(np.prod(channels))
+            return ImageSpec((height + vector_rows(size, width, depth), width, depth), size)
         if not size:
             raise UnusableEnvironmentError("its observation is empty")
         last, length, *_ = self._places[-1]
@@ -188,7 +222,7 @@ class CanonicalEnvironment(Wrapper):
         Raises:
           BrokenSpecError: the observation is not what its spec says.
         """
-        if self._axes is not None:
+        if self._image is not None:
             return self.image(observation)
         flat = np.empty(self._observation_spec.shape, np.float32)
         np.concatenate(self.parts(observation), out=flat, casting="unsafe")
@@ -249,13 +283,36 @@ class CanonicalEnvironment(Wrapper):
         return parts
 
     def image(self, observation: Any) -> np.ndarray:
-        """Returns a wrapped image, or stack of images, as uint8 [H, W, C]; raises as `parts`."""
-        spec, image = self._wrapped_spec, np.asarray(observation)
+        """Returns the image with the vector below it, uint8 [H, W, C], given a wrapped observation.
+
+        Raises:
+          BrokenSpecError: the observation is not what its spec says.
+          UnusableEnvironmentError: a number of the vector is not finite.
+        """
+        path, spec, axes = self._image
+        height, width, channels = self._observation_spec.shape
+        entry = observation
+        try:
+            for key in path:
+                entry = entry[key]
+        except (TypeError, LookupError):
+            pass  # it is no image
+        image = np.asarray(entry)
         if image.shape != spec.shape or image.dtype != np.uint8:
             raise BrokenSpecError(
-                f"it gave an observation of {kind_of(image)}, where its spec says {kind_of(spec)}"
+                f"it gave an observation{_subscripts(path)} of {kind_of(image)}, where its spec "
+                f"says {kind_of(spec)}"
             )
-        return image.transpose(self._axes).reshape(self._observation_spec.shape)
+        image = image.transpose(axes).reshape(-1, width, channels)
+        if not self._places:
+            return image
+        vector = np.concatenate(self.parts(observation), dtype=np.float32, casting="unsafe")
+        if not np.isfinite(vector).all():
+            raise UnusableEnvironmentError("it gave an observation that is not finite")
+        joined = np.zeros((height, width, channels), np.uint8)
+        joined[: len(image)] = image
+        joined[len(image) :].reshape(-1)[: vector.nbytes] = vector.view(np.uint8)
+        return joined
 
     def _mapped(self, action: np.ndarray) -> np.ndarray:
         mapped = (self.scale * action + self.offset).reshape(self._bounds.shape)
@@ -349,24 +406,15 @@ def _affine(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where(beyond, scale - 2 * spacing, scale), offset
 
 
-def _image(spec: Any) -> tuple[tuple[int, ...] | None, Any]:
-    """Returns the order of axes that puts an image's channels last, and the image's spec.
-
-    Returns:
-      (None, None) if the observation is not an image alone, or a stack of images.
-    """
-    if not isinstance(spec, specs.Array) or spec.dtype != np.uint8:
-        return None, None
+def _image_axes(spec: specs.Array) -> tuple[int, ...] | None:
+    """Returns the order of axes that puts the channels of an image last; None: it is none."""
+    if spec.dtype != np.uint8:
+        return None
     shape = spec.shape[-3:]
     is_first = len(shape) == 3 and shape[0] <= MAX_PNG_CHANNELS and shape[0] < min(shape[1:])
     axes = {2: (0, 1), 3: (1, 2, 0) if is_first else (0, 1, 2)}
     axes[4] = (2, 3, 0, 1) if is_first else (1, 2, 0, 3)
-    order = axes.get(len(spec.shape))
-    if order is None:
-        return None, None
-    height, width, *channels = (spec.shape[axis] for axis in order)
-    shape = (height, width, int(np.prod(channels)))
-    return order, specs.BoundedArray(shape, np.uint8, 0, 255, name="observation")
+    return axes.get(len(spec.shape))
 
 
 def leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
@@ -396,10 +444,9 @@ def _num_choices(spec: specs.Array) -> int:
 def _require_numbers(spec: Any, what: str) -> None:
     if not isinstance(spec, specs.Array) or spec.dtype.kind not in "fiub":
         raise UnusableEnvironmentError(f"its {what} must be an array of numbers, not {spec!r}")
-    if spec.dtype == np.uint8 and len(spec.shape) > 1:
+    if spec.dtype == np.uint8 and len(spec.shape) > 4:
         raise UnusableEnvironmentError(
-            f"its {what} is an image among other observations, which no network here takes: leave "
-            "either out, for example with gymnasium.wrappers.FilterObservation"
+            f"its {what} is a uint8 array of {len(spec.shape)} axes: a stack of images has 4"
         )
     if _num_choices(spec) > _MOST_CHOICES:
         raise UnusableEnvironmentError(

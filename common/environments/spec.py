@@ -4,7 +4,7 @@ Their errors have messages of one line for the person who named the environment.
 not import TensorFlow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import functools
 import math
 import re
@@ -48,12 +48,14 @@ class EnvironmentSpec(NamedTuple):
     Attributes:
       observation_size: numbers in an observation.
       action_size: numbers in a canonical action, or the number of discrete actions.
-      image_shape: (height, width, channels) of a uint8 image; None: flat float32 observations.
+      image_shape: (height, width, channels) of a uint8 image with the rows that hold its vector;
+        None: flat float32 observations.
       is_discrete: whether an action is an int32 below `action_size`, not an array.
       action_choices: K_d for each element of an action that is an int32 array [action_size], whose
         elements are in 0, ..., K_d - 1; of a hybrid action, float32, 0 for each continuous element;
         empty if all are continuous.
       terrain_size: how many of a flat observation's last numbers are heights of the terrain.
+      vector_size: numbers next to an image, float32, whose bytes are its last rows.
     """
 
     observation_size: int
@@ -62,6 +64,7 @@ class EnvironmentSpec(NamedTuple):
     is_discrete: bool = False
     action_choices: tuple[int, ...] = ()
     terrain_size: int = 0
+    vector_size: int = 0
 
     @classmethod
     def of(cls, environment: dm_env.Environment) -> "EnvironmentSpec":
@@ -78,7 +81,16 @@ class EnvironmentSpec(NamedTuple):
             is_discrete=is_discrete,
             action_choices=choices,
             terrain_size=getattr(observation, "terrain_size", 0),
+            vector_size=getattr(observation, "vector_size", 0),
         )
+
+    @property
+    def picture_shape(self) -> tuple[int, int, int] | None:
+        """(height, width, channels) of an image without the rows of its vector."""
+        if self.image_shape is None:
+            return None
+        height, width, channels = self.image_shape
+        return height - vector_rows(self.vector_size, width, channels), width, channels
 
     @property
     def is_hybrid(self) -> bool:
@@ -103,6 +115,11 @@ class EnvironmentSpec(NamedTuple):
     def observation_dtype(self) -> type[np.generic]:
         """The dtype of an observation: that of an image is uint8, that of a flat one float32."""
         return np.uint8 if self.image_shape else np.float32
+
+
+def vector_rows(vector_size: int, width: int, channels: int) -> int:
+    """Returns the number of rows of an image of bytes that hold `vector_size` float32 numbers."""
+    return math.ceil(4 * vector_size / (width * channels))
 
 
 class UnusableEnvironmentError(ValueError):
@@ -150,7 +167,7 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
     takes_images = hasattr(config, "torso")
     found = []
     if spec.image_shape is not None and not takes_images:
-        found.append(f"images of {list(spec.image_shape)}")
+        found.append(f"images of {list(spec.picture_shape)}")
     if spec.is_discrete or spec.action_choices:
         found.append(actions_of(spec))
     if found:
@@ -181,7 +198,7 @@ def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
 
 def _require_torso(torso: str, spec: EnvironmentSpec) -> None:
     """Raises ValueError unless networks of this torso take the observations."""
-    shape, found = spec.image_shape, _found(spec)
+    shape, found = spec.picture_shape, _found(spec)
     if torso == "mlp":
         if shape is not None:
             raise ValueError(
@@ -203,7 +220,7 @@ def _require_torso(torso: str, spec: EnvironmentSpec) -> None:
 
 def _found(spec: EnvironmentSpec) -> str:
     """Returns the beginning of a line about an environment that an agent does not take."""
-    shape = spec.image_shape
+    shape = spec.picture_shape
     observations = "flat observations" if shape is None else f"images of {list(shape)}"
     return f"--environment has {observations} and {actions_of(spec)}, but this agent needs"
 
@@ -229,3 +246,15 @@ def largest_reward(name: str) -> float:
     """Returns the largest reward of a step in an environment; infinity where none is known."""
     matching = (r for pattern, r in _LARGEST_REWARDS.items() if re.fullmatch(pattern, name))
     return next(matching, math.inf)
+
+
+def q_bound(name: str, config: Mapping[str, Any]) -> float:
+    """Returns max r / (1 - discount), which no value exceeds; infinity where none is known.
+
+    Args:
+      name: of the environment.
+      config: hyperparameters by name; `discount` and `reward_clip` count.
+    """
+    rest = 1 - config.get("discount", 1)
+    clip = config.get("reward_clip") or math.inf
+    return min(largest_reward(name), clip) / rest if rest else math.inf

@@ -12,6 +12,7 @@ line, so lines may stand in any order, and twice.
 import collections
 from collections.abc import Iterator, Sequence
 import dataclasses
+import math
 import pathlib
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 import pandas
 
 from common.environments import frames_per_step
+from common.environments.spec import q_bound
 from common.evidence.effects import is_by_rule
 from common.evidence.paper import EPISODE_RETURN, Returns
 from common.reporting import csv_rows, records
@@ -185,6 +187,16 @@ class KeptRun:
         if self._last_start.get("outcome") == "finished" and limits != Budget():
             return limits
         return Budget(minutes=float(f"{self.reached('wall_seconds') / 60:.2g}"))
+
+    @property
+    def overestimates(self) -> bool | None:
+        """Whether its mean Q ends above the largest possible return; None if that is not known."""
+        bound = q_bound(self.environment, self.config["config"])
+        if "mean_q" not in self.training or bound == math.inf:
+            return None
+        last = self.training.dropna(subset="mean_q").tail(1)
+        scale = last["reward_scale"].fillna(1.0) if "reward_scale" in last else 1.0
+        return bool((last["mean_q"] > bound / scale).any()) if len(last) else None
 
     @property
     def commit(self) -> str:

@@ -313,12 +313,14 @@ def _row(
     listed = [table for table in paper.experiments if table.ours]
     with_ours = [table for table in listed if _has_ours(paper, table, kept, numbers)]
     counts = collections.Counter(finding.verdict for _, finding in findings)
+    known = [run.overestimates for run in runs if run.overestimates is not None]
     return {
         "paper": f"[{paper.title}]({paper.name}.md)",
         **{str(verdict): str(counts[verdict]) for verdict in Verdict},
         "figures": f"{len(begun)}/{len(figures_listed)}",
         "tables": f"{len(with_ours)}/{len(listed)}",
         "runs": str(len(runs)),
+        "critics that overestimate": f"{sum(known)} of {len(known)}" if known else "",
         "hours": f"{_hours(runs):.1f}",
         "core hours": f"{sum(_hours([run]) * run.cores for run in runs):.1f}",
     }

@@ -6,6 +6,7 @@ network is that of IMPALA (Espeholt et al. 2018, figure 3).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+import math
 from typing import Any, NamedTuple
 
 import sonnet as snt
@@ -80,6 +81,38 @@ class ImageTorso(snt.Module):
         return tf.reshape(maps, [-1, self.output_size])
 
 
+class VectorTorso(snt.Module):
+    """Features of images and the vectors that come with them: uint8 [B, H', W, C] -> [B, F].
+
+    Attributes:
+      output_size: F.
+    """
+
+    def __init__(self, torso: "ImageTorso | ResidualTorso", spec: EnvironmentSpec):
+        """Appends the vectors to the features of a torso for images of `spec.picture_shape`."""
+        super().__init__()
+        assert spec.picture_shape is not None
+        self._torso = torso
+        self._height, self._size = spec.picture_shape[0], spec.vector_size
+        self._row_bytes = spec.observation_size - math.prod(spec.picture_shape)
+        self.output_size = torso.output_size + spec.vector_size
+
+    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
+        """Returns the features [B, F] of images whose last rows are the bytes of the vectors."""
+        features = self._torso(observation[:, : self._height])
+        rows = tf.reshape(observation[:, self._height :], [-1, self._row_bytes])
+        numbers = tf.reshape(rows[:, : 4 * self._size], [-1, self._size, 4])
+        vector = tf.cast(tf.bitcast(numbers, tf.float32), features.dtype)
+        return tf.concat([features, vector], axis=-1)
+
+
+def with_vector(
+    torso: "ImageTorso | ResidualTorso", spec: EnvironmentSpec
+) -> "ImageTorso | ResidualTorso | VectorTorso":
+    """Returns a torso for images of `spec.picture_shape` that takes their vectors, if any."""
+    return VectorTorso(torso, spec) if spec.vector_size else torso
+
+
 class ImageEncoder(snt.Module):
     """Convolutions and a layer with LayerNorm and tanh: uint8 [B, H, W, C] -> features [B, F].
 
@@ -91,18 +124,15 @@ class ImageEncoder(snt.Module):
     """
 
     def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        convolutions: Sequence[tuple[int, int, int]],
-        output_size: int,
+        self, spec: EnvironmentSpec, convolutions: Sequence[tuple[int, int, int]], output_size: int
     ):
-        """Makes the layers and their variables; arguments as for `ImageTorso`."""
+        """Makes the layers and their variables; `convolutions` are as for `ImageTorso`."""
         super().__init__()
         self.output_size = output_size
-        self._torso = ImageTorso(image_shape, convolutions)
+        self._torso = with_vector(ImageTorso(spec.picture_shape, convolutions), spec)
         self._linear = snt.Linear(output_size)
         self._norm = snt.LayerNorm(axis=-1, create_scale=True, create_offset=True)
-        self(tf.zeros([1, *image_shape], tf.uint8))
+        self(tf.zeros([1, *spec.observation_shape], tf.uint8))
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         """Returns the features [B, F], in (-1, 1), of uint8 images [B, H, W, C]."""
@@ -111,7 +141,7 @@ class ImageEncoder(snt.Module):
 
 def make_torso(
     config: Any, spec: EnvironmentSpec, sizes: Mapping[str, Sizes], **options: Any
-) -> tuple[ImageTorso | ReluMLP, int]:
+) -> tuple[ImageTorso | VectorTorso | ReluMLP, int]:
     """Builds what is below an agent's first hidden layer; returns it and that layer's width.
 
     Args:
@@ -125,7 +155,8 @@ def make_torso(
         *below, hidden = config.mlp_sizes
         return ReluMLP(spec.observation_size, below), hidden
     chosen = sizes[config.torso]
-    return ImageTorso(spec.image_shape, chosen.convolutions, **options), chosen.hidden
+    torso = ImageTorso(spec.picture_shape, chosen.convolutions, **options)
+    return with_vector(torso, spec), chosen.hidden
 
 
 class DuelingNetwork(snt.Module):
@@ -140,7 +171,7 @@ class DuelingNetwork(snt.Module):
 
     def __init__(
         self,
-        torso: ImageTorso | ReluMLP,
+        torso: ImageTorso | VectorTorso | ReluMLP,
         hidden: int,
         num_actions: int,
         rescale_gradient: bool = False,

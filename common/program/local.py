@@ -313,7 +313,7 @@ class LaunchedRun:
                     notes.append(f"no news from the {keeper} for {silence:.0f}s")
                 else:
                     notes.append(f"the {keeper} compiles its first update ({silence:.0f}s)")
-                    row["replay_size"] = self._run.min_replay_size  # the row is from before
+                    row.pop("replay_size", None)  # out of date
         if not state.has_been_ready:
             notes.append("starting")
         if available_disk(self._directory.path) < _FULL_DISK_BYTES:

@@ -124,7 +124,8 @@ class ProgressLine(LiveLine):
         """Shows a new state.
 
         Args:
-          learner_row: the last row of learner.csv (`csv_rows.last_row`); None before the first.
+          learner_row: the last row of learner.csv (`csv_rows.last_row`), without a replay size that
+            is out of date; None before the first.
           evaluator_row: the last row of evaluator.csv; None before the first.
           elapsed_seconds: the run's time so far, on the clock of the rows' wall_seconds.
           note: words to add, such as "actor 1 restarted".
@@ -186,7 +187,7 @@ class ProgressLine(LiveLine):
         acting = learner.get("actor_steps_per_second")
         words = "{} actor steps/s" if long else "act {}/s"
         speeds = [words.format(_count(acting, long))]
-        size = learner.get("replay_size") or 0
+        size = learner.get("replay_size", self._min_replay_size) or 0
         if size < self._min_replay_size:
             return [f"filling replay {size:,}/{self._min_replay_size:,}", *speeds]
         if not learner.get("learner_steps"):

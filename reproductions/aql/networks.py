@@ -24,7 +24,7 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Adam
 from common.networks import numpy_twins, packing
 from common.networks.control import ReluMLP
-from common.networks.images import ResidualTorso
+from common.networks.images import ResidualTorso, with_vector
 from common.networks.recurrent import LSTM, LSTMState
 from common.types import Nest
 from reproductions.aql.actions import ActionSpace
@@ -63,13 +63,14 @@ class RecurrentLayers(snt.Module):
       output_size: F, length of the features.
     """
 
-    def __init__(self, config: AQLConfig, image_shape: tuple[int, int, int], space: ActionSpace):
+    def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
         """Builds the layers and their variables."""
         super().__init__()
         size = config.lstm_size
         self.space = space
         self.output_size = size
-        self._torso = ResidualTorso(image_shape, config.channels)
+        assert spec.picture_shape is not None
+        self._torso = with_vector(ResidualTorso(spec.picture_shape, config.channels), spec)
         self._linear = snt.Linear(size)
         self._linear(tf.zeros([1, self._torso.output_size]))
         self._lstm = LSTM(size + space.encoded_size + 1, size)
@@ -242,8 +243,7 @@ def make_shared(
     11's network.
     """
     if config.channels:
-        assert spec.image_shape is not None
-        return RecurrentLayers(config, spec.image_shape, space)
+        return RecurrentLayers(config, spec, space)
     return ReluMLP(spec.observation_size, config.shared_sizes)
 
 

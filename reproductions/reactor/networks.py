@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
 from common.networks.control import ReluMLP
-from common.networks.images import ImageTorso, Sizes, make_torso
+from common.networks.images import ImageTorso, Sizes, VectorTorso, make_torso
 from common.networks.recurrent import LSTM, LSTMState
 from common.values import categorical
 from reproductions.reactor.config import LSTM_SIZE, ReactorConfig
@@ -58,7 +58,7 @@ class ReactorTorso(snt.Module):
       convolutions: the layers below the linear one; ReLU layers where observations are flat.
     """
 
-    def __init__(self, convolutions: ImageTorso | ReluMLP, hidden: int):
+    def __init__(self, convolutions: ImageTorso | VectorTorso | ReluMLP, hidden: int):
         super().__init__()
         self.convolutions = convolutions
         self.linear = _linear(convolutions.output_size, hidden)

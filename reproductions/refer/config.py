@@ -156,8 +156,8 @@ class ReferConfig(Config):
     """Updates between estimates of sigma_r (appendix B)."""
     updates_per_call: int = field(16, minimum=1, suffix="calls{}")
     """Updates whose steps are drawn at once: actions, Q_ret, the far part of the memory and the
-    errors to rank are as old as such a call. Not in the paper, which has 1; three times as fast.
-    ACER has 1, since its updates take long."""
+    errors to rank are as old as such a call. Not in the paper, which has 1; two to four times as
+    fast. ACER has 1, since its updates take long."""
 
     @property
     def annealing_per_update(self) -> float:

@@ -13,6 +13,7 @@ from reproductions import AGENTS
 
 SPEC = EnvironmentSpec(observation_size=3, action_size=2)
 IMAGES = EnvironmentSpec(8 * 6 * 2, 2, image_shape=(8, 6, 2))
+BOTH = IMAGES._replace(vector_size=5)  # in the last two of the eight rows
 NORMAL, MINATAR = {"normalize_observations": True}, {"torso": "minatar", "image_features": 7}
 UNITS = np.array([1e3, 1e-3, 1], np.float32)
 SIZE = 32
@@ -23,10 +24,21 @@ def make_agent(name, **values):
     return imported(AGENTS[name]).make_agent(**{**sizes, **values})
 
 
+def with_vectors(images, spec, vectors):
+    images = images.copy()
+    below = images[:, spec.picture_shape[0] :].reshape(SIZE, -1)
+    below[:, : 4 * spec.vector_size] = np.ascontiguousarray(vectors).view(np.uint8)
+    images[:, spec.picture_shape[0] :] = below.reshape(images[:, spec.picture_shape[0] :].shape)
+    return images
+
+
 def observations(seed, spec=SPEC):
     generator = np.random.default_rng(seed)
     if spec.image_shape:
-        return generator.integers(256, size=(SIZE, *spec.image_shape)).astype(np.uint8)
+        images = generator.integers(256, size=(SIZE, *spec.image_shape)).astype(np.uint8)
+        images[:, spec.picture_shape[0] :] = 0
+        vectors = generator.normal(size=(SIZE, spec.vector_size)).astype(np.float32)
+        return with_vectors(images, spec, vectors)
     return generator.normal(2.0, size=(SIZE, spec.observation_size)).astype(np.float32)
 
 
@@ -83,19 +95,23 @@ def test_the_units_of_observations_do_not_matter_if_they_are_normalised():
     assert np.abs(actions[0] - actions[2]).max() > 0.05
 
 
-def test_actors_compute_the_features_of_images_as_the_learner():
+@pytest.mark.parametrize("spec", [IMAGES, BOTH], ids=["images", "both"])
+def test_actors_compute_the_features_of_images_as_the_learner(spec):
     agent = make_agent("apex_dpg", **MINATAR)
-    learner = agent.make_learner(IMAGES, seed=0)
+    learner = agent.make_learner(spec, seed=0)
     for seed in range(2):
-        learner.update(make_batch(seed, IMAGES))
-    probe = observations(99, IMAGES)
+        learner.update(make_batch(seed, spec))
+    probe = observations(99, spec)
     features = learner.networks.features(probe)
     assert features.shape == (SIZE, 7) and np.abs(features).max() < 1
-    actor = policy_of(agent, learner, IMAGES, "make_actor")
+    actor = policy_of(agent, learner, spec, "make_actor")
     np.testing.assert_allclose(actor.features(probe), features, atol=1e-5)
-    action, _, _ = policy_of(agent, learner, IMAGES)(probe)
+    action, _, _ = policy_of(agent, learner, spec)(probe)
     np.testing.assert_allclose(action, learner.networks.policy(features), atol=1e-5)
     assert actor(probe)[2]["taken"].shape[0] == SIZE
+    if spec.vector_size:
+        other = with_vectors(probe, spec, np.ones([SIZE, 5], np.float32))
+        assert (np.abs(learner.networks.features(other) - features).max(axis=1) > 1e-3).all()
 
 
 @pytest.mark.parametrize("state", ["first", "last"])

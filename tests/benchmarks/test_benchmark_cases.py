@@ -292,8 +292,8 @@ def test_mj_step_moves_the_bodies_as_the_task_does(name):
     batch = environments.make_batch(name, range(2))
     batch.reset()
     step = actor_cases.mj_steps(batch)
-    one, other = step(np.array([[0.5] * 6, [-0.5] * 6]))
+    state, other = step(np.array([[0.5] * 6, [-0.5] * 6]))
     # An observation is all positions but the first, then velocities.
-    np.testing.assert_allclose(second, np.concatenate([one.qpos[1:], one.qvel]), atol=1e-5)
+    np.testing.assert_allclose(second, np.concatenate([state.qpos[1:], state.qvel]), atol=1e-5)
     assert np.abs(second - first).max() > 0.1
-    assert np.abs(one.qvel - other.qvel).max() > 0.1
+    assert np.abs(state.qvel - other.qvel).max() > 0.1

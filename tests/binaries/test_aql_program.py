@@ -135,8 +135,8 @@ def test_equal_seeds_give_equal_files_in_one_process(tmp_path):
         ]
         for run, _ in runs
     )
-    for one, two in zip(first, second):
-        assert len(one) and one.equals(two)
+    for table, again in zip(first, second):
+        assert len(table) and table.equals(again)
     assert first[1]["episode_return"].nunique() > 5
     assert first[0]["learner_steps"].tolist() == [0, 40, 80, 120]
     assert first[0]["episodes"].tolist() == [1, 1, 1, 2]

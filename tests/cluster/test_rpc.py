@@ -344,8 +344,8 @@ def test_a_client_greets_a_server_that_restarted_between_two_calls():
     """Its connection lasts, and the proof is of the start before."""
     service = Service(free_address())
     client = rpc.Client(service.server.address, TOKEN, timeout_seconds=10.0)
-    one = [tf.constant(1, tf.int64)]
-    call = tf.function(lambda: client.call("count", one), autograph=False)
+    number = [tf.constant(1, tf.int64)]
+    call = tf.function(lambda: client.call("count", number), autograph=False)
     assert call() == 1
     former = presented_to(service.server.address)
     service.server.close()

@@ -85,7 +85,9 @@ def test_the_advantages_are_sums_within_fragments(ends):
     end = int(observations[-1]) // 3 + 1
     wanted = expected(timesteps, values, 0, end)
     assert len(observations) == 60 and 60 <= num_steps == len(wanted) <= 62
-    np.testing.assert_allclose(steps.advantages, [wanted[one] for one in observations], rtol=2e-4)
+    np.testing.assert_allclose(
+        steps.advantages, [wanted[observation] for observation in observations], rtol=2e-4
+    )
     np.testing.assert_array_equal(steps.states.action[:, 0], 10 * observations)
     rows = observations.astype(int) // 3, observations.astype(int) % 3
     np.testing.assert_allclose(steps.values, values[rows], rtol=1e-6)
@@ -100,7 +102,7 @@ def test_rollouts_follow_without_gap_and_have_one_version():
     rollouts, num_steps = zip(*feed(adder, timesteps, values))
     assert len(rollouts) >= 6
     is_step = [after.step_type[0] != FIRST for after in timesteps[1:]]
-    observations = np.concatenate([one.steps.states.observation[:, 0] for one in rollouts])
+    observations = np.concatenate([rollout.steps.states.observation[:, 0] for rollout in rollouts])
     np.testing.assert_array_equal(observations, np.flatnonzero(is_step)[: len(observations)])
     assert set(num_steps) == {25} and adder.num_steps == 25 * len(rollouts)
     for version, rollout in enumerate(rollouts):
@@ -112,10 +114,17 @@ def test_a_true_end_a_time_limit_and_a_cut():
     """V of the last state counts but after a true end."""
     ones = np.ones((1, 1), np.float32)
 
-    def one(step_type, reward=0.0, discount=1.0):
+    def alone(step_type, reward=0.0, discount=1.0):
         return timestep([step_type], [reward], [discount], ones)
 
-    timesteps = [one(FIRST), one(LAST, 1, 0), one(FIRST), one(LAST, 2, 1), one(FIRST), one(MID, 3)]
+    timesteps = [
+        alone(FIRST),
+        alone(LAST, 1, 0),
+        alone(FIRST),
+        alone(LAST, 2, 1),
+        alone(FIRST),
+        alone(MID, 3),
+    ]
     values = np.array([[10.0], [20], [30], [40], [50], [60]])
     ((rollout, _),) = feed(RolloutAdder(3, GAMMA, LAMBDA), timesteps, values)
     errors = [1 - 10, 2 + 0.9 * 40 - 30, 3 + 0.9 * 60 - 50]
@@ -131,7 +140,9 @@ def test_unrolls_within_a_rollout_take_the_value_for_the_rest():
     wanted = {}
     for begin in range(0, end, 4):
         wanted |= expected(timesteps, values, begin, min(begin + 4, end), lambda_=1.0)
-    np.testing.assert_allclose(steps.advantages, [wanted[one] for one in observations], rtol=2e-4)
+    np.testing.assert_allclose(
+        steps.advantages, [wanted[observation] for observation in observations], rtol=2e-4
+    )
 
 
 # The store, beside the tests of every store in tests/remote: the versions of its steps.

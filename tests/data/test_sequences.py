@@ -285,7 +285,9 @@ def test_from_the_acting_loop_through_the_memory_to_the_learner(kind):
     agent, episodes = make_agent(kind), []
     assert agent.data.sequence_length == LENGTH
     memory, learner = agent.data.make_store(agent.step_specs(SPEC), seed=0), Learner()
-    _, loop = make_loop(agent, Actor(), make_environments(0, 2), lambda *one: episodes.append(one))
+    _, loop = make_loop(
+        agent, Actor(), make_environments(0, 2), lambda *episode: episodes.append(episode)
+    )
     trainer = make_trainer(agent, learner, memory)
     for _ in range(LENGTH + 2):  # two sequences of each actor
         put(memory, loop.step())

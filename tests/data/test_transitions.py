@@ -444,7 +444,9 @@ def test_an_adder_sums_clipped_rewards_over_the_agents_steps():
         def __call__(self, observation, state):
             return np.zeros(len(observation), np.int32), state, {}
 
-    _, loop = make_loop(agent, Left(), make_environments(0, 2), lambda *one: episodes.append(one))
+    _, loop = make_loop(
+        agent, Left(), make_environments(0, 2), lambda *episode: episodes.append(episode)
+    )
     for _ in range(11):
         found += loop.step()
     rewards = np.concatenate([items.steps.n_step_reward for items, _ in found])

@@ -72,7 +72,7 @@ def test_random_episodes_against_every_single_timestep():
                 is_last = step_types[n, environment] == LAST
                 assert unroll.is_last[place] == is_last
                 expected = (0, 0) if is_last else (rewards[n + 1], discounts[n + 1])
-                expected = [np.broadcast_to(one, k)[environment] for one in expected]
+                expected = [np.broadcast_to(value, k)[environment] for value in expected]
                 assert unroll.reward[place] == expected[0]
                 assert unroll.discount[place] == expected[1]
     assert unroll.observation["image"].dtype == np.uint8
@@ -208,8 +208,8 @@ def test_many_threads_put_while_one_draws():
     drawn, total = [], num_threads * num_puts * 2
     while len(drawn) < total:
         assert queue.counters().items <= 10
-        if (one := queue.draw(1)) is not None:
-            drawn += marks_of(one)
+        if (found := queue.draw(1)) is not None:
+            drawn += marks_of(found)
     for thread in threads:
         thread.join()
     assert queue.counters() == (0, total, total, 0, 0, 0)
@@ -231,7 +231,7 @@ class Run:
         policy = agent.make_actor(self.spec, ACTORS, 8, seed=2)
         self.deliveries, self.rows, self.episodes = [], [], []
         self.adder, self._loop = make_loop(
-            *(agent, policy, environments, lambda *one: self.episodes.append(one)),
+            *(agent, policy, environments, lambda *episode: self.episodes.append(episode)),
             actors=ACTORS,
             seed=1,
         )
@@ -290,7 +290,9 @@ def test_acts_and_fills_the_queue_with_new_and_replayed_unrolls():
     assert run.adder.num_steps == 2 * 5 * EPISODE_STEPS
     drawn = run.queue.draw(TIMESTEPS * 2 * 3).steps
     fresh = drawn.reward[::3].reshape(TIMESTEPS, 2, 5)
-    returns = [sum(one[1] for one in run.episodes if one[0] == actor) for actor in range(2)]
+    returns = [
+        sum(episode[1] for episode in run.episodes if episode[0] == actor) for actor in range(2)
+    ]
     np.testing.assert_allclose(fresh.sum(axis=(0, 2)), returns)
     is_last = drawn.is_last[::3].reshape(TIMESTEPS, 2, 5).swapaxes(0, 1).reshape(2, -1)
     assert (np.flatnonzero(is_last[0]) % TIMESTEPS == TIMESTEPS - 1).all()
@@ -298,7 +300,7 @@ def test_acts_and_fills_the_queue_with_new_and_replayed_unrolls():
         unroll, own = divmod(row, 6)
         first = own // 3  # of an actor's unrolls; its others are `unroll` unrolls old at most
         rows = range(3 * first, row + 1, 6)
-        assert any((drawn.action[row] == drawn.action[one]).all() for one in rows), unroll
+        assert any((drawn.action[row] == drawn.action[other]).all() for other in rows), unroll
 
 
 def test_the_learner_takes_from_the_queue():

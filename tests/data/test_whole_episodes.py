@@ -69,10 +69,17 @@ def test_episodes_of_two_environments():
         EpisodeAdder(2, 100),
         [[FIRST, FIRST], [MID, END], [MID, FIRST], [LAST, MID], [FIRST, MID], [MID, LAST]],
     )
-    assert [len(one.episodes) for one in given] == [0, 1, 0, 1, 0, 1]
-    assert [one.num_steps for one in given] == [2, 1, 2, 1, 2, 1]  # a LAST row has no action
-    (a,), (b,), (c,) = (one.episodes for one in given if one.episodes)
-    assert [one.terminated for one in (a, b, c)] == [True, False, False]
+    assert [len(delivery.episodes) for delivery in given] == [0, 1, 0, 1, 0, 1]
+    assert [delivery.num_steps for delivery in given] == [
+        2,
+        1,
+        2,
+        1,
+        2,
+        1,
+    ]  # a LAST row has no action
+    (a,), (b,), (c,) = (delivery.episodes for delivery in given if delivery.episodes)
+    assert [episode.terminated for episode in (a, b, c)] == [True, False, False]
     np.testing.assert_array_equal(a.states.observation[:, 0], [100, 101])
     np.testing.assert_array_equal(b.states.observation[:, 0], [0, 1, 2, 3])
     np.testing.assert_array_equal(b.states.action[:, 0], [0, -1, -2, 0])

@@ -37,7 +37,9 @@ def anchors(page):
     for title in re.findall(r"^#{1,6} (.+?)\s*$", text, re.M):
         title = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", title).lower()
         anchor = re.sub(r"[^\w\- ]", "", title).replace(" ", "-")
-        again = sum(re.fullmatch(rf"{re.escape(anchor)}(-\d+)?", one) is not None for one in found)
+        again = sum(
+            re.fullmatch(rf"{re.escape(anchor)}(-\d+)?", other) is not None for other in found
+        )
         found.append(f"{anchor}-{again}" if again else anchor)
     return found
 

@@ -215,9 +215,9 @@ def start(tmp_path):
 def variables_of(pod):
     """The fixed variables of a pod's container, and its name."""
     (container,) = SETS[pod.rpartition("-")[0]]["template"]["spec"]["containers"]
-    return {one["name"]: one["value"] for one in container["env"] if "value" in one} | {
-        "POD_NAME": pod
-    }
+    return {
+        variable["name"]: variable["value"] for variable in container["env"] if "value" in variable
+    } | {"POD_NAME": pod}
 
 
 @pytest.mark.parametrize("role", DISTRIBUTED.roles, ids=lambda role: role.name)

@@ -202,7 +202,7 @@ def test_a_discrete_action_stays_one():
 @pytest.mark.parametrize(
     "observations, actions, words",
     [
-        ({"a": FLOATS, "view": specs.Array((9, 9), np.uint8)}, BOUNDED, ["observation['view']"]),
+        ({"view": specs.Array((9,) * 5, np.uint8)}, BOUNDED, ["observation['view']", "5 axes"]),
         ({"n": specs.DiscreteArray(5000)}, BOUNDED, ["observation['n']", "5,000 values, too many"]),
         ({"name": specs.StringArray(())}, BOUNDED, ["observation['name']", "StringArray"]),
         ({}, BOUNDED, ["observation is empty"]),

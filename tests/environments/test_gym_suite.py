@@ -1,6 +1,7 @@
 """Tests of common.environments.gym_suite, compared with Gymnasium's own environments."""
 
 import pathlib
+import pickle
 
 import gymnasium
 from gymnasium import spaces
@@ -263,14 +264,59 @@ def test_integers_become_one_hot_vectors():
     assert frozen_lake.step(np.int32(2)).observation.tolist() == [0, 1, *[0] * 14]
 
 
-def test_an_image_among_vectors_is_refused_with_a_way_out():
-    class Both(Scripted):
+class Camera(Scripted):
+    """Observes an image, channels first, with a vector and an integer."""
+
+    observation_space = spaces.Dict(
+        speed=spaces.Box(-1e9, 1e9, (4,)),
+        camera=spaces.Box(0, 255, (3, 4, 5), np.uint8),
+        gear=spaces.Discrete(2),
+    )
+    speed = np.array([1e-30, -2.5, 3.25e8, 0.1], np.float32)
+    camera = np.random.default_rng(0).integers(0, 256, (3, 4, 5), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        return {"speed": self.speed, "camera": self.camera, "gear": 1}, {}
+
+
+def test_an_image_has_the_bytes_of_the_numbers_below_it():
+    made = [CanonicalEnvironment(GymEnvironment(Camera([]), seed=0)) for _ in range(2)]
+    spec = EnvironmentSpec.of(made[0])
+    assert (spec.picture_shape, spec.vector_size) == ((4, 5, 3), 6)
+    assert (spec.image_shape, spec.observation_dtype) == ((6, 5, 3), np.uint8)  # 24 of 30 bytes
+    seen = made[0].reset().observation
+    np.testing.assert_array_equal(seen[:4], Camera.camera.transpose(1, 2, 0))
+    below = seen[4:].ravel()
+    vector = [*Camera.speed, 0, 1]  # in the order of the space, which Gymnasium does not sort
+    np.testing.assert_array_equal(below[:24].view(np.float32), np.float32(vector))
+    assert not below[24:].any()
+    np.testing.assert_array_equal(CanonicalBatch(made).reset().observation, [seen, seen])
+    assert pickle.loads(pickle.dumps(made[0].observation_spec())).vector_size == 6
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"camera": Camera.camera[:2]}, r"observation\['camera'\] of uint8 \[2, 4, 5\], where"),
+        ({"speed": np.zeros(3, np.float32)}, r"observation\['speed'\] of float32 \[3\], where"),
+        ({"speed": np.float32([0, np.nan, 0, 0])}, "not finite"),
+    ],
+)
+def test_a_broken_image_or_vector_is_named(change, words):
+    gym = Camera([])
+    vars(gym).update(change)
+    with pytest.raises(UnusableEnvironmentError, match=words):
+        CanonicalEnvironment(GymEnvironment(gym, seed=0)).reset()
+
+
+def test_a_second_image_is_refused_with_a_way_out():
+    class Two(Scripted):
         observation_space = spaces.Dict(
-            speed=spaces.Box(-1, 1, (1,)), camera=spaces.Box(0, 255, (64, 64, 3), np.uint8)
+            {name: spaces.Box(0, 255, (8, 8, 3), np.uint8) for name in ("camera", "map")}
         )
 
-    with pytest.raises(UnusableEnvironmentError, match="'camera'.*FilterObservation"):
-        CanonicalEnvironment(GymEnvironment(Both([]), seed=0))
+    with pytest.raises(UnusableEnvironmentError, match="'map'.*second image.*FilterObservation"):
+        CanonicalEnvironment(GymEnvironment(Two([]), seed=0))
 
 
 def test_own_actions_and_observations_are_those_of_gymnasium():

@@ -82,7 +82,7 @@ def of_csv(content: bytes, each: int = 5) -> Iterator[tuple[str, bytes]]:
         yield f"no {name}", _csv([row[:column] + row[column + 1 :] for row in table])
         for cell in chance.sample(CELLS, each):
             row = chance.choice([len(table) // 2, len(table) - 1])
-            other = [list(one) for one in table]
+            other = [list(line) for line in table]
             other[row][column] = cell
             yield f"{name} in line {row + 1}: {cell!r:.20}", _csv(other)
 

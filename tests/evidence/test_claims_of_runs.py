@@ -497,7 +497,7 @@ def test_claims_are_about_experiments_that_there_are(paper):
     for claim in claims:
         experiment = of.experiment(claim.experiment) if claim.experiment else None
         if isinstance(claim.test, MainEffects):
-            listed = {setting for one in of.experiments for setting in one.settings}
+            listed = {setting for experiment in of.experiments for setting in experiment.settings}
             assert set(claim.test.settings) <= listed, claim.name
             assert set(claim.test.environments) <= set(experiment.environments), claim.name
             assert claim.test.tasks(experiment, "paper"), claim.name

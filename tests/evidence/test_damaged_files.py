@@ -168,7 +168,7 @@ def test_a_run_that_is_continued(planted, name):
             assert loop.record_start(run, range(2)) in (0, 1, 2)
             for path in (run.learner_csv, run.evaluator_csv):
                 row = csv_rows.last_row(path, csv_rows.PROGRESS) or dict.fromkeys(TIMES, 0)
-                check_finite([int(row[one]) for one in csv_rows.PROGRESS])
+                check_finite([int(row[column]) for column in csv_rows.PROGRESS])
             CsvRows(run.acting_csv, csv_rows.ACTING)
             assert progress_lib.is_over(run, Budget(minutes=1)) in (True, False)
         with errors_of(names, damage):

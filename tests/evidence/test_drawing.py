@@ -151,11 +151,11 @@ def test_rows_name_their_tasks_and_their_axis_once():
     tasks = ("ant", "humanoid")
     axes, legend = placed(part("one", *tasks), part("two", *tasks))
     assert legend == ["one", "two"]
-    assert [one.get_title() for one in axes] == ["ant", "humanoid", "", ""]
-    assert [one.get_xlabel() for one in axes] == ["", "", *2 * ["training time (minutes)"]]
+    assert [place.get_title() for place in axes] == ["ant", "humanoid", "", ""]
+    assert [place.get_xlabel() for place in axes] == ["", "", *2 * ["training time (minutes)"]]
     axes, legend = placed(part("one", *tasks), part("one", *tasks, unit="actor_steps"))
     assert legend == ["one"]
-    assert [one.get_xlabel() for one in axes] == [
+    assert [place.get_xlabel() for place in axes] == [
         *2 * ["training time (minutes)"],
         *2 * ["actor steps"],
     ]
@@ -209,8 +209,8 @@ def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay():
     rows[0] = dataclasses.replace(rows[0], panels=(low, rows[0].panels[1]))
     axes, _ = placed(*rows)
     assert axes[0].get_ylim() == axes[2].get_ylim() and axes[0].get_ylim()[1] > 800
-    (one, _), _ = placed(dataclasses.replace(rows[0], is_log=True))[:2]
-    assert one.get_yscale() == "log"
+    (place, _), _ = placed(dataclasses.replace(rows[0], is_log=True))[:2]
+    assert place.get_yscale() == "log"
 
 
 def effect(estimate, low, high, outcome):
@@ -243,20 +243,20 @@ def moment(step, chosen, size=5):
 def test_a_row_has_a_picture_the_values_and_a_bar_for_each_probability():
     given = [moment(10, [0, 3]), moment(500, [4, 1])]
     (axes,) = drawing.moments(given).blocks
-    for row, one in enumerate(given):
+    for row, drawn in enumerate(given):
         picture, values, probabilities = axes[3 * row : 3 * row + 3]
-        assert picture.get_title() == f"step {one.step}"
-        np.testing.assert_array_equal(picture.images[0].get_array(), one.picture)
+        assert picture.get_title() == f"step {drawn.step}"
+        np.testing.assert_array_equal(picture.images[0].get_array(), drawn.picture)
         assert sum(bar.get_height() for bar in values.patches) == 100
         heights = [bar.get_height() for bar in probabilities.patches]
-        assert heights == pytest.approx(np.concatenate(one.probabilities).tolist())
+        assert heights == pytest.approx(np.concatenate(drawn.probabilities).tolist())
         green = [i for i, bar in enumerate(probabilities.patches) if is_green(bar)]
-        assert green == [one.chosen[0], 5 + one.chosen[1]]
+        assert green == [drawn.chosen[0], 5 + drawn.chosen[1]]
 
 
 def is_green(bar):
     red, green, blue, _ = bar.get_facecolor()
-    return "#" + "".join(f"{round(255 * one):02x}" for one in (red, green, blue)) == (
+    return "#" + "".join(f"{round(255 * part):02x}" for part in (red, green, blue)) == (
         COLOR_NAMES["green"].lower()
     )
 

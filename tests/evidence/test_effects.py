@@ -157,9 +157,9 @@ def test_a_claim_with_a_collapse_wants_twenty_seeds():
 def test_the_interval_is_welchs():
     random = np.random.default_rng(0)
     frame = planted(random, 7, 600, [0.1, 0, 0, 0])
-    one = frame[frame["task"] == "a"]
-    found = effect_in(one, ["a"])
-    late = one[one["x"] > 2000].groupby(["setting", "seed"])["value"].mean()
+    of_task = frame[frame["task"] == "a"]
+    found = effect_in(of_task, ["a"])
+    late = of_task[of_task["x"] > 2000].groupby(["setting", "seed"])["value"].mean()
     test = stats.ttest_ind(late["first"], late["second"], equal_var=False)
     interval = test.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx(tuple(interval))

@@ -97,8 +97,8 @@ def test_seeds_that_were_evaluated_at_other_positions_share_a_curve(tmp_path, dr
     (part,) = draw().shown
     (curve,) = part.panels[0].curves
     assert curve.x[0] == 0 and curve.x[-1] == 300
-    for one in (curve.low, curve.middle, curve.high):
-        assert one == pytest.approx(curve.x / 300 * 1000)
+    for values in (curve.low, curve.middle, curve.high):
+        assert values == pytest.approx(curve.x / 300 * 1000)
 
 
 def test_a_panel_does_not_mix_runs_that_were_evaluated_by_two_rules(tmp_path, draw):
@@ -165,7 +165,7 @@ def test_a_section_is_drawn_if_it_has_runs_that_are_in_no_figure(tmp_path):
 
 
 def names_drawn(paper, runs, scale="two_cores"):
-    return [one.name for one in figures.drawn(paper, scale, runs)]
+    return [figure.name for figure in figures.drawn(paper, scale, runs)]
 
 
 def test_a_figure_is_drawn_if_it_compares(tmp_path):
@@ -186,8 +186,8 @@ def test_every_kept_run_is_in_a_picture():
             runs = kept.of(paper.name, scale)
             shown = {
                 curve
-                for one in figures.drawn(paper, scale, runs)
-                for curve in figures._curves(one, runs)
+                for figure in figures.drawn(paper, scale, runs)
+                for curve in figures._curves(figure, runs)
             }
             assert shown == {(run.setting, run.environment) for run in runs}
 

@@ -107,10 +107,10 @@ def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
 
 def test_several_that_keep_runs_at_once_wait_for_each_other(roots, monkeypatch, capsys):
     several = [[roots[0] / str(seed)] for seed in range(3)]
-    for seed, one in enumerate(several):
-        plant_evaluated(one, seed, value=seed)
+    for seed, pair in enumerate(several):
+        plant_evaluated(pair, seed, value=seed)
     with ThreadPoolExecutor(3) as pool:
-        kept = list(pool.map(lambda one: keep(plan_of(one), roots[1]), several))
+        kept = list(pool.map(lambda pair: keep(plan_of(pair), roots[1]), several))
     assert [len(places) for places in kept] == [1, 1, 1]
     assert returns(roots) == {0: [0], 1: [1], 2: [2]} and not capsys.readouterr().err
 

@@ -136,6 +136,23 @@ def test_the_budget_is_the_recorded_one_or_the_time_that_it_took(tmp_path, kwarg
     assert read(tmp_path)[0].budget == budget
 
 
+@pytest.mark.parametrize(
+    "task, columns, expected",
+    [
+        ("control:walker:walk", {"mean_q": 101.0}, True),  # 1 / (1 - 0.99) at most
+        ("control:walker:walk", {"mean_q": 99.0}, False),
+        ("control:walker:walk", {"mean_q": 11.0, "reward_scale": 10.0}, True),
+        ("control:walker:walk", {"mean_q": 9.0, "reward_scale": 10.0}, False),
+        ("control:walker:walk", {}, None),
+        ("gym:Walker2d-v4", {"mean_q": 1e9}, None),  # whose rewards have no known bound
+    ],
+)
+def test_a_critic_that_overestimates_is_known(task, columns, expected, tmp_path):
+    plant_run(tmp_path, "d3pg", task, 0, [1.0], learner=columns, discount=0.99)
+    (run,) = read(tmp_path)
+    assert run.overestimates is expected
+
+
 def test_a_frame_has_a_row_for_each_evaluation_of_runs_that_ended(tmp_path):
     budget = Budget(learner_steps=400)
     plant_run(tmp_path, "ddpg", TASK, 0, [1.0, 3.0], steps=1600, budget=budget)

@@ -26,23 +26,25 @@ from reproductions.apex.dqn.config import AGENT as APEX_DQN
 from reproductions.d4pg.config import AGENT as D4PG
 
 PAPERS = reproductions.papers()
-EXPERIMENTS = [(paper, one) for paper in PAPERS for one in paper.experiments]
+EXPERIMENTS = [(paper, experiment) for paper in PAPERS for experiment in paper.experiments]
 
 
 def test_all_five_papers_are_there_with_their_figures_and_tables():
     assert reproductions.PAPERS == ("apex", "aql", "d4pg", "reactor", "refer")
     for paper, (figures, tables) in zip(PAPERS, ((14, 2), (11, 0), (10, 2), (7, 5), (8, 0))):
         for kind, count in (("figure", figures), ("table", tables)):
-            names = [one.name for one in paper.of_kind(kind)]
+            names = [experiment.name for experiment in paper.of_kind(kind)]
             assert names == [f"{kind} {n}" for n in range(1, count + 1)]
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_a_setting_means_the_same_in_every_experiment(paper):
-    assert len({one.name for one in paper.experiments}) == len(paper.experiments)
+    assert len({experiment.name for experiment in paper.experiments}) == len(paper.experiments)
     for scale in paper.scales:
         meaning = {}
-        for run in (run for one in paper.experiments for run in one.at(scale.name).runs):
+        for run in (
+            run for experiment in paper.experiments for run in experiment.at(scale.name).runs
+        ):
             assert meaning.setdefault((run.setting, run.environment), run) == run
         by_flags = {}
         for run in meaning.values():  # and no two names mean the same, apart from budgets
@@ -55,8 +57,10 @@ def test_each_curve_has_a_configuration_of_its_own_at_every_scale(paper, monkeyp
     @functools.cache
     def configured(agent, arguments):
         """What the agent's program makes of them; it refuses values that contradict each other."""
-        others = dict(one.removeprefix("--").split("=") for one in arguments)
-        of_config = [one for one in arguments if one.startswith(("--setting=", "--config."))]
+        others = dict(argument.removeprefix("--").split("=") for argument in arguments)
+        of_config = [
+            argument for argument in arguments if argument.startswith(("--setting=", "--config."))
+        ]
         monkeypatch.setattr("sys.argv", ["program", *of_config])
         values = flags.FlagValues()
         config = define_config(agent.settings, values)
@@ -70,17 +74,17 @@ def test_each_curve_has_a_configuration_of_its_own_at_every_scale(paper, monkeyp
         )
 
     for scale in paper.scales:
-        for experiment in (one.at(scale.name) for one in paper.experiments):
+        for experiment in (each.at(scale.name) for each in paper.experiments):
             is_figure = experiment.name.startswith("figure")
             seen = {}
             for run in experiment.runs if not experiment.unavailable else ():
-                changes = [one.flag for one in scale.changes_of(run.agent, run.choices)]
+                changes = [change.flag for change in scale.changes_of(run.agent, run.choices)]
                 key = configured(run.agent, (*run.flags, *changes)), run.environment, run.budget
                 same = seen.setdefault(key, run.setting) if is_figure else run.setting
                 assert same == run.setting, (scale.name, experiment.name, run.setting, same)
 
 
-@pytest.mark.parametrize("paper, experiment", EXPERIMENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("paper, experiment", EXPERIMENTS, ids=lambda value: value.name)
 def test_an_experiment_is_whole(paper, experiment):
     assert len({(run.setting, run.environment) for run in experiment.runs}) == len(experiment.runs)
     assert bool(experiment.runs) or experiment.unavailable
@@ -100,12 +104,12 @@ def test_an_experiment_is_whole(paper, experiment):
 
 
 def test_tasks_of_the_control_suite_exist():
-    named = {run.environment for _, one in EXPERIMENTS for run in one.every_run}
+    named = {run.environment for _, experiment in EXPERIMENTS for run in experiment.every_run}
     wanted = {name for name in named if name.startswith("control:")}
     assert len(wanted) > 39 and wanted <= set(environments.names())
 
 
-@pytest.mark.parametrize("paper, figure", EXPERIMENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("paper, figure", EXPERIMENTS, ids=lambda value: value.name)
 def test_curves_of_a_figure_look_different(paper, figure):
     for part in figure.divided():
         if figure.name.startswith("figure") and len(part.settings) <= 12:
@@ -117,8 +121,8 @@ def test_curves_of_a_figure_look_different(paper, figure):
 def test_a_method_has_one_colour_also_beside_all_others(paper):
     for scale in paper.scales:
         drawn = (*paper.of_kind("figure"), *paper.of_kind("section"))
-        shown = [one.at(scale.name) for one in drawn]
-        names = {name for one in shown if not one.unavailable for name in one.settings}
+        shown = [figure.at(scale.name) for figure in drawn]
+        names = {name for figure in shown if not figure.unavailable for name in figure.settings}
         # A method is one name beyond the Control Suite and another on it, with one look.
         looks = {paper.looks[name]: name for name in sorted(names, reverse=True)}
         assert len({paper.label(name) for name in looks.values()}) == len(looks)
@@ -164,7 +168,9 @@ def test_an_unknown_name_lists_those_there_are():
 
 
 def test_the_numbers_of_reference_lines_are_reported():
-    lines = [(paper.name, line) for paper, one in EXPERIMENTS for line in one.references]
+    lines = [
+        (paper.name, line) for paper, experiment in EXPERIMENTS for line in experiment.references
+    ]
     assert len(lines) > 10
     for paper, line in lines:
         assert Reported().number(paper, line.source, line.row, line.column) > 0

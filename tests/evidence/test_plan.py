@@ -212,8 +212,8 @@ def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
     assert run.changes == ("3 learner steps instead of 1 hour", "config.sizes (4,4)")
     assert plan.experiment.note == "fewer" and "--scale=small" in run.command
     assert [
-        one.seed
-        for one in make_plan(paper(experiment), experiment, SMALL, roots[0], num_seeds=2).runs
+        planned.seed
+        for planned in make_plan(paper(experiment), experiment, SMALL, roots[0], num_seeds=2).runs
     ] == [0, 1]
     assert len(make_plan(paper(experiment), experiment, PAPER_SCALE, roots[0]).runs) == 8
 

@@ -478,4 +478,4 @@ def test_evaluations_are_shown_next_to_the_learner_and_the_best_is_known(run):
     assert bookkeeping.best_return == 2.0
     events = EventAccumulator(str(run.directory.path))
     events.Reload()
-    assert [one.step for one in events.Tensors("evaluator/episode_return")] == [10, 20]
+    assert [event.step for event in events.Tensors("evaluator/episode_return")] == [10, 20]

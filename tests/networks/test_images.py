@@ -58,6 +58,28 @@ def test_minatars_sizes():
     assert network(images((10, 10, 4))).shape == (5, 6)
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_vectors_below_images_are_features(dtype):
+    """They are the numbers whose bytes follow the image, also in a compiled graph."""
+    spec = EnvironmentSpec(
+        480, 2, image_shape=(12, 10, 4), vector_size=13
+    )  # in two rows of 40 bytes
+    assert spec.picture_shape == (10, 10, 4)
+    config = types.SimpleNamespace(torso="minatar")
+    torso, _ = images_lib.make_torso(config, spec, images_lib.SIZES, dtype=dtype)
+    vectors = np.random.default_rng(1).normal(size=(5, 13)).astype(np.float32)
+    observation = images(spec.image_shape)
+    observation[:, 10:].reshape(5, 80)[:, :52] = vectors.view(np.uint8)
+    for call in (torso, tf.function(torso, jit_compile=True)):
+        features = call(observation)
+        assert features.dtype == dtype and features.shape == (5, torso.output_size)
+        np.testing.assert_array_equal(features[:, -13:], tf.cast(vectors, dtype))
+    alone = images_lib.ImageTorso((10, 10, 4), images_lib.SIZES["minatar"].convolutions, dtype)
+    for own, other in zip(alone.trainable_variables, torso.trainable_variables):
+        own.assign(other)
+    np.testing.assert_array_equal(torso(observation)[:, :-13], alone(observation[:, :10]))
+
+
 def test_flat_observations_have_an_mlp():
     """Its last size is that of the hidden layers, and one size leaves the observation as it is."""
     spec = EnvironmentSpec(4, 2, is_discrete=True)

@@ -211,17 +211,17 @@ class TestDeliveries:
             assert store.counters() == before
 
         remote, idle = served.remote(), served.remote()
-        one = len(kind.rows([0]).keys) if served.store.keyed else 2**24  # most steps of a delivery
-        for steps in (one + 1, 2**61, -1):
-            refuses(remote, steps, f"accepted must be from 0 to {one}, is {steps}")
+        most = len(kind.rows([0]).keys) if served.store.keyed else 2**24  # most steps of a delivery
+        for steps in (most + 1, 2**61, -1):
+            refuses(remote, steps, f"accepted must be from 0 to {most}, is {steps}")
         assert served.accepted() == {}
         # Of a former service, with all steps that the run can have had by then.
         remote.num_accepted = idle.num_accepted = 2**24
         remote.incarnation += 2**20
         idle.incarnation += 2**20
-        refuses(remote, one + 1, f"accepted must be from 0 to {2**24 + one}, is")
+        refuses(remote, most + 1, f"accepted must be from 0 to {2**24 + most}, is")
         assert put(remote, kind, range(5)) and put(idle, kind, range(100, 104))
-        refuses(remote, 10**8, f"accepted must be from 0 to {remote.num_accepted + one}, is")
+        refuses(remote, 10**8, f"accepted must be from 0 to {remote.num_accepted + most}, is")
         served.close()
         remote._client.timeout_seconds = 0.2
         for call in (remote.counters, lambda: remote.draw(1), lambda: put(remote, kind, [5, 6])):

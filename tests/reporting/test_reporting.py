@@ -212,7 +212,9 @@ def test_a_process_that_goes_on_from_a_checkpoint_replaces_the_steps_after_it(tm
         writer.close()
     events = plugin_event_accumulator.EventAccumulator(str(tmp_path))  # TensorBoard's own
     events.Reload()
-    found = [(one.step, tf.make_ndarray(one.tensor_proto).item()) for one in events.Tensors("loss")]
+    found = [
+        (event.step, tf.make_ndarray(event.tensor_proto).item()) for event in events.Tensors("loss")
+    ]
     assert found == [(0, 0), (10, 0), (20, 20), (30, 20), (40, 20)]
     assert events.Tensors("hyperparameters")
 
@@ -232,7 +234,7 @@ def test_hyperparameters_are_a_table_and_known_to_the_plug_in(tmp_path):
     assert found["rate"].number_value == 1e-4 and found["agent"].string_value == "d4pg"
     content = events.SummaryMetadata(metadata.EXPERIMENT_TAG).plugin_data.content
     experiment = metadata.parse_experiment_plugin_data(content)
-    assert [one.name for one in experiment.hparam_infos] == ["agent", "n_step", "rate", "sizes"]
+    assert [info.name for info in experiment.hparam_infos] == ["agent", "n_step", "rate", "sizes"]
     assert experiment.metric_infos[0].name.tag == tensorboard.MEAN_RETURN
 
 
@@ -247,7 +249,7 @@ def test_an_evaluation_is_shown_with_its_film(tmp_path):
     events = EventAccumulator(str(tmp_path))
     events.Reload()
     shown = events.Tensors(tensorboard.MEAN_RETURN)
-    assert [(one.step, tf.make_ndarray(one.tensor_proto).item()) for one in shown] == [
+    assert [(event.step, tf.make_ndarray(event.tensor_proto).item()) for event in shown] == [
         (10, 15.0), (20, 30.0),
     ]  # fmt: skip
     (film,) = events.Tensors("evaluator/film")

@@ -143,7 +143,7 @@ class Growth:
         roles = collections.defaultdict(list)
         for (role, _), life in self._lives.items():
             if life[0][0] <= end:
-                roles[role].append([one for one in life if one[0] <= end])
+                roles[role].append([sample for sample in life if sample[0] <= end])
         return {role: self._row(lives) for role, lives in roles.items()}
 
     def write(self, path: pathlib.Path) -> None:
@@ -159,12 +159,13 @@ class Growth:
 
     def _row(self, lives: Sequence[Sequence[tuple[float, dict[str, float]]]]) -> dict:
         warm = [
-            [one for one in life if one[0] - life[0][0] >= self._warm_up_seconds] for life in lives
+            [sample for sample in life if sample[0] - life[0][0] >= self._warm_up_seconds]
+            for life in lives
         ]
         seconds = sum(life[-1][0] - life[0][0] for life in warm if life)
         row = {"lives": len(lives), "minutes": round(seconds / 60, 1)}
-        samples = [one for life in lives for one in life]
-        first = [one for one in samples if one[0] < self._quiet_seconds]
+        samples = [sample for life in lives for sample in life]
+        first = [sample for sample in samples if sample[0] < self._quiet_seconds]
         for name in samples[0][1]:
             growth = slope([(at, held[name]) for at, held in life] for life in warm)
             row[name] = {

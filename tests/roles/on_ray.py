@@ -131,41 +131,41 @@ class RunOnRay:
         self.run.wait_for(is_so, _START_SECONDS, what, poll_seconds=0.2)
 
 
-def _train(one: RunOnRay) -> dict[str, Any]:
+def _train(ray_run: RunOnRay) -> dict[str, Any]:
     """Trains through the faults and returns the record."""
-    one.start()
-    places = one.places()
+    ray_run.start()
+    places = ray_run.places()
     print(places, flush=True)
     # A node without the learner or the replay could die and leave the others as they are.
     for first, second in (("actor-0", "actor-1"), ("learner-0", "replay-0")):
         assert places[first] != places[second], f"{first} and {second} are on one node: {places}"
-    before = one.rate()
-    pids = one.run.pids()
-    one.attack("actor killed", lambda: os.kill(pids["actor-0"], signal.SIGKILL), ["actor-0"])
+    before = ray_run.rate()
+    pids = ray_run.run.pids()
+    ray_run.attack("actor killed", lambda: os.kill(pids["actor-0"], signal.SIGKILL), ["actor-0"])
     worker = _parent(pids["actor-1"])
-    one.attack("Ray worker killed", lambda: os.kill(worker, signal.SIGKILL), ["actor-1"])
-    one.attack("node killed", one.nodes[1].kill, [*places])
-    after = one.rate()
-    code = one.end()
-    one.run.check_files()
-    rows = read_rows(one.run.workdir / "evaluator.csv")
-    starts = RunDirectory(one.run.workdir).read_starts()
+    ray_run.attack("Ray worker killed", lambda: os.kill(worker, signal.SIGKILL), ["actor-1"])
+    ray_run.attack("node killed", ray_run.nodes[1].kill, [*places])
+    after = ray_run.rate()
+    code = ray_run.end()
+    ray_run.run.check_files()
+    rows = read_rows(ray_run.run.workdir / "evaluator.csv")
+    starts = RunDirectory(ray_run.run.workdir).read_starts()
     before_last = rows["episode_return_mean"][
-        rows["wall_seconds"] <= one.faults[-1]["wall_seconds"]
+        rows["wall_seconds"] <= ray_run.faults[-1]["wall_seconds"]
     ]
     return {
         "program": _SOAK.module,
         "flags": pathlib.Path(_SOAK.flagfile).name,
         "places": places,
         "updates_per_second": {"before": round(before, 1), "after": round(after, 1)},
-        "faults": one.faults,
+        "faults": ray_run.faults,
         "end": {
             "exit_code": code,
             "outcome": starts[-1]["outcome"],
             "starts_of_learner": len(starts),
             "return_before_last_fault": before_last.iloc[-1],
             "return": rows["episode_return_mean"].iloc[-1],
-            "learner_steps": one.run.learner("learner_steps"),
+            "learner_steps": ray_run.run.learner("learner_steps"),
         },
         "curve": [dict(zip(_COLUMNS, row)) for row in rows[[*_COLUMNS]].values.tolist()],
     }
@@ -191,11 +191,11 @@ def main() -> None:
     folder = (arguments.workdir or pathlib.Path(tempfile.mkdtemp(prefix="ray_"))).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     with two_nodes(folder, arguments.cores) as (address, nodes):
-        one = RunOnRay(folder / "run", address, nodes, arguments.minutes)
+        ray_run = RunOnRay(folder / "run", address, nodes, arguments.minutes)
         try:
-            record = _train(one)
+            record = _train(ray_run)
         finally:
-            one.kill()
+            ray_run.kill()
     print(json.dumps({**record, "curve": f"{len(record['curve'])} rows"}, indent=2))
     print(f"run and logs are in {folder}")
     if arguments.json:

@@ -236,8 +236,10 @@ def main() -> None:
     result = {
         "program": soak.module,
         "flags": pathlib.Path(soak.flagfile).name,
-        "kills": [dataclasses.asdict(one) for one in planned if "kill" in one.kind],
-        "other_faults": [dataclasses.asdict(one) for one in planned if "kill" not in one.kind],
+        "kills": [dataclasses.asdict(fault) for fault in planned if "kill" in fault.kind],
+        "other_faults": [
+            dataclasses.asdict(fault) for fault in planned if "kill" not in fault.kind
+        ],
         "skipped": skipped,
         "end": numbers,
         "growth": table,
@@ -249,7 +251,7 @@ def main() -> None:
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
     if wrong:
-        sys.exit("\n".join(["", *(f"error: {one}" for one in wrong)]))
+        sys.exit("\n".join(["", *(f"error: {problem}" for problem in wrong)]))
     print("all is well")
 
 

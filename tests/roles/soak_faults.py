@@ -235,15 +235,19 @@ class Faults:
         while self.launcher.poll() is None:
             running = self._run.pids()
             each_time(running)
-            waits = any(one.is_alone for one, _ in begun)  # a slow machine comes behind the plan
+            waits = any(
+                fault.is_alone for fault, _ in begun
+            )  # a slow machine comes behind the plan
             # Without a replay nobody but the keeper knows what a killed process has done.
-            waits_all = not self._has_replay and any(one.role == self._keeper for one, _ in begun)
+            waits_all = not self._has_replay and any(
+                fault.role == self._keeper for fault, _ in begun
+            )
             due = (
-                one
-                for one in planned
-                if one.at <= self._now()
-                and (one.role == "disk" or _name(one) in running)
-                and not (waits_all or (one.is_alone and waits))
+                fault
+                for fault in planned
+                if fault.at <= self._now()
+                and (fault.role == "disk" or _name(fault) in running)
+                and not (waits_all or (fault.is_alone and waits))
             )
             fault = next(due, None)
             if fault is not None:  # one at a time, for it changes what runs
@@ -252,10 +256,12 @@ class Faults:
                 self.steps_at_last = self._run.learner("learner_steps")
                 print(f"{fault.at:6.0f} s  {fault}", flush=True)
                 begun.append((fault, getattr(self, f"_{fault.kind}")(fault)))
-            for one in list(begun):
-                if next(one[1], "over") == "over":
-                    one[0].recovered = round(self._now() - one[0].at - one[0].seconds, 1)
-                    begun.remove(one)
+            for started in list(begun):
+                if next(started[1], "over") == "over":
+                    started[0].recovered = round(
+                        self._now() - started[0].at - started[0].seconds, 1
+                    )
+                    begun.remove(started)
             time.sleep(0.5)
 
     def _now(self) -> float:

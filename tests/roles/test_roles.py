@@ -72,9 +72,9 @@ def test_the_evaluator_prints_the_result_and_the_learner_records_the_run(ended):
     assert re.search(rf"^finished: evaluator return .* {STEPS} learner steps$", output, re.M), (
         output
     )
-    (one,) = json.loads((run.workdir / "run.json").read_text())["starts"]
-    assert one["outcome"] == "finished" and one["changed"]["evaluation_episodes"] == 2
-    assert (one["scale"], one["scale_changes"]) == ("paper", "2 actors")
+    (start,) = json.loads((run.workdir / "run.json").read_text())["starts"]
+    assert start["outcome"] == "finished" and start["changed"]["evaluation_episodes"] == 2
+    assert (start["scale"], start["scale_changes"]) == ("paper", "2 actors")
     assert not any(TOKEN in program.output for program in programs.values())
 
 
@@ -93,12 +93,12 @@ def test_a_claim_counts_the_run(ended, tmp_path):
     plan = make_plan(paper, experiment, paper.scale("paper"), tmp_path / "runs", num_seeds=1)
     assert len(keep(plan, tmp_path)) == 2
     kept = KeptRuns(tmp_path)
-    assert all(one.has_ended for one in kept.of("d4pg", "paper"))
+    assert all(kept_run.has_ended for kept_run in kept.of("d4pg", "paper"))
     evidence = Evidence(kept, None, Reported(), tmp_path)
     part = EffectPart("", {"first": 1.0, "second": -1.0})
     finding = MainEffects((part,)).find(paper, experiment, evidence)
-    (one,) = finding.effects
-    assert finding.coverage == (1, 1, 0, 1) and one.effect.estimate == pytest.approx(0, abs=1e-9)
+    (judged,) = finding.effects
+    assert finding.coverage == (1, 1, 0, 1) and judged.effect.estimate == pytest.approx(0, abs=1e-9)
 
 
 def test_the_csv_files_are_whole(ended):

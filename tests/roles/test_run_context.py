@@ -142,17 +142,19 @@ def test_a_learner_that_leaves_ends_it_only_with_the_run(running):
 
 def test_each_shard_keeps_its_part_and_all_end_with_the_run(tmp_path):
     first = replay_of(2)
-    shards = [Running(tmp_path, one) for one in (first, dataclasses.replace(first, index=1))]
-    store = ShardedStore([one.store for one in shards])
-    for one in shards:
+    shards = [
+        Running(tmp_path, context) for context in (first, dataclasses.replace(first, index=1))
+    ]
+    store = ShardedStore([shard.store for shard in shards])
+    for shard in shards:
         for begin in range(0, 60, 10):
-            one.insert(begin)
-    assert [one.store.counters().items for one in shards] == [50, 50]
+            shard.insert(begin)
+    assert [shard.store.counters().items for shard in shards] == [50, 50]
     store.accepted()
     store.disconnect(finished=True)
-    assert all(one.ends_within(60) for one in shards)
-    for one in shards:
-        one.close()
+    assert all(shard.ends_within(60) for shard in shards)
+    for shard in shards:
+        shard.close()
 
 
 @pytest.mark.parametrize("period", [0.0, 1000.0])

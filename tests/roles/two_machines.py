@@ -299,8 +299,8 @@ def main() -> None:
             apart.stop()
             apart.run.check_files()
         finally:
-            for one in runs:
-                one.kill()
+            for run in runs:
+                run.kill()
     medians = {name: statistics.median(values) for name, values in rates.items()}
     rows = [
         (name, rate, "updates/s", "loopback" if name != "loopback" else None, medians["loopback"])

@@ -30,7 +30,7 @@ class WatchedRun:
                 arguments = path.read_bytes().decode().split("\0")
                 if f"--workdir={self.workdir}" not in arguments:
                     continue
-                roles = [one for one in arguments if one.startswith("--role=")]
+                roles = [argument for argument in arguments if argument.startswith("--role=")]
                 name = roles[-1].removeprefix("--role=") if roles else "launcher"
                 log = pathlib.Path(os.readlink(path.with_name("fd") / "1"))
             except OSError:

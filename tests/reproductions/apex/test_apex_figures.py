@@ -72,7 +72,7 @@ DQN_MODEL, DPG_MODEL = ScaleModel(DQN_RATES, 32), ScaleModel(DPG_RATES, 32)
 
 def flag(run, name):
     """The value of a flag of a run, None if it has none."""
-    found = [one.partition("=")[2] for one in run.flags if one.startswith(f"--{name}=")]
+    found = [flag.partition("=")[2] for flag in run.flags if flag.startswith(f"--{name}=")]
     return found[-1] if found else None
 
 

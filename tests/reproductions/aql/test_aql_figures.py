@@ -35,7 +35,7 @@ def test_the_39_tasks_have_the_papers_numbers_of_sub_actions():
 
 def test_the_budgets_are_actor_steps():
     """200M environment steps of DeepMind Lab are 50M of the agent, which repeats actions."""
-    steps = {one.name: one.budget.actor_steps for one in PAPER.experiments}
+    steps = {experiment.name: experiment.budget.actor_steps for experiment in PAPER.experiments}
     assert steps.pop("figure 3") == 50_000_000
     figures = {steps[name] for name in steps if name.startswith("figure")}
     assert figures == {200_000_000}
