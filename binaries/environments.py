@@ -92,11 +92,9 @@ def _describe(name: str) -> str:
 
 
 def _line(name: str, spec: EnvironmentSpec) -> str:
-    seen = f"{spec.observation_size}"
+    seen, vector = f"{spec.observation_size}", spec.vector_size
     if spec.picture_shape:
-        seen = f"image {list(spec.picture_shape)}" + f" + {spec.vector_size}" * bool(
-            spec.vector_size
-        )
+        seen = f"image {list(spec.picture_shape)}" + f" + {vector}" * bool(vector)
     able = ", ".join(_agents(spec)) or "no agent"
     return f"{name:40} {seen:>18} -> {spec.action_size:3} {spec.action_kind:10}  {able}"
 
