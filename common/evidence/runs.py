@@ -190,7 +190,7 @@ class KeptRun:
 
     @property
     def overestimates(self) -> bool | None:
-        """Whether its mean Q ends above the largest possible return; None if that is not known."""
+        """True if its mean Q ends above the largest possible return; None if that is not known."""
         bound = q_bound(self.environment, self.config["config"])
         if "mean_q" not in self.training or bound == math.inf:
             return None

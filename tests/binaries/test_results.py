@@ -1,6 +1,7 @@
 """`binaries.results` as its user meets it, and what is committed below results/."""
 
 import contextlib
+import importlib.util
 import io
 import itertools
 import re
@@ -43,6 +44,8 @@ def _made(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["figures", "tables"])
 def test_it_is_made_byte_for_byte_and_nothing_else_is_there(made, name):
+    if name == "tables" and importlib.util.find_spec("myosuite") is None:
+        pytest.skip("table 2 of D4PG has sizes of the hand: make hand")
     committed = {file.name: file.read_bytes() for file in (RESULTS / name).iterdir()}
     again = {file.name: file.read_bytes() for file in (made / name).iterdir()}
     assert sorted(committed) == sorted(again), "run `make results` and commit what it changes"
