@@ -275,10 +275,7 @@ class CanonicalEnvironment(Wrapper):
                 if part.size != length or part.dtype.kind not in "fiub":
                     raise ValueError
             except (TypeError, ValueError, LookupError):
-                raise BrokenSpecError(
-                    f"it gave an observation{_subscripts(path)} of {kind_of(entry)}, where its "
-                    f"spec says {kind_of(spec)}"
-                ) from None
+                raise _broken(path, entry, spec) from None
             parts.append(part)
         return parts
 
@@ -299,10 +296,7 @@ class CanonicalEnvironment(Wrapper):
             pass  # it is no image
         image = np.asarray(entry)
         if image.shape != spec.shape or image.dtype != np.uint8:
-            raise BrokenSpecError(
-                f"it gave an observation{_subscripts(path)} of {kind_of(image)}, where its spec "
-                f"says {kind_of(spec)}"
-            )
+            raise _broken(path, image, spec)
         image = image.transpose(axes).reshape(-1, width, channels)
         if not self._places:
             return image
@@ -428,6 +422,13 @@ def leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
         return
     for key, child in children:
         yield from leaves(child, (*path, key))
+
+
+def _broken(path: _Path, entry: Any, spec: specs.Array) -> BrokenSpecError:
+    return BrokenSpecError(
+        f"it gave an observation{_subscripts(path)} of {kind_of(entry)}, where its spec says "
+        f"{kind_of(spec)}"
+    )
 
 
 def _subscripts(path: _Path) -> str:

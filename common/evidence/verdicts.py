@@ -313,7 +313,7 @@ def _row(
     listed = [table for table in paper.experiments if table.ours]
     with_ours = [table for table in listed if _has_ours(paper, table, kept, numbers)]
     counts = collections.Counter(finding.verdict for _, finding in findings)
-    known = [run.overestimates for run in runs if run.overestimates is not None]
+    known = [known for known in (run.overestimates for run in runs) if known is not None]
     return {
         "paper": f"[{paper.title}]({paper.name}.md)",
         **{str(verdict): str(counts[verdict]) for verdict in Verdict},

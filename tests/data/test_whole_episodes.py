@@ -70,14 +70,8 @@ def test_episodes_of_two_environments():
         [[FIRST, FIRST], [MID, END], [MID, FIRST], [LAST, MID], [FIRST, MID], [MID, LAST]],
     )
     assert [len(delivery.episodes) for delivery in given] == [0, 1, 0, 1, 0, 1]
-    assert [delivery.num_steps for delivery in given] == [
-        2,
-        1,
-        2,
-        1,
-        2,
-        1,
-    ]  # a LAST row has no action
+    # A LAST row has no action.
+    assert [delivery.num_steps for delivery in given] == [2, 1, 2, 1, 2, 1]
     (a,), (b,), (c,) = (delivery.episodes for delivery in given if delivery.episodes)
     assert [episode.terminated for episode in (a, b, c)] == [True, False, False]
     np.testing.assert_array_equal(a.states.observation[:, 0], [100, 101])

@@ -154,7 +154,9 @@ def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots
     if is_kept:
         keep(plan_of(roots), roots[1])
     else:
-        with pytest.raises(RunDirectoryError, match=r"\(.*config.newer 1 -> 2\)"):
+        with pytest.raises(
+            RunDirectoryError, match=r'\(setting "good" -> "good_newer2", config.newer 1 -> 2\)'
+        ):
             keep(plan_of(roots), roots[1])
     assert returns(roots) == ({0: [1.5], 1: [1.5]} if is_kept else {0: [1.5]})
 

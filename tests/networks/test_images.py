@@ -61,9 +61,8 @@ def test_minatars_sizes():
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 def test_vectors_below_images_are_features(dtype):
     """They are the numbers whose bytes follow the image, also in a compiled graph."""
-    spec = EnvironmentSpec(
-        480, 2, image_shape=(12, 10, 4), vector_size=13
-    )  # in two rows of 40 bytes
+    # The 52 bytes are in two rows of 40.
+    spec = EnvironmentSpec(480, 2, image_shape=(12, 10, 4), vector_size=13)
     assert spec.picture_shape == (10, 10, 4)
     config = types.SimpleNamespace(torso="minatar")
     torso, _ = images_lib.make_torso(config, spec, images_lib.SIZES, dtype=dtype)

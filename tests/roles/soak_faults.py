@@ -235,9 +235,8 @@ class Faults:
         while self.launcher.poll() is None:
             running = self._run.pids()
             each_time(running)
-            waits = any(
-                fault.is_alone for fault, _ in begun
-            )  # a slow machine comes behind the plan
+            # A slow machine comes behind the plan.
+            waits = any(fault.is_alone for fault, _ in begun)
             # Without a replay nobody but the keeper knows what a killed process has done.
             waits_all = not self._has_replay and any(
                 fault.role == self._keeper for fault, _ in begun
