@@ -1,5 +1,6 @@
 """The papers' figures, drawn from the kept runs, and the effects of a paper's claims."""
 
+import collections
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import pathlib
@@ -165,8 +166,10 @@ def draw(
     every = listed = selection.runs_of(experiment, runs)
     if any(each.name == scale and each.is_compact for each in paper.scales):
         listed = _of_one_rule(experiment, every)
+    names = [part.name if part.settings else "" for part in experiment.parts] or [""]
     parts = [
-        _Part(paper, part, _lines(part, listed, numbers), numbers) for part in experiment.divided()
+        _Part(paper, part, _lines(part, listed, numbers), numbers, name)
+        for part, name in zip(experiment.divided(), names)
     ]
     having = {setting for part in parts for _, setting in part.lines}
     if not having:
@@ -286,12 +289,14 @@ class _Part:
       experiment: what the part shows.
       lines: of its runs.
       reported: numbers of papers.
+      name: for the titles of its panels.
     """
 
     paper: Paper
     experiment: Experiment
     lines: Lines
     reported: Reported
+    name: str = ""
 
     def looks(self, having: Container[str]) -> Looks:
         """Returns the looks of those settings that the figure has."""
@@ -299,9 +304,9 @@ class _Part:
         return {name: (self.paper.label(name), chosen[name]) for name in chosen if name in having}
 
     def end(self, panel: str | None = None) -> float | None:
-        """Returns where the longest run ends, of one panel or of all; None without runs."""
+        """Returns where the longest curve ends, of one panel or of all; None without curves."""
         shown = (tasks for (name, _), tasks in self.lines.items() if panel in (None, name))
-        ends = [line.index[-1] for tasks in shown for seeds in tasks for line in seeds]
+        ends = [min(line.index[-1] for seeds in tasks for line in seeds) for tasks in shown]
         return max(ends, default=None)
 
     def shown(
@@ -323,7 +328,8 @@ class _Part:
             limit = max(papers, ours or 0)
         is_log = experiment.y in _LOGARITHMIC
         drawn = tuple(self.panel(name, looks) for name in names)
-        return panels.PanelGroup(drawn, experiment.x, limit, _y_label(experiment), is_log)
+        label = _y_label(experiment)
+        return panels.PanelGroup(drawn, experiment.x, limit, label, is_log, self.name)
 
     def panel(self, name: str, looks: Looks) -> panels.Panel:
         """Returns the panel of a task, or of several that are combined."""
@@ -438,7 +444,11 @@ def _page_of_curves(
     parts: Sequence[_Part], having: Container[str], whole_axis: bool
 ) -> drawing.Page:
     """Returns the page of a figure of learning curves."""
-    shown = {panel for part in parts for panel, _ in part.lines}
+    counts = [collections.Counter(panel for panel, _ in part.lines) for part in parts]
+    shown = {panel for count in counts for panel in count}
+    compared = {panel for count in counts for panel in count if count[panel] > 1}
+    if len(parts) > 1 and compared:
+        shown = compared  # other tasks have the curve that all parts share, and no other yet
     groups = []
     for part in parts:
         of_part, runs = part.experiment, part.experiment.runs

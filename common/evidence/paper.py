@@ -245,7 +245,8 @@ class Part:
     """A half of a figure, or a row of it, with panels of its own.
 
     Attributes:
-      name: "left", "right", "row N = 1", for the text below the figure.
+      name: "left" or "N = 1", for the text below the figure and, if it has curves of its own, above
+        its panels.
       settings: the settings that this part shows; empty shows all.
       environments: the tasks that this part shows; empty shows all.
       overrides: fields of `Experiment` to replace in this part.
