@@ -151,6 +151,7 @@ def _of_gymnasium(environment: dm_env.Environment) -> list[str]:
 def main(argv: list[str] | None = None) -> None:
     """Prints names, or a line for each environment of a suite."""
     arguments = _arguments(argv)
+    watch.limit_seconds = watch.DEFAULT_SECONDS
     which = arguments.which
     if which is None or ":" not in which:
         if arguments.check or arguments.env_kwargs:

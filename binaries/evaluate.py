@@ -355,9 +355,10 @@ def main(argv: list[str] | None = None) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU
     with native_output_only_on_failure():
         processes.limit_threads(1)
-        from common.environments import UnusableEnvironmentError
+        from common.environments import UnusableEnvironmentError, watch
         from common.replay.library import ReplayLibraryError
 
+    watch.limit_seconds = watch.DEFAULT_SECONDS
     try:
         _evaluate(arguments, agent)
     except (UnusableEnvironmentError, ReplayLibraryError) as error:

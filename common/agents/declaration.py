@@ -83,7 +83,9 @@ class AgentDeclaration:
           config: the agent's configuration.
           name: the environment's name for `common.environments.make`; it is made once.
         """
-        spec = _spec(name, self.num_frames)
+        # A user may change a module and load it again.
+        find = _spec.__wrapped__ if name.startswith(("gym:", "python:")) else _spec
+        spec = find(name, self.num_frames)
         try:
             self.require_spec(config, spec)
         except ValueError as error:

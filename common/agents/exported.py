@@ -19,6 +19,7 @@ import tree
 
 from common import environments
 from common.agents.trained import TrainedRun
+from common.environments.canonical import CanonicalEnvironment
 from common.learning.checkpoint import export_policy
 from common.networks import packing
 
@@ -106,9 +107,12 @@ def _spaces(run: TrainedRun, policy: ExportedPolicy) -> dict[str, Any]:
     with environments.opened(run.environment, 0, frames) as environment:
         action: dict[str, Any] = {"kind": "discrete", "values": spec.action_size}
         observation: dict[str, Any] = {}
-        wrapped = getattr(environment, "wrapped", environment).observation_spec()
-        if isinstance(wrapped, Mapping):  # joined in this order
-            observation["parts"] = {name: list(part.shape) for name, part in wrapped.items()}
+        if isinstance(environment, CanonicalEnvironment):
+            parts = environment.joined_shapes
+            if parts and "" not in parts:  # several, joined in this order
+                observation["parts"] = parts
+            if spec.is_discrete:
+                action |= {"scale": 1, "offset": int(environment.own_action(np.int32(0)))}
         if spec.picture_shape is not None and spec.vector_size:
             observation |= {"vector_size": spec.vector_size, "vector_row": spec.picture_shape[0]}
         if not spec.is_discrete:

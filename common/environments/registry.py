@@ -101,7 +101,7 @@ def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.E
       As `make`.
     """
     suite, rest, arguments = _find(name)
-    with watch.Call(name, watch.MAKING):
+    with watch.Call(name, watch.MAKING, seconds=watch.MAKE_CALLS * watch.limit_seconds):
         environment = suite.make(rest, seed, False, frames, **arguments)
         getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
     yield environment

@@ -185,7 +185,8 @@ class NotebookAgent:
                         print(line, flush=True)
                 for reader, columns, function in () if is_enough or raised else readers:
                     rows = [dict(zip(columns, numbers)) for numbers in reader.read()]
-                    if any(function(row) is False for row in rows):
+                    results = [function(row) for row in rows]
+                    if any(result is not None and not result for result in results):
                         is_enough = True
                         process.send_signal(signal.SIGINT)
                 if printed is None:

@@ -5,11 +5,13 @@ import json
 import pathlib
 import runpy
 
+import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
 import tree
 
+from common import environments
 from common.agents import exported
 from common.agents.trained import TrainedRun
 from common.cluster.layout import imported
@@ -20,6 +22,7 @@ from reproductions import AGENTS
 FLAT, CONTROL = EnvironmentSpec(3, 4, is_discrete=True), EnvironmentSpec(3, 2)
 IMAGES = EnvironmentSpec(8 * 8 * 2, 3, is_discrete=True, image_shape=(8, 8, 2))
 INTEGERS = EnvironmentSpec(3, 2, action_choices=(3, 2))
+HYBRID = EnvironmentSpec(3, 2, action_choices=(3, 0))
 PIXELS = IMAGES._replace(is_discrete=False)
 LAB = EnvironmentSpec(9 * 9 * 3, 2, image_shape=(9, 9, 3), action_choices=(3, 2))
 ROOT = pathlib.Path(__file__).parents[2]
@@ -56,6 +59,8 @@ DRAWS = {
     "d4pg_ppo_with_noise": ("d4pg_ppo", CONTROL, {**SIZES, "noisy_evaluation": True}),
     "aql": ("aql", CONTROL, AQL),
     "aql_gaussian": ("aql", CONTROL, {**AQL, "num_levels": 0}),
+    "aql_hybrid": ("aql", HYBRID, AQL),
+    "aql_hybrid_gaussian": ("aql", HYBRID, {**AQL, "num_levels": 0}),
     "aql_uniform": ("aql", INTEGERS, {**AQL, "search": "uniform"}),
     "qt_opt": ("aql", CONTROL, {**AQL, **CEM}),
     "impala_flat": (
@@ -158,3 +163,36 @@ def test_files(tmp_path):
     assert spaces["action"]["scale"] == [2.0] and spaces["action"]["offset"] == [0.0]
     assert spaces["observation"] == {"shape": [3], "dtype": "float32"}
     assert spaces["learner_steps"] == 7 and spaces["state"] == {}
+
+
+class Parts(gymnasium.Env):
+    """An integer, two integers and a number are seen; actions count from -1."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "cell": gymnasium.spaces.Discrete(4),
+            "dice": gymnasium.spaces.MultiDiscrete([2, 3]),
+            "speed": gymnasium.spaces.Box(-1, 1, [2], np.float32),
+        }
+    )
+    action_space = gymnasium.spaces.Discrete(3, start=-1)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def test_spaces_of_one_hot_parts_and_of_actions_that_do_not_count_from_0(tmp_path):
+    name = f"python:{__name__}:Parts"
+    with environments.opened(name, 0) as environment:
+        spec = EnvironmentSpec.of(environment)
+    run = run_of(("apex_dqn", spec, {"torso": "mlp", "mlp_sizes": (8, 7)}))
+    exported.write(tmp_path / "out", dataclasses.replace(run, environment=name))
+    spaces = json.loads((tmp_path / "out/spaces.json").read_text())
+    parts = {"cell": [4], "dice/0": [2], "dice/1": [3], "speed": [2]}
+    assert spaces["observation"]["parts"] == parts and spec.observation_size == 11
+    assert spaces["action"] == {"kind": "discrete", "values": 3, "scale": 1, "offset": -1}
+    assert spaces["own_action"] == "scale * action + offset"
