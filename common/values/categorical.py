@@ -206,8 +206,3 @@ def cross_entropy_np(target_probabilities: np.ndarray, logits: np.ndarray) -> np
     log_normaliser = np.log(np.exp(shifted).sum(axis=-1))
     mass = target_probabilities.sum(axis=-1)
     return mass * log_normaliser - (target_probabilities * shifted).sum(axis=-1)
-
-
-def mean_np(logits: np.ndarray, support: np.ndarray) -> np.ndarray:
-    """Returns the expected value sum_i z_i softmax(logits)_i (eq 7): [B, K], [K] -> [B]."""
-    return softmax_np(logits) @ support
