@@ -111,12 +111,7 @@ def truncated_normal(
       generator: source of the random numbers.
       shape: shape of the result.
       bound: above 0; drawing takes long if it is very small.
-
-    Raises:
-      ValueError: `bound` is not above 0.
     """
-    if not bound > 0:
-        raise ValueError(f"the noise's bound must be above 0, got {bound}")
     samples = generator.standard_normal(shape, np.float32)
     while (beyond := np.abs(samples) > bound).any():
         samples[beyond] = generator.standard_normal(np.count_nonzero(beyond), np.float32)
@@ -175,12 +170,7 @@ def epsilon_ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:
 
     Returns:
       float64 [N]; the last actor is the greediest.
-
-    Raises:
-      ValueError: `num_actors` is less than 1.
     """
-    if num_actors < 1:
-        raise ValueError(f"num_actors must be at least 1, got {num_actors}")
     return epsilon ** (1 + np.arange(num_actors) / max(num_actors - 1, 1) * alpha)
 
 
@@ -196,13 +186,8 @@ class EpsilonGreedy:
         Args:
           epsilons: K probabilities.
           seed: seed of the random numbers.
-
-        Raises:
-          ValueError: an epsilon is not in [0, 1].
         """
         self._epsilons = np.array(epsilons, np.float64)
-        if not np.all((self._epsilons >= 0) & (self._epsilons <= 1)):
-            raise ValueError(f"epsilons must be in [0, 1], got {list(epsilons)}")
         self._generator = np.random.default_rng(seed)
 
     def __call__(self, q_values: np.ndarray) -> np.ndarray:

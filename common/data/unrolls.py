@@ -223,12 +223,7 @@ class UnrollQueue(Store):
         Args:
           specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
           capacity: maximal number of unrolls in the queue.
-
-        Raises:
-          ValueError: `capacity` is less than 1.
         """
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1, is {capacity}")
         self.wire = UnrollWire(specs)
         self.signature = self.wire.signature
         self.capacity = capacity
@@ -265,8 +260,6 @@ class UnrollQueue(Store):
         """Removes and returns the oldest unrolls; returns None if fewer than `num_items` wait."""
         del seed
         count = int(num_items)
-        if count < 1:
-            raise ValueError(f"num_items must be at least 1, is {count}")
         with self._lock:
             if len(self._rows) < count:
                 return None
