@@ -109,11 +109,8 @@ class FlowBatch:
           seeds: one of each flow, in [0, 2**32).
 
         Raises:
-          ValueError: there are no seeds.
           UnusableEnvironmentError: the flows do not fit into the machine's memory.
         """
-        if not len(seeds):
-            raise ValueError("FlowBatch needs at least one seed")
         grid = _grid(name)
         assert grid is not None
         cells, self._courant = grid

@@ -23,7 +23,7 @@ import numpy as np
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.episodic_environment import StepOutcome
 from common.environments.mujoco_environment import MujocoEnvironment, mujoco
-from common.environments.spec import UnknownEnvironmentError, UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 OBJECT_MASS = 0.05
 """kg, ours."""
@@ -323,13 +323,8 @@ class Hand(MujocoEnvironment):
         """Makes the task called `task`; `seed` determines starts and targets.
 
         Raises:
-          UnknownEnvironmentError: there is no such task.
           UnusableEnvironmentError: the hand is not installed.
         """
-        if task not in _TASKS:
-            raise UnknownEnvironmentError(
-                f'unknown task "{task}" of the hand: name one of {", ".join(names())}'
-            )
         self._task: _Task = _TASKS[task]()
         try:
             model = make_model(
