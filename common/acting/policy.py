@@ -148,12 +148,14 @@ class OrnsteinUhlenbeckNoise:
         """Returns x before an episode for actions of this shape: float32 zeros."""
         return np.zeros(shape, np.float32)
 
-    def __call__(self, action: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def __call__(
+        self, action: np.ndarray, state: np.ndarray | float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Adds noise to actions [..., A] in [-1, 1]; returns new float32 arrays: actions and x."""
-        state = self._kept * state
-        state += self._sigma * self._generator.standard_normal(action.shape, np.float32)
-        noisy = action + state
-        return np.clip(noisy, -1.0, 1.0, out=noisy) if self._clip else noisy, state
+        x = self._sigma * self._generator.standard_normal(action.shape, np.float32)
+        x += self._kept * state
+        noisy = action + x
+        return np.clip(noisy, -1.0, 1.0, out=noisy) if self._clip else noisy, x
 
 
 def epsilon_ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:

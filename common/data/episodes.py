@@ -128,7 +128,9 @@ class _Running:
         zeros = np.zeros(len(self.states), np.float32)
         # The memory stores them separately from the columns of a state.
         names = "value", "advantage"
-        values, advantages = (np.float32(states.extras.pop(name, zeros)) for name in names)
+        values, advantages = (
+            np.asarray(states.extras.pop(name, zeros), np.float32) for name in names
+        )
         rewards = np.array(self.rewards, np.float32)
         return Episode(states, rewards, values, bool(terminated), advantages[:-1])
 

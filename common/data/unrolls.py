@@ -104,12 +104,13 @@ class UnrollAdder(Adder):
         self._outcomes.append((reward, discount, is_last))
         if len(self._held) < self._length:
             return ()
-        (observation, kept), outcomes = (
+        (observation, kept), (reward, discount, is_last) = (
             tree.map_structure(lambda *leaves: np.stack(leaves, axis=1), *timesteps)
             for timesteps in (self._held, self._outcomes)
         )
         self._held, self._outcomes = [], []
-        return self._deliveries(Unrolls(observation, *outcomes, kept, self._state))
+        unrolls = Unrolls(observation, reward, discount, is_last, kept, self._state)
+        return self._deliveries(unrolls)
 
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
