@@ -165,15 +165,12 @@ def names() -> list[str]:
     return sorted(_TASKS)
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> CanonicalEnvironment:
+def make(name: str, seed: int) -> CanonicalEnvironment:
     """Makes the task called `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the hand is not installed.
     """
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     return CanonicalEnvironment(Hand(name, seed))
 
 

@@ -26,11 +26,7 @@ def names() -> list[str]:
 
 
 def make(
-    name: str,
-    seed: int,
-    evaluation: bool = False,
-    frames: int | None = None,
-    arguments: Mapping[str, Any] = MappingProxyType({}),
+    name: str, seed: int, arguments: Mapping[str, Any] = MappingProxyType({})
 ) -> dm_env.Environment:
     """Calls `FUNCTION(seed, **arguments)` and makes the environment canonical.
 
@@ -39,7 +35,6 @@ def make(
     Raises:
       UnusableEnvironmentError: something failed; the message says what and where.
     """
-    del evaluation, frames  # evaluations follow the rules of training; images stay as they are
     whole = f"python:{name}"
     with in_one_line(whole):
         function = _function(name)
