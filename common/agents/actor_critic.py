@@ -11,7 +11,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, Policy
+from common.acting.policy import OrnsteinUhlenbeckNoise, Policy
 from common.agents.actor_critic_config import ActorCriticConfig
 from common.agents.agent import GraphPolicy
 from common.agents.transition_agent import TransitionAgent
@@ -226,13 +226,9 @@ def make_optimizers(
     return policy, critic
 
 
-def make_noise(
-    kind: str, sigma: float, theta: float, seed: int
-) -> GaussianNoise | OrnsteinUhlenbeckNoise:
+def make_noise(kind: str, sigma: float, theta: float, seed: int) -> OrnsteinUhlenbeckNoise:
     """Returns the noise of a `kind`, "gaussian" or "ou"; `theta` is of the latter."""
-    if kind == "ou":
-        return OrnsteinUhlenbeckNoise(sigma, theta, seed)
-    return GaussianNoise(sigma, seed)
+    return OrnsteinUhlenbeckNoise(sigma, theta if kind == "ou" else 1.0, seed)
 
 
 def make_networks(
@@ -307,9 +303,7 @@ class ActorCriticActor(ActorCriticEvaluator):
     appendix F). A paper's actor inherits it and adds `initial_priorities`.
     """
 
-    def __init__(
-        self, networks: ActorCritic, action_size: int, noise: GaussianNoise | OrnsteinUhlenbeckNoise
-    ):
+    def __init__(self, networks: ActorCritic, action_size: int, noise: OrnsteinUhlenbeckNoise):
         super().__init__(networks)
         self._critic = numpy_twins.twin(networks.critic)
         self._action_size = action_size
@@ -325,8 +319,12 @@ class ActorCriticActor(ActorCriticEvaluator):
         """Returns the state of the noise before an episode."""
         return self._noise.initial_state((num_environments, self._action_size))
 
-    def __call__(self, observation: np.ndarray, state: Nest = ()):
+    def __call__(self, observation: np.ndarray, state: np.ndarray | float = 0.0):
         """Acts on observations [K, ...].
+
+        Args:
+          observation: [K, ...].
+          state: of the noise; 0 before an episode.
 
         Returns:
           action: [K, A], with noise.

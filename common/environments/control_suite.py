@@ -2,7 +2,8 @@
 
 Left out are the tasks of `lqr`, whose actions have no bounds, and `quadruped:escape`, which cannot
 reset without a renderer. An episode is 1000 steps and ends with LAST and discount 1, by its time
-limit. MuJoCo steps the bodies of a batch without the suite's Python.
+limit. MuJoCo steps the bodies of a batch without the suite's Python, but for tasks that no paper
+here has.
 """
 
 from collections.abc import Sequence
@@ -41,11 +42,8 @@ def names() -> list[str]:
     return sorted(f"{domain}:{task}" for domain, task in tasks)
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> CanonicalEnvironment:
+def make(name: str, seed: int) -> CanonicalEnvironment:
     """Makes the task called `name`, one of `names()`; `seed` is in [0, 2**32)."""
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     is_walk = name == "cheetah:walk"
     domain, task = ("cheetah", "run") if is_walk else name.split(":")
     environment = suite.load(domain, task, task_kwargs={"random": seed})
@@ -62,9 +60,9 @@ def make(
     return CanonicalEnvironment(environment, render)
 
 
-def batch_of(name: str, environments: Sequence[CanonicalEnvironment]) -> "ControlBatch":
-    """Returns a batch of environments that `make` gave for a name."""
-    return ControlBatch(name, environments)
+def batch_of(name: str, environments: Sequence[CanonicalEnvironment]) -> "ControlBatch | None":
+    """Returns a batch of environments that `make` gave for a name, if their task is in `TASKS`."""
+    return ControlBatch(name, environments) if name in TASKS else None
 
 
 EPISODE_STEPS = 1000

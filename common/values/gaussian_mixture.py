@@ -1,16 +1,12 @@
 """Value distributions as mixtures of Gaussians.
 
 Source: D4PG (Barth-Maron et al. 2018), appendices A and C. Equation numbers follow
-reproductions/d4pg/README.md. C is the number of components (l in the paper). Functions `*_np` are
-NumPy twins, for the actors' initial priorities.
+reproductions/d4pg/README.md. C is the number of components (l in the paper).
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-import numpy as np
 import tensorflow as tf
-
-from common.values import categorical
 
 if TYPE_CHECKING:
     from tensorflow_probability import distributions as tfd
@@ -30,7 +26,7 @@ def mixture(outputs: tf.Tensor, min_variance: float) -> "tfd.MixtureSameFamily":
     Returns:
       A batch of B distributions of scalars.
     """
-    # 1 s and 61 MB: only a learner that has a mixture pays them.
+    # 1 s and 61 MB: only agents that have a mixture pay them.
     from tensorflow_probability import distributions as tfd
 
     logits, means, raw_variances = tf.split(outputs, 3, axis=-1)
@@ -76,47 +72,3 @@ def mean(outputs: tf.Tensor) -> tf.Tensor:
     """Returns the expected values sum_i omega_i mu_i (eq 7): outputs [B, 3 C] -> [B]."""
     logits, means, _ = tf.split(outputs, 3, axis=-1)
     return tf.reduce_sum(tf.nn.softmax(logits) * means, axis=-1)
-
-
-_LOG_2_PI = np.log(2 * np.pi)
-
-
-class Mixture(NamedTuple):
-    """B mixtures of C Gaussians.
-
-    Attributes:
-      weights: [B, C], omega; each row sums to 1.
-      means: [B, C], mu.
-      stds: [B, C], standard deviations sigma.
-    """
-
-    weights: np.ndarray
-    means: np.ndarray
-    stds: np.ndarray
-
-
-def mixture_np(outputs: np.ndarray, min_variance: float) -> Mixture:
-    """Returns the distributions that a linear layer's outputs [B, 3 C] parameterise (eq 17)."""
-    logits, means, raw_variances = np.split(outputs, 3, axis=-1)
-    variances = np.logaddexp(0, raw_variances) + min_variance
-    return Mixture(categorical.softmax_np(logits), means, np.sqrt(variances))
-
-
-def sample_np(
-    distributions: Mixture, num_samples: int, generator: np.random.Generator
-) -> np.ndarray:
-    """Draws [B, num_samples] samples, a row from each distribution."""
-    num_rows, num_components = distributions.weights.shape
-    thresholds = np.cumsum(distributions.weights, axis=-1)[:, np.newaxis, :-1]
-    uniform = generator.random((num_rows, num_samples, 1))
-    chosen = np.sum(uniform > thresholds, axis=-1)
-    means, stds = (np.take_along_axis(values, chosen, axis=-1) for values in distributions[1:])
-    return means + stds * generator.standard_normal((num_rows, num_samples))
-
-
-def sampled_cross_entropy_np(distributions: Mixture, samples: np.ndarray) -> np.ndarray:
-    """Returns -1/J sum_j log p(z_j) (D4PG, appendix A): B mixtures, samples [B, J] -> [B]."""
-    weights, means, stds = (values[:, np.newaxis] for values in distributions)  # [B, 1, C]
-    deviations = (samples[:, :, np.newaxis] - means) / stds
-    log_densities = np.log(weights) - np.log(stds) - 0.5 * (deviations**2 + _LOG_2_PI)
-    return -np.mean(np.logaddexp.reduce(log_densities, axis=-1), axis=-1)

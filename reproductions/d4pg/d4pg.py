@@ -183,13 +183,14 @@ class MixtureCritic:
         return abs(distance)
 
     def initial_distance(self, transitions, taken, bootstrap):
-        """Returns -1/J sum_j log p(R_N + gamma_N z_j), in NumPy (appendix A)."""
-        distribution = gaussian_mixture.mixture_np(bootstrap, self._min_variance)
-        samples = gaussian_mixture.sample_np(distribution, self._num_samples, self._generator)
-        samples *= transitions.n_step_discount[:, np.newaxis]
-        samples += transitions.n_step_reward[:, np.newaxis]
-        prediction = gaussian_mixture.mixture_np(taken, self._min_variance)
-        return gaussian_mixture.sampled_cross_entropy_np(prediction, samples)
+        """Returns `distance` from `backup`, with new samples (appendix A)."""
+        columns = transitions.n_step_reward, transitions.n_step_discount, bootstrap, taken
+        seed = self._generator.integers(2**31, size=2, dtype=np.int32)
+        return self._distance_of(*columns, seed).numpy()
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def _distance_of(self, reward, discount, bootstrap, taken, seed):
+        return self.distance(self.backup(reward, discount, bootstrap, seed), taken)
 
 
 def make_critic_kind(config: D4PGConfig, seed: int = 0) -> CriticKind:

@@ -3,10 +3,11 @@
 import numpy as np
 import tensorflow as tf
 
+from common.data.unrolls import Unrolls
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
-from reproductions.aql.aql import AQLLearner, SearchPolicy, StoredUnroll
+from reproductions.aql.aql import AQLLearner, SearchPolicy
 from reproductions.aql.config import AQLConfig
 
 CONTEXTS = 2
@@ -52,14 +53,9 @@ def learn(space, num_updates):
         contexts = generator.integers(CONTEXTS, size=rows)
         observation = np.eye(CONTEXTS, dtype=np.float32)[contexts]
         _, state, extras = policy(observation, state)
-        unroll = StoredUnroll(
-            observation,
-            extras["action_index"],
-            extras["best_index"],
-            rewards(space, contexts, extras["action_index"]),
-            np.zeros(rows, np.float32),
-            np.zeros(rows, bool),
-        )
+        reward = rewards(space, contexts, extras["action_index"])
+        ends = np.zeros(rows, np.float32), np.zeros(rows, bool)
+        unroll = Unrolls(observation, reward, *ends, extras)
         steps = tf.nest.map_structure(
             lambda column: tf.constant(column.reshape(*shape, *column.shape[1:])), unroll
         )

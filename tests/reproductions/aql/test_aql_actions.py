@@ -4,7 +4,6 @@ import itertools
 import math
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from common.environments import lab_actions
@@ -106,12 +105,6 @@ def test_actions_for_an_environment():
     taken = ActionSpace((5,)).to_environment(actions[:, :1], discrete)
     np.testing.assert_array_equal(taken, [4, 0])
     assert taken.dtype == np.int32
-
-
-@pytest.mark.parametrize("choices", [(), (3, -1)])
-def test_a_space_that_is_none_is_refused(choices):
-    with pytest.raises(ValueError, match="^choices must be one or more numbers of at least 0, got"):
-        ActionSpace(choices)
 
 
 def test_the_sets_of_deepmind_labs_actions():

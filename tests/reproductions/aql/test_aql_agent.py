@@ -8,6 +8,7 @@ from ended_unrolls import METRICS
 import numpy as np
 import pytest
 from small_agents import make_agent
+import tree
 
 from common.environments import registry
 from common.environments.spec import EnvironmentSpec
@@ -48,9 +49,9 @@ def test_acts_stores_and_learns_on_the_control_suite(name):
     assert np.all(np.isfinite(changed)) and np.any(changed != before)
     rows = added[0]
     assert rows.state == specs.state == ()
-    for field, column, wanted in zip(rows._fields[:-1], rows, specs):
-        assert column.shape == (int(agent.config.samples_per_insert) * ACTORS, *wanted.shape), field
-        assert column.dtype == wanted.dtype.as_numpy_dtype, field
+    for column, wanted in zip(tree.flatten(rows), tree.flatten(specs), strict=True):
+        assert column.shape == (int(agent.config.samples_per_insert) * ACTORS, *wanted.shape)
+        assert column.dtype == wanted.dtype.as_numpy_dtype
 
 
 def test_what_is_stored_is_what_the_policy_found():
@@ -71,9 +72,10 @@ def test_what_is_stored_is_what_the_policy_found():
 
     _, loop = make_loop(agent, Recorded(), environments, seed=1)
     *_, ((stored, _),) = (loop.step() for _ in range(T + 1))
-    for column, name in zip(zip(*found), ("observation", "action_index", "best_index")):
-        np.testing.assert_array_equal(getattr(stored, name), np.stack(column[:T], axis=1))
-    assert np.any(stored.action_index != stored.best_index)
+    columns = stored.observation, stored.extras["action_index"], stored.extras["best_index"]
+    for column, seen in zip(columns, zip(*found), strict=True):
+        np.testing.assert_array_equal(column, np.stack(seen[:T], axis=1))
+    assert np.any(stored.extras["action_index"] != stored.extras["best_index"])
 
 
 def test_actors_of_a_process_have_the_epsilons_of_their_places():

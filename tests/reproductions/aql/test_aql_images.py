@@ -138,8 +138,10 @@ def test_the_proposals_loss_moves_its_head_alone():
     unroll = batch.steps
     with tf.GradientTape(persistent=True) as tape:
         features = networks.features_of(learner.value.shared, unroll)
-        _, more = learner._proposal_gradients(features, aql.flat(unroll.best_index))
-        value = learner.value.values(learner.value.state(features), aql.flat(unroll.action_index))
+        _, more = learner._proposal_gradients(features, aql.flat(unroll.extras["best_index"]))
+        value = learner.value.values(
+            learner.value.state(features), aql.flat(unroll.extras["action_index"])
+        )
     shared = learner.value.shared.trainable_variables
     # A torso of two sections of five convolutions, the layer after them, and the LSTM's three.
     assert len(shared) == 2 * 5 * 2 + 2 + 3

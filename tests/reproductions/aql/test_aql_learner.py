@@ -7,11 +7,12 @@ import pytest
 import scipy.special
 import tensorflow as tf
 
+from common.data.unrolls import Unrolls
 from common.environments.spec import EnvironmentSpec
 from common.types import Batch
 from reproductions.aql import aql
 from reproductions.aql.actions import ActionSpace
-from reproductions.aql.aql import AQLLearner, StoredUnroll
+from reproductions.aql.aql import AQLLearner
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.d3pg import D3PGLearner
 
@@ -35,14 +36,9 @@ def config_of(**values):
 def make_unrolls(space, seed=0):
     generator = np.random.default_rng(seed)
     reward, discount, is_last = ends(generator)
-    return StoredUnroll(
-        generator.standard_normal((B, T, OBSERVATION)).astype(np.float32),
-        space.uniform((B, T), generator),
-        space.uniform((B, T), generator),
-        reward,
-        discount,
-        is_last,
-    )
+    observation = generator.standard_normal((B, T, OBSERVATION)).astype(np.float32)
+    extras = {name: space.uniform((B, T), generator) for name in ("action_index", "best_index")}
+    return Unrolls(observation, reward, discount, is_last, extras)
 
 
 def batch_of(unroll):
@@ -122,14 +118,15 @@ class Twin64(Float64Values):
 
     def value_loss(self, network, unroll, target, space):
         observation, encoded = (
-            x.astype(np.float64) for x in (unroll.observation, space.encode(unroll.action_index))
+            x.astype(np.float64)
+            for x in (unroll.observation, space.encode(unroll.extras["action_index"]))
         )
         value = self.value(network, observation, encoded).T[:-1]
         return np.sum((1 - unroll.is_last.T[:-1]) * np.square(target - value))
 
     def proposal_loss(self, network, features, unroll, entropy_cost):
         """Of the hybrid space; sums over all T timesteps."""
-        encoded = SPACE.encode(unroll.best_index).astype(np.float64)
+        encoded = SPACE.encode(unroll.extras["best_index"]).astype(np.float64)
         weights = self.of(network.proposal.action_weights)
         outputs = self.run(network.trunk, features) @ self.of(network.proposal.state_weights)
         outputs += self.of(network.proposal.bias)
@@ -159,7 +156,7 @@ def test_the_gradients_are_those_of_both_losses(shared_sizes):
     randomize(learner.actor_variables)
     unroll, twin = make_unrolls(SPACE), Twin64(learner.actor_variables)
     observation = unroll.observation.astype(np.float64)
-    encoded = SPACE.encode(unroll.best_index).astype(np.float64)
+    encoded = SPACE.encode(unroll.extras["best_index"]).astype(np.float64)
     best_value = twin.value(learner.value, observation, encoded)
     columns = (unroll.reward.T, unroll.discount.T, unroll.is_last.T)
     target = targets64(*columns, best_value.T, 0.9, config.trace)
@@ -202,7 +199,9 @@ def test_each_loss_trains_its_own_variables(shared_sizes):
     batch = batch_of(make_unrolls(SPACE))
     with tf.GradientTape() as tape:
         features = learner.value.shared(aql.flat(batch.steps.observation))
-        _, metrics = learner._proposal_gradients(features, aql.flat(batch.steps.best_index))
+        _, metrics = learner._proposal_gradients(
+            features, aql.flat(batch.steps.extras["best_index"])
+        )
     shared = tape.gradient(metrics["proposal_loss"], learner.value_variables)
     assert shared == (None,) * len(learner.value_variables)
 

@@ -7,13 +7,14 @@ import pytest
 import scipy.special
 import tensorflow as tf
 
+from common.data.unrolls import Unrolls
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
 from reproductions.aql import impala
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import SETTINGS, AQLConfig
-from reproductions.aql.impala import ImpalaLearner, SampledPolicy, StoredPolicyUnroll
+from reproductions.aql.impala import ImpalaLearner, SampledPolicy
 
 OBSERVATION = 4
 SPACE = ActionSpace((3, 2))
@@ -28,14 +29,10 @@ def config_of(**values):
 def make_unrolls(seed=0):
     generator = np.random.default_rng(seed)
     reward, discount, is_last = ends(generator)
-    return StoredPolicyUnroll(
-        generator.standard_normal((B, T, OBSERVATION)).astype(np.float32),
-        SPACE.uniform((B, T), generator).astype(np.float32),
-        -generator.random((B, T), np.float32) * 3,
-        reward,
-        discount,
-        is_last,
-    )
+    observation = generator.standard_normal((B, T, OBSERVATION)).astype(np.float32)
+    index = SPACE.uniform((B, T), generator).astype(np.float32)
+    extras = {"action_index": index, "log_prob": -generator.random((B, T), np.float32) * 3}
+    return Unrolls(observation, reward, discount, is_last, extras)
 
 
 def targets64(log_rho, reward, discount, is_last, value, gamma):
@@ -102,7 +99,7 @@ class Twin64(Float64Values):
         network = self.learner.network
         features = self.run(network.shared, unroll.observation.astype(np.float64))
         hidden, head = self.run(network.policy.trunk, features), network.policy.proposal
-        encoded = SPACE.encode(unroll.action_index).astype(np.float64)
+        encoded = SPACE.encode(unroll.extras["action_index"]).astype(np.float64)
         logits = hidden @ self.of(head.state_weights) + self.of(head.bias)
         logits[..., 3:] += encoded[..., :3] @ self.of(head.action_weights)[:3, 3:]
         log_prob = entropy = 0
@@ -130,7 +127,7 @@ def test_the_gradients_are_those_of_the_loss():
     twin = Twin64(learner)
     value, log_pi, _ = twin.forward(unroll)
     reward, discount, is_last = columns_of(unroll)
-    log_rho = log_pi - unroll.log_prob.T
+    log_rho = log_pi - unroll.extras["log_prob"].T
     v, advantage = targets64(log_rho, 0.6 * reward, discount, is_last, value, 0.9)
     weight = 1.0 - is_last[:-1]
 

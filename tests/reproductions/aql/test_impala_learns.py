@@ -170,8 +170,10 @@ def test_actors_and_learner_agree_on_the_probability_of_every_action():
 
     def difference(unroll):
         trunk = policy.trunk(tf.reshape(unroll.observation, [-1, 2]))
-        log_pi = policy.proposal.log_prob(trunk, tf.reshape(unroll.action_index, [-1, 1]))
-        return np.abs(tf.reshape(log_pi, unroll.log_prob.shape) - unroll.log_prob)
+        log_pi = policy.proposal.log_prob(trunk, tf.reshape(unroll.extras["action_index"], [-1, 1]))
+        return np.abs(
+            tf.reshape(log_pi, unroll.extras["log_prob"].shape) - unroll.extras["log_prob"]
+        )
 
     for _ in range(6):
         batch = run.draw()

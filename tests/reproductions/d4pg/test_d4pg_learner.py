@@ -147,8 +147,8 @@ class MixtureMaths:
         self._y = rewards[:, None] + discounts[:, None] * z.numpy()
 
     def distance(self, online, x, a):
-        mixture = gaussian_mixture.mixture_np(online.outputs(x, a), MIN_VARIANCE)
-        return gaussian_mixture.sampled_cross_entropy_np(mixture, self._y)
+        mixture = gaussian_mixture.mixture(tf.constant(online.outputs(x, a)), MIN_VARIANCE)
+        return gaussian_mixture.sampled_cross_entropy(mixture, tf.constant(self._y)).numpy()
 
     def mean(self, online, x, a):
         omega, mu, _ = np.split(online.outputs(x, a), 3, axis=1)
