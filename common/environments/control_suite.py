@@ -2,8 +2,7 @@
 
 Left out are the tasks of `lqr`, whose actions have no bounds, and `quadruped:escape`, which cannot
 reset without a renderer. An episode is 1000 steps and ends with LAST and discount 1, by its time
-limit. MuJoCo steps the bodies of a batch without the suite's Python, but for tasks that no paper
-here has.
+limit. MuJoCo steps the bodies of a batch without the suite's Python.
 """
 
 from collections.abc import Sequence
@@ -60,9 +59,9 @@ def make(name: str, seed: int) -> CanonicalEnvironment:
     return CanonicalEnvironment(environment, render)
 
 
-def batch_of(name: str, environments: Sequence[CanonicalEnvironment]) -> "ControlBatch | None":
-    """Returns a batch of environments that `make` gave for a name, if their task is in `TASKS`."""
-    return ControlBatch(name, environments) if name in TASKS else None
+def batch_of(name: str, environments: Sequence[CanonicalEnvironment]) -> "ControlBatch":
+    """Returns a batch of environments that `make` gave for a name."""
+    return ControlBatch(name, environments)
 
 
 EPISODE_STEPS = 1000

@@ -1,8 +1,8 @@
 """Observations and rewards of Control Suite tasks, over the states of K bodies at once.
 
 The formulas are the suite's, whose margins and bounds the numbers are. A test compares each task
-with the suite: `tests/environments/test_control_suite.py`. `control_bodies` has the humanoids. The
-dog and the quadruped, which no paper here has, act through the suite's Python.
+with the suite: `tests/environments/test_control_suite.py`. `control_bodies` has the dog, the
+humanoids and the quadruped.
 """
 
 from collections.abc import Sequence
