@@ -1,6 +1,5 @@
 """Tests of common.program.local: a local run, its temporary files, and the resources it needs."""
 
-import os
 import pathlib
 import shutil
 import signal
@@ -280,7 +279,7 @@ except KeyboardInterrupt as interrupt:
         time.sleep(0.05)
 
 
-# A start removes what earlier starts of its run have left behind, and nothing of anybody else.
+# A start removes what earlier starts of its run have left behind.
 
 
 @pytest.fixture
@@ -298,97 +297,40 @@ def make_run(path):
     return run
 
 
-def killed(run):
-    """Returns the directory of a start that was killed."""
-    with temporary_directory(run) as left:
-        (left / "learner-0").write_text("socket")
-        (left / "folder").mkdir()
-        kept = left.with_name("kept")
-        shutil.copytree(left, kept)
-        shutil.copystat(left, kept)
-    kept.rename(left)
-    (run.path / "tmp").symlink_to(left)
-    return left
-
-
 def start_and_end(run):
     """Starts the run, and ends it in order; returns the directory that it had."""
     with temporary_directory(run) as directory:
-        assert os.readlink(run.path / "tmp") == str(directory) and directory.is_dir()
-        assert directory.stat().st_mode & 0o777 == 0o700
-    assert not directory.exists() and not (run.path / "tmp").is_symlink()
+        assert directory.stat().st_mode & 0o777 == 0o700 and not list(directory.iterdir())
+    assert not directory.exists()
     return directory
 
 
 def test_a_start_removes_what_a_killed_one_left_also_after_the_run_has_moved(tmp_path, temporary):
     run = make_run(tmp_path / "run")
-    left = killed(run)
-    assert start_and_end(run) != left and not left.exists()
-    left = killed(run)
+    left = start_and_end(run)
+    (left / "folder").mkdir(parents=True)
+    (left / "folder/learner-0").write_text("socket")
     run.path.rename(tmp_path / "moved")
-    start_and_end(RunDirectory(tmp_path / "moved"))
+    assert start_and_end(RunDirectory(tmp_path / "moved")) == left
     assert not list(temporary.iterdir())
 
 
-def test_a_copy_leaves_the_directory_of_the_run_that_it_is_a_copy_of(tmp_path, temporary):
+def test_a_copy_of_a_run_has_another_directory(tmp_path, temporary):
     run = make_run(tmp_path / "run")
     with temporary_directory(run) as directory:
-        shutil.copytree(run.path, tmp_path / "copy", symlinks=True)
-        start_and_end(RunDirectory(tmp_path / "copy"))
-        assert list(directory.iterdir()) == [directory / "run"]
+        shutil.copytree(run.path, tmp_path / "copy")
+        assert start_and_end(RunDirectory(tmp_path / "copy")) != directory
+        assert directory.is_dir()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda left, elsewhere: left.chmod(0o750),
-        lambda left, elsewhere: (left / "run").unlink(),
-        lambda left, elsewhere: (left / "run").write_text("1 2 /home/somebody/run\n"),
-        lambda left, elsewhere: left.rename(elsewhere / left.name),
-        lambda left, elsewhere: left.rename(left.with_name("reply_rl_1")),
-        lambda left, elsewhere: (left.rename(elsewhere / "a"), left.symlink_to(elsewhere / "a")),
-        lambda left, elsewhere: (shutil.rmtree(left), left.write_text("mine")),
-        lambda left, elsewhere: elsewhere,  # and the link leads there
-    ],
-    ids=["mode", "unmarked", "other_run", "folder", "name", "chain", "file", "notes"],
-)
-def test_of_a_link_to_anything_else_only_the_link_goes(tmp_path, temporary, change):
-    run = make_run(tmp_path / "run")
-    left, elsewhere = killed(run), tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "notes").write_text("mine")
-    target = change(left, elsewhere)
-    if isinstance(target, pathlib.Path):  # where it is now
-        (run.path / "tmp").unlink()
-        (run.path / "tmp").symlink_to(os.path.relpath(target, run.path))
-
-    def files():
-        return sorted(path for root in (temporary, elsewhere) for path in root.rglob("*"))
-
-    before = files()
-    start_and_end(run)
-    assert files() == before and (elsewhere / "notes").read_text() == "mine"
-
-
-def test_a_real_folder_is_left_alone_with_a_line(tmp_path, temporary, capsys):
-    run = make_run(tmp_path / "run")
-    (run.path / "tmp").mkdir()
-    (run.path / "tmp" / "notes").write_text("mine")
-    with temporary_directory(run) as directory:
-        (line,) = capsys.readouterr().err.splitlines()
-        assert str(run.path / "tmp") in line and str(directory) in line
-    assert (run.path / "tmp" / "notes").read_text() == "mine" and not list(temporary.iterdir())
-
-
-def test_a_run_that_is_moved_or_whose_link_is_replaced_ends_in_order(tmp_path, temporary):
-    run = make_run(tmp_path / "run")
-    with temporary_directory(run):
-        run.path.rename(tmp_path / "moved")
-    run = RunDirectory(tmp_path / "moved")
-    with temporary_directory(run):
-        (run.path / "tmp").unlink()
-        (run.path / "tmp").symlink_to(tmp_path)
-    assert (run.path / "tmp").is_symlink() and not list(temporary.iterdir())
+def test_what_somebody_else_has_put_in_its_place_is_neither_used_nor_removed(tmp_path, temporary):
+    run, mine = make_run(tmp_path / "run"), tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes").write_text("mine")
+    start_and_end(run).symlink_to(mine)
+    with pytest.raises(FileExistsError), temporary_directory(run):
+        pass
+    assert [path.name for path in mine.iterdir()] == ["notes"]
 
 
 # What a machine has left.
