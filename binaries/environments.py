@@ -164,10 +164,7 @@ def main(argv: list[str] | None = None) -> None:
     if which is None:
         print(*environments.names(), sep="\n")
     elif which in suites():
-        try:
-            names = names_of(which)
-        except environments.UnusableEnvironmentError as error:
-            fail(str(error))
+        names = names_of(which)
         if not names:
             fail(f"the suite {which} has no list of names: give a whole name, {which}:...")
         for name in names:
@@ -176,12 +173,8 @@ def main(argv: list[str] | None = None) -> None:
             except environments.UnusableEnvironmentError as error:
                 print(f"{name:40} {error}", flush=True)
     elif ":" in which:
-        try:
-            lines = _check(which, arguments.steps) if arguments.check else [_describe(which)]
-            for line in lines:
-                print(line, flush=True)
-        except environments.UnusableEnvironmentError as error:
-            fail(str(error))
+        for line in _check(which, arguments.steps) if arguments.check else [_describe(which)]:
+            print(line, flush=True)
     else:
         fail(f'there is no suite "{which}": there are {", ".join(suites())}')
 

@@ -186,15 +186,12 @@ def _policies() -> list[str]:
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
     """Returns the agent that made the run, and says which code of a user's is imported to play."""
-    from common.environments import UnusableEnvironmentError, user_code
+    from common.environments import user_code
 
     config = RunDirectory(arguments.workdir).read_config()
     for environment in filter(None, (str(config.get("environment")), arguments.environment)):
         if not arguments.trust_environment:
-            try:
-                user_code.require_trusted(environment, arguments.workdir)
-            except UnusableEnvironmentError as error:
-                fail(str(error))
+            user_code.require_trusted(environment, arguments.workdir)
         source = user_code.source_of(environment)
         if source is not None:
             say(f"importing {source} for {environment}")
@@ -354,14 +351,8 @@ def main(argv: list[str] | None = None) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU
     with native_output_only_on_failure():
-        processes.limit_threads(1)
-        from common.environments import UnusableEnvironmentError
-        from common.replay.library import ReplayLibraryError
-
-    try:
-        _evaluate(arguments, agent)
-    except (UnusableEnvironmentError, ReplayLibraryError) as error:
-        fail(str(error))
+        processes.limit_threads(1)  # imports TensorFlow
+    _evaluate(arguments, agent)
 
 
 if __name__ == "__main__":

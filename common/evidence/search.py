@@ -22,6 +22,7 @@ from common.evidence.sweep import SweepError, values_of
 from common.reporting.command_line import say
 from common.reporting.csv_rows import RESULT, read_numbers
 from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
 
 _PARTS = 8
 """Trials are compared at the ends of these parts of a run."""
@@ -181,7 +182,7 @@ def run(
             with lock:
                 plan = plan_of(values)
             value = _value_of(plan, slot, trial, stop)
-        except SweepError as error:  # values that do not go together
+        except UserError as error:  # values that do not go together
             trial.set_user_attr("failed", str(error))
             raise _UnfinishedError from None
         finally:
