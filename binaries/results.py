@@ -34,6 +34,7 @@ from common.evidence.paper import DEFAULT_SCALE, RESULTS, Experiment, Paper
 from common.evidence.reported import DIRECTORY, Reported
 from common.evidence.runs import KeptRuns
 from common.reporting.command_line import Parser, as_it_runs, check_writable, exit_with, fail
+from common.reporting.records import with_part
 from common.reporting.user_error import UserError
 import reproductions
 
@@ -172,7 +173,7 @@ class _Results:
         _say(*verdicts.write(self._papers, self._findings, self._tables))
         if is_whole and (file := self._output / "README.md").exists():
             text = verdicts.overview(self._papers, self._kept, self._findings, self._numbers)
-            verdicts.renew(file, text)
+            file.write_text(with_part(file, verdicts.BEGIN, verdicts.END, text))
             _say(file)
             for paper in self._papers:
                 page = self._output / f"{paper.name}.md"

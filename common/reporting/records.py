@@ -13,6 +13,7 @@ import json
 import os
 from pathlib import Path
 import platform
+import re
 import reprlib
 import shlex
 import shutil
@@ -273,6 +274,21 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def with_part(page: Path, begin: str, end: str, part: str) -> str:
+    """Returns the text of a page with another part between two marks.
+
+    Raises:
+      UserError: the marks are missing, or there are several.
+    """
+    found = re.split(f"({re.escape(begin)}|{re.escape(end)})", page.read_text())
+    if found[1::2] != [begin, end]:
+        raise UserError(
+            f"{page} has no place for what is written there: give it one line {begin} and, below "
+            f"that, one {end}"
+        )
+    return f"{found[0]}{begin}\n\n{part.strip()}\n\n{end}{found[4]}"
 
 
 def replace_file(path: Path, text: str) -> None:
