@@ -83,11 +83,6 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="directory for figures/ and tables/; default results",
     )
     parser.add_argument("--pdf", action="store_true", help="draw figures as PDF, too")
-    parser.add_argument(
-        "--whole_axis",
-        action="store_true",
-        help="draw the paper's horizontal axis even if our runs cover little of it",
-    )
     arguments = parser.parse_args(argv)
     asked = [kind for kind in _ONE if getattr(arguments, kind) is not None]
     if asked and arguments.paper is None:
@@ -195,14 +190,9 @@ class _Results:
         return selection.runs_of(experiment, self._kept.of(paper.name, scale))
 
     def _draw(self, paper: Paper, experiment: Experiment, scale: str) -> None:
-        runs, whole_axis = self._kept.of(paper.name, scale), self._arguments.whole_axis
-        files = figures.draw(
-            *(paper, experiment, scale, runs, self._figures),
-            whole_axis=whole_axis,
-            suffixes=self._suffixes,
-            reported=self._numbers,
-        )
-        _say(*files)
+        runs = self._kept.of(paper.name, scale)
+        of = (paper, experiment, scale, runs, self._figures)
+        _say(*figures.draw(*of, suffixes=self._suffixes, reported=self._numbers))
 
     def _write_table(self, paper: Paper, experiment: Experiment, scale: str | None) -> None:
         runs = self._kept.of(paper.name, scale) if scale else ()
