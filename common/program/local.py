@@ -165,7 +165,6 @@ class LaunchedRun:
         self._seen_at = time.monotonic()
         self._first_steps: int | None = None  # learner steps in the first row of this start
         self._actor_steps, self._acted_at = 0, self._seen_at
-        self._written_at, self._saved_at = _written_at(run.directory.checkpoints), self._seen_at
 
     def run(self, cluster: Cluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
@@ -187,7 +186,7 @@ class LaunchedRun:
     def _run_processes(self, cluster: Cluster) -> None:
         progress = ProgressLine(self._run.limits, self._run.min_replay_size)
         progress.print(f"{self._run.title}; run directory {self._directory.path}")
-        if self._last_wall >= 0 and not self._written_at:
+        if self._last_wall >= 0 and not (self._directory.checkpoints / "checkpoint").exists():
             progress.print("the run has rows but no checkpoint: learning begins again at step 0")
         failure = None
         # The descriptor keeps the inode number, by which it is known, from being used again.
@@ -196,7 +195,7 @@ class LaunchedRun:
             cluster.start()
             failure = self._wait(cluster, progress, opened)
             if self._stop.requested:
-                progress.print(f"stopping: {self._to_save(cluster)}")
+                progress.print(f"stopping: the {self._layout.keeper.name} saves what it has learnt")
         except KeyboardInterrupt:
             cluster.stop(0.0)
             raise
@@ -239,16 +238,6 @@ class LaunchedRun:
                 return None
         return None
 
-    def _to_save(self, cluster: Cluster) -> str:
-        """Returns what the role that keeps the run does before it ends."""
-        keeper = self._layout.keeper.name
-        state = cluster.states()[keeper, 0]
-        if _has_ended(state):
-            return "everything is learnt and saved, the last evaluation is not waited for"
-        if state.running and state.has_been_ready:
-            return f"the {keeper} saves what it has learnt"
-        return f"the {keeper} has not begun to learn, so there is nothing new to save"
-
     def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
         row = csv_rows.last_row(self._directory.learner_csv, csv_rows.PROGRESS)
         if row is not None and row["wall_seconds"] != self._last_wall:
@@ -277,12 +266,6 @@ class LaunchedRun:
             notes.append("starting")
         if available_disk(self._directory.path) < _FULL_DISK_BYTES:
             notes.append("disk full")
-        written_at = _written_at(self._directory.checkpoints)
-        if written_at != self._written_at:  # not by the clock, which may be set
-            self._written_at, self._saved_at = written_at, time.monotonic()
-        unsaved = time.monotonic() - self._saved_at
-        if is_fresh and unsaved >= 2 * self._run.checkpoint_seconds + _NEWS_SECONDS:
-            notes.append(f"no checkpoint for {unsaved:.0f}s")
         idle = time.monotonic() - self._acted_at
         if is_fresh and idle >= _IDLE_SECONDS:
             notes.append(f"no actor step for {idle:.0f}s")
@@ -319,14 +302,6 @@ def _departure(path: pathlib.Path, opened: int) -> str | None:
 def _has_ended(state: ProcessState) -> bool:
     """Returns whether a process has finished its work."""
     return not state.running and state.exit_code == 0
-
-
-def _written_at(checkpoints: pathlib.Path) -> float:
-    """Returns when the newest checkpoint was written, 0 if there is none."""
-    try:
-        return (checkpoints / "checkpoint").stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _note(name: str, index: int, state: ProcessState) -> str:

@@ -49,14 +49,13 @@ def until(words, meanwhile=lambda: None):
 """
 
 
-def launched(directory, limits=Budget(1), checkpoint_seconds=60.0, min_replay_size=0):
+def launched(directory, limits=Budget(1), min_replay_size=0):
     """A run of three roles, in the place of a `ProgramRun`."""
     return types.SimpleNamespace(
         directory=directory,
         layout=layouts.DISTRIBUTED,
         limits=limits,
         min_replay_size=min_replay_size,
-        checkpoint_seconds=checkpoint_seconds,
         title="test",
     )
 
@@ -70,7 +69,7 @@ def run(tmp_path, monkeypatch):
 
     An end waits, by `until(words)`, for what is shown; `until(words, news)` adds rows meanwhile.
     """
-    lines, stop, stop_words = [], StopRequest(), []
+    lines = []
     (tmp_path / "shown").touch()
 
     class Recorded(ProgressLine):
@@ -78,8 +77,6 @@ def run(tmp_path, monkeypatch):
             super().update(*arguments, **keywords)
             lines.append(self.line(None))
             (tmp_path / "shown").write_text("\n".join(lines))
-            if any(words in lines[-1] for words in stop_words):
-                stop.request()
 
         def print(self, text):
             super().print(text)
@@ -88,8 +85,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "ProgressLine", Recorded)
     monkeypatch.setattr(local, "_NEWS_SECONDS", 1.0)
 
-    def run_one(*ends, limits=None, others=(), stop_at=(), **fields):
-        stop_words.extend(stop_at)
+    def run_one(*ends, limits=None, others=(), **fields):
         directory = RunDirectory(tmp_path / "run")
         directory.open({})
         ends = [UNTIL.format(str(tmp_path / "shown")) + end for end in ends]
@@ -100,7 +96,7 @@ def run(tmp_path, monkeypatch):
         ]
         cluster = LocalCluster(processes, directory.logs, pause_seconds=3.0)
         limits = limits or Budget(minutes=1)
-        LaunchedRun(launched(directory, limits, **fields), stop).run(cluster)
+        LaunchedRun(launched(directory, limits, **fields), StopRequest()).run(cluster)
         assert not any(state.running for state in cluster.states().values())
         return lines
 
@@ -148,11 +144,9 @@ def test_a_damaged_last_row_is_passed_over_until_the_next(run):
     assert any("888" in line for line in run(f"until('777'); {spoil}; {go_on}"))
 
 
-def test_a_run_that_saves_nothing_says_so(run, monkeypatch):
-    monkeypatch.setattr(local, "_NEWS_SECONDS", 5.0)
+def test_a_full_disk_is_seen(run, monkeypatch):
     monkeypatch.setattr(local, "available_disk", lambda path: 0)
-    lines = run("until('no checkpoint for', news); sys.exit(0)", checkpoint_seconds=0.0)
-    assert any("disk full" in line for line in lines)
+    run("until('disk full'); sys.exit(0)")
 
 
 def test_starting_ends_where_there_is_no_learner_csv(run):
@@ -187,18 +181,6 @@ def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
     )
     assert any("waiting for the last evaluation" in line for line in lines)
     assert not any("no news" in line for line in lines)
-
-
-def test_a_stop_while_the_last_evaluation_is_waited_for_says_that_nothing_is_lost(run):
-    lines = run(
-        "until('777'); sys.exit(0)",
-        limits=Budget(learner_steps=1),
-        others=[("evaluator", SLEEP)],
-        stop_at=["waiting for the last evaluation"],
-    )
-    assert (
-        "stopping: everything is learnt and saved, the last evaluation is not waited for" in lines
-    )
 
 
 @pytest.mark.parametrize("end", ["moved", "removed", "replaced"])
@@ -261,7 +243,7 @@ except KeyboardInterrupt as interrupt:
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
-    while "stopping: the learner has not begun to learn" not in process.stderr.readline():
+    while "stopping: the learner saves what it has learnt" not in process.stderr.readline():
         assert process.poll() is None
     begin = time.monotonic()
     if number == signal.SIGINT:
