@@ -168,7 +168,7 @@ def human_normalised(scores: Any, references: pandas.Series | pandas.DataFrame) 
 
 
 def _number(text: str) -> float:
-    """Returns the value of "1.5e-7" or "22800M"; nan of what is no number, such as "2^18"."""
+    """Returns the value of "1.5e-7" or "22800M"; nan of other text, such as "2^18"."""
     digits, factor = (text[:-1], _FACTORS[text[-1]]) if text[-1:] in _FACTORS else (text, 1.0)
     try:
         return float(digits) * factor
