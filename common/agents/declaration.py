@@ -11,6 +11,7 @@ from typing import Any
 
 from common.cluster.layout import FlagValues, Layout, imported
 from common.config import Settings
+from common.reporting.user_error import UserError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class AgentDeclaration:
         imported(self.require)(config, spec)
 
     def require_environment(self, config: Any, name: str) -> None:
-        """Raises ValueError, in one line, unless the agent can act in an environment.
+        """Raises UserError unless the agent can act in an environment.
 
         Args:
           config: the agent's configuration.
@@ -89,7 +90,7 @@ class AgentDeclaration:
         try:
             self.require_spec(config, spec)
         except ValueError as error:
-            raise ValueError(f"{self.name} on {name}: {error}") from None
+            raise UserError(f"{self.name} on {name}: {error}") from None
 
     def make_agent(self, **fields: Any) -> Any:
         """Builds the agent of the default setting with these fields changed; imports TensorFlow."""

@@ -14,6 +14,8 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
+from common.reporting.user_error import UserError
+
 
 class HybridArray(specs.BoundedArray):
     """The spec of a hybrid action, float32 [D], of finite and of continuous elements.
@@ -121,7 +123,7 @@ def vector_rows(vector_size: int, width: int, channels: int) -> int:
     return math.ceil(4 * vector_size / (width * channels))
 
 
-class UnusableEnvironmentError(ValueError):
+class UnusableEnvironmentError(UserError):
     """An environment that cannot be made or used; the message is one line that says why."""
 
 

@@ -143,7 +143,6 @@ def draw(
     scale: str,
     runs: Sequence[KeptRun],
     directory: pathlib.Path,
-    whole_axis: bool = False,
     suffixes: Sequence[str] = PNG,
     reported: Reported | None = None,
 ) -> tuple[pathlib.Path, ...]:
@@ -155,7 +154,6 @@ def draw(
       scale: of the runs.
       runs: of the scale.
       directory: of the files.
-      whole_axis: whether the paper's horizontal axis is drawn even if our runs cover little of it.
       suffixes: of the files, ".png" and ".pdf".
       reported: the numbers of papers; None: those of this repository.
 
@@ -176,7 +174,7 @@ def draw(
         words = f"no run of {experiment.name} at the scale {scale} has anything to draw"
         raise NothingToDraw(words)
     if experiment.x:
-        page = _page_of_curves(parts, having, whole_axis)
+        page = _page_of_curves(parts, having)
     else:
         page = _page_of_finals(experiment, parts, having)
     settings = [name for name in experiment.settings if name in having]
@@ -317,14 +315,14 @@ class _Part:
             if (panel, setting) in self.lines:
                 yield *look, self.lines[panel, setting]
 
-    def group(self, names: Sequence[str], having: Container[str], whole: bool) -> panels.PanelGroup:
-        """Returns the panels; `whole`: with the paper's horizontal axis."""
+    def group(self, names: Sequence[str], having: Container[str]) -> panels.PanelGroup:
+        """Returns the panels."""
         experiment, ours, looks = self.experiment, self.end(), self.looks(having)
         papers = papers_limit(experiment)
         limit = None if experiment.name == ALL_RUNS else ours
         if experiment.is_of_ends:
             limit = max([ours or 0, *(curve.x[0] for curve in self._reported_points())])
-        elif papers is not None and (whole or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
+        elif papers is not None and (ours or 0) >= _PAPERS_AXIS_FROM * papers:
             limit = max(papers, ours or 0)
         is_log = experiment.y in _LOGARITHMIC
         drawn = tuple(self.panel(name, looks) for name in names)
@@ -440,9 +438,7 @@ def _references(paper: Paper, experiment: Experiment, reported: Reported) -> Ref
     )
 
 
-def _page_of_curves(
-    parts: Sequence[_Part], having: Container[str], whole_axis: bool
-) -> drawing.Page:
+def _page_of_curves(parts: Sequence[_Part], having: Container[str]) -> drawing.Page:
     """Returns the page of a figure of learning curves."""
     counts = [collections.Counter(panel for panel, _ in part.lines) for part in parts]
     shown = {panel for count in counts for panel in count}
@@ -462,7 +458,7 @@ def _page_of_curves(
         names = tuple(dict.fromkeys(panel for panel, _ in part.lines)) or ("",)
         if of_part.over_tasks is OverTasks.APART:
             names = tuple(name for name in of_part.environments if name in shown)
-        groups.append(part.group(names, having, whole_axis))
+        groups.append(part.group(names, having))
     return panels.draw(groups)
 
 

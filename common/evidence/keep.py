@@ -17,7 +17,7 @@ import numpy as np
 import pandas
 
 from common.config import earlier_values
-from common.evidence.paper import EARLIER, Returns
+from common.evidence.paper import EARLIER, EPISODE_RETURN, Returns
 from common.evidence.plan import Plan, PlannedRun, State, last_progress
 from common.evidence.runs import KEYS, Key, Tables, read_rows
 from common.reporting import csv_rows
@@ -132,8 +132,10 @@ class TableWriter:
             "progress": dict(zip(csv_rows.PROGRESS, map(max, *ends))),
             "starts": [_without_diff(start) for start in starts],
         }
-        if run.read_evaluation() is not None and planned.has_final_evaluation:
-            record["evaluation"] = records_lib.read_json(run.evaluation_json)
+        evaluation = records_lib.read_json(run.evaluation_json)
+        if evaluation is not None and planned.has_final_evaluation:
+            records_lib.require_keys(run.evaluation_json, evaluation, {EPISODE_RETURN: float})
+            record["evaluation"] = evaluation
         training = _training(run, config.get("num_actors") or 1)
         earlier = earlier_values(planned.run.agent.settings.config_class)
         return self.put(planned.key, config, record, evaluations, training, earlier)

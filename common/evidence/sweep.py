@@ -43,7 +43,7 @@ def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, _, values = text.removeprefix("--").partition("=")
-        varied_values = values_of(values)
+        varied_values = tuple(dict.fromkeys(_COMMA.split(values)))
         if not name or not all(varied_values) or name in varied:
             raise SweepError(
                 f"--vary {text}: give each flag once with its values, as in "
@@ -51,11 +51,6 @@ def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
             )
         varied[name] = varied_values
     return varied
-
-
-def values_of(text: str) -> tuple[str, ...]:
-    """Returns the distinct values in a text such as "1e-4,3e-4" or "(64,),(64,64)"."""
-    return tuple(dict.fromkeys(_COMMA.split(text)))
 
 
 def of_agent(
@@ -104,7 +99,7 @@ def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experi
       varied: values by flag, as of `parse_varied`.
 
     Raises:
-      SweepError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
+      UserError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
         the environment.
     """
     runs = []
@@ -158,7 +153,7 @@ def require_flags(run: Run, chosen: Iterable[str]) -> None:
 
 
 def _check(run: Run, chosen: Mapping[str, str]) -> None:
-    """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
+    """Raises UserError unless the run's agent takes the values, and can act in its environment."""
     require_flags(run, chosen)
     settings, others = run.agent.settings, flags_lib.variable(run.agent)
     config = settings.configuration(run.agent_setting or settings.default)
@@ -171,10 +166,7 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
         config = dataclasses.replace(config, **changes)
     except (ValueError, TypeError) as error:
         raise SweepError(f"--vary: {error}") from None
-    try:
-        run.agent.require_environment(config, run.environment)
-    except ValueError as error:
-        raise SweepError(str(error)) from None
+    run.agent.require_environment(config, run.environment)
 
 
 def _value(text: str) -> object:

@@ -212,10 +212,6 @@ def _why_open(finding: Finding) -> str:
     return "; ".join(words)
 
 
-class OverviewError(UserError):
-    """A file without a place for the overview."""
-
-
 def overview(papers: Sequence[Paper], kept: KeptRuns, findings: Findings, numbers: Reported) -> str:
     """Returns the overview as Markdown: each paper's main statements, then what there is.
 
@@ -275,20 +271,6 @@ def _table(columns: Sequence[str], rows: Iterable[Row]) -> str:
     return tables.markdown_table(
         columns, [[row.get(column, "") for column in columns] for row in rows]
     )
-
-
-def renew(file: pathlib.Path, overview: str) -> None:
-    """Replaces what is between the marks in a file by the overview.
-
-    Raises:
-      OverviewError: the file does not have both marks in their order.
-    """
-    text = file.read_text(errors="surrogateescape")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise OverviewError(f"{file} has no place for the overview: put {BEGIN} and {END} there")
-    file.write_text(f"{before}{BEGIN}\n\n{overview}\n\n{END}{after}", errors="surrogateescape")
 
 
 def _changes(paper: Paper, kept: KeptRuns) -> Iterator[str]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from common.agents.trained import TrainedPolicy, TrainedRun
 
 _ERROR = "error: "
-_NOT_SAVED = ("logs", "replay", "tmp")
+_NOT_SAVED = ("logs", "replay")
 _POLL_SECONDS = 0.2
 _EPISODE = ("wall_seconds", "actor", "actor_steps", "episode_return", "episode_length")
 """Columns of acting.csv that a callback gets."""

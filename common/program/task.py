@@ -136,7 +136,7 @@ class ProgramRun:
             a line if a user's environment is probably wrong for the agent.
 
         Raises:
-          UsageError: there is no such environment, the agent cannot act in it, or --starts has
+          UserError: there is no such environment, the agent cannot act in it, or --starts has
             none of it.
         """
         from common import environments
@@ -153,8 +153,6 @@ class ProgramRun:
                 if is_launch and self.environment.startswith(("gym:", "python:")):
                     self._advise(environment)
                 return self._inspect(environment, share, num_environments, has_queue)
-        except environments.UnusableEnvironmentError as error:
-            raise UsageError(str(error)) from None
         finally:
             logging.set_verbosity(verbosity)
 
@@ -247,8 +245,7 @@ def run_task(run: ProgramRun) -> NoReturn:
         processes.limit_threads(threads)
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
-    from common.environments import BrokenSpecError, UnusableEnvironmentError, watch
-    from common.replay.library import ReplayLibraryError
+    from common.environments import BrokenSpecError, watch
     from common.roles.run_context import RunContext
 
     identity = {
@@ -298,8 +295,6 @@ def run_task(run: ProgramRun) -> NoReturn:
             role.function()(context)
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
-    except (ReplayLibraryError, UnusableEnvironmentError) as error:
-        raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
         from common.reporting import progress
 

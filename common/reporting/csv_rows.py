@@ -65,13 +65,10 @@ LEARNER = (
     "replay_size",
 )
 
-LIMITS = ("max_minutes", "max_actor_steps", "max_learner_steps")
-"""The columns of a kept run's limits."""
-
 COUNTS = frozenset(
     (
-        *(*PROGRESS, *LIVES, *LIMITS, "environment_frames", "episodes", "episode_length", "seed"),
-        *("actor", "parameter_version", "replay_size", "starts", "usable_cores"),
+        *(*PROGRESS, *LIVES, "environment_frames", "episodes", "episode_length", "seed"),
+        *("actor", "parameter_version", "replay_size"),
     )
 )
 """The columns of numbers from 0 on."""

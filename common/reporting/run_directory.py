@@ -221,22 +221,6 @@ class RunDirectory:
         starts = record.get("starts") if isinstance(record, dict) else None
         return require_starts(self.run_json, starts)
 
-    def read_evaluation(self) -> float | None:
-        """Returns the mean return in evaluation.json; None if there is no such file.
-
-        `python -m binaries.evaluate --json` writes that file, of more episodes than an evaluation
-        of the run has.
-
-        Raises:
-          JsonError: evaluation.json is not what that program writes.
-        """
-        path, name = self.evaluation_json, "episode_return_mean"
-        found = records.read_json(path)
-        if found is None:
-            return None
-        mean = records.require_keys(path, found, {}).get(name)
-        return float(records.require_keys(path, mean, float, name))
-
     def kept_checkpoint(self, learner_steps: int) -> Path:
         """Returns the directory of the checkpoint after so many learner steps, if it is kept."""
         return self.checkpoints / f"step_{learner_steps}"

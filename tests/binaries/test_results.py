@@ -62,17 +62,6 @@ def test_the_pages_are_those_of_the_runs(made, name):
     )
 
 
-def test_an_overview_needs_its_place(tmp_path):
-    file = tmp_path / "plain.md"
-    file.write_text(f"before\n{verdicts.BEGIN}\nold\n{verdicts.END}\nafter\n")
-    verdicts.renew(file, "new")
-    text = f"before\n{verdicts.BEGIN}\n\nnew\n\n{verdicts.END}\nafter\n"
-    assert file.read_text() == text
-    file.write_text("nothing\n")
-    with pytest.raises(verdicts.OverviewError, match="plain.md has no place for the overview"):
-        verdicts.renew(file, "new")
-
-
 def test_a_figure_is_written_as_png_and_on_demand_as_pdf(tmp_path, capsys):
     flags = ["--paper=d4pg", "--figure=2", RUNS, f"--output={tmp_path}/new"]
     for more, kinds in ([], ["png"]), (["--pdf"], ["png", "pdf"]):

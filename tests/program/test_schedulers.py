@@ -174,26 +174,6 @@ def test_each_task_gets_the_same_cluster_and_its_own_place():
         ]
 
 
-@pytest.mark.parametrize("nodes", [[8], [3, 3, 2]])
-def test_enough_cores_are_enough(nodes):
-    ray_cluster.check_cores(CORES, nodes, DISTRIBUTED.flags)
-
-
-@pytest.mark.parametrize(
-    "nodes, words",
-    [
-        ([7], "needs 8 cores (learner 3, replay 2, actor 2, evaluator 1), but .* has 7 on 1 nodes"),
-        ([2, 2, 2, 2], "learner 0 needs 3 cores of one node, but .*, 2 on the largest"),
-        ([], "learner 0 needs 3 cores of one node, but .* has 0 on 0 nodes"),
-    ],
-)
-def test_too_few_cores_are_one_line(nodes, words):
-    words = words.replace("(", r"\(").replace(")", r"\)")
-    with pytest.raises(ClusterError, match=f"{words}.*--learner_threads") as caught:
-        ray_cluster.check_cores(CORES, nodes, DISTRIBUTED.flags)
-    assert "\n" not in str(caught.value)
-
-
 def test_without_ray_is_one_line(monkeypatch):
     real = builtins.__import__
 
