@@ -43,6 +43,7 @@ EXTRAS = {
     "minatar": ["minatar==1.0.15"],  # GPL-3
     "peers": ["cpprb==11.0.0"],
     "ray": ["ray>=2.60"],  # 240 MB; of --role=ray
+    "search": ["optuna>=5.0"],  # of `binaries.experiment --search=optuna`
     "test": [
         "pytest",
         "pytest-timeout",

@@ -1,4 +1,4 @@
-"""Makes the runs of a paper's figure or table, of a list of such runs, or of a sweep.
+r"""Makes the runs of a paper's figure or table, of a list of such runs, of a sweep or a search.
 
     python -m binaries.experiment --paper=d4pg                        # all of them, and their state
     python -m binaries.experiment --paper=d4pg --figure=2 --scale=smoke --dry_run
@@ -6,6 +6,8 @@
     python -m binaries.experiment --paper=d4pg --figure=2 --keep      # in results/runs
     python -m binaries.experiment --paper=d4pg --figure=2 --vary config.learning_rate=1e-4,3e-4
     python -m binaries.experiment --agent=apex_dqn --tasks atari:pong --vary config.n_step=1,3
+    python -m binaries.experiment --agent=d4pg --tasks gym:Pendulum-v1 --jobs=4 \
+        --search=optuna --trials=50 --vary config.learning_rate config.n_step=1,3,5
     python -m binaries.experiment --paper=d4pg --figure=2 --scale=paper --emit=slurm > runs.sbatch
     python -m binaries.experiment --list=results/campaign.csv         # for days, next to other work
     python -m binaries.experiment --list=results/campaign.csv --status
@@ -17,7 +19,9 @@ fails does not end the others and is named at the end.
 Runs are made one after the other on all cores, with --jobs so many at once, which share the cores
 evenly, or as the tasks of an array job of Slurm. Those of a list are kept as soon as they are
 finished; docs/campaign.md describes it. With --vary, a figure of the sweep is drawn at the end, and
-a table is written, best first.
+a table is written, best first. --search tries values of the flags in --vary by itself:
+config.learning_rate alone (the range of the hyperparameter), config.learning_rate=1e-5..1e-3, or
+config.n_step=1,3,5.
 """
 
 import argparse
@@ -53,6 +57,7 @@ if TYPE_CHECKING:  # they import pandas, which takes seconds: functions import w
 _KINDS = ("figure", "table", "section")
 _LIST_CORES = 2
 _LIST_ATTEMPTS = 2
+_TRIALS = 50
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -79,6 +84,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.add_argument(f"--{name}s", nargs="+", metavar=name.upper(), help=words)
     words = "make each run with each combination of values of flags: config.learning_rate=1e-4,3e-4"
     parser.add_argument("--vary", nargs="+", metavar="NAME=VALUES", help=words)
+    words = "search for the best values of the flags in --vary, on a single task and setting"
+    parser.add_argument("--search", choices=("optuna",), help=words)
+    words = "runs of the search, those of earlier starts included; default 50"
+    parser.add_argument("--trials", type=int, metavar="N", help=words)
     words = f"seeds 0 to N - 1; default: the paper's number, {DEFAULT_SEEDS} if it does not say"
     parser.add_argument("--seeds", type=int, metavar="N", help=words)
     words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan says what it changes"
@@ -128,7 +137,11 @@ def _check(arguments: argparse.Namespace) -> None:
         fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
     if arguments.vary and (arguments.keep or arguments.set_aside):
         fail("--keep and --set_aside are for the papers' figures: sweeps stay in --runs")
-    if arguments.starts and not arguments.experiment:
+    if arguments.search and not (arguments.vary and arguments.tasks):
+        fail("--search needs --vary, with the flags to search, and --tasks")
+    if arguments.trials is not None and not (arguments.search and arguments.trials > 0):
+        fail("--trials, at least 1, is for a --search")
+    if arguments.starts and (arguments.search or not arguments.experiment):
         fail("--starts is for the runs of a --figure, --table or --section")
     if arguments.alone and not arguments.list:
         fail("--alone is for the runs of a --list")
@@ -199,14 +212,19 @@ def _started(plan: "Plan", directory: pathlib.Path) -> "Plan":
     return dataclasses.replace(plan, runs=tuple(runs))
 
 
-def _swept(plan: "Plan", varied: Mapping[str, Sequence[str]], runs: pathlib.Path) -> "Plan":
+def _swept(
+    plan: "Plan",
+    varied: Mapping[str, Sequence[str]],
+    runs: pathlib.Path,
+    num_seeds: int | None = None,
+) -> "Plan":
     """Returns the plan of a sweep of the runs of a plan."""
     from common.evidence.plan import make_plan
     from common.evidence.sweep import sweep
 
     chosen = tuple(dict.fromkeys(planned.run for planned in plan.runs))
     experiment = sweep(dataclasses.replace(plan.experiment, runs=chosen), varied)
-    num_seeds = len({planned.seed for planned in plan.runs})
+    num_seeds = num_seeds or len({planned.seed for planned in plan.runs})
     return make_plan(plan.paper, experiment, plan.scale, runs, num_seeds=num_seeds)
 
 
@@ -290,6 +308,37 @@ def _code(stop: StopRequest, otherwise: int) -> int:
     return stop.exit_code if stop.requested else otherwise
 
 
+def _search(plan: "Plan", arguments: argparse.Namespace) -> int:
+    """Searches for values of the flags in --vary, on the single run of a plan."""
+    from common.evidence import search
+    from common.evidence.sweep import require_flags, write_table
+
+    runs = {planned.run for planned in plan.runs}
+    if len(runs) != 1:
+        fail(f"--search is on one task and setting, not {len(runs)}: give --tasks and --settings")
+    (run,) = runs
+    settings = run.agent.settings
+    config = settings.configuration(run.agent_setting or settings.default)
+    tried = search.ranges(arguments.vary, config)
+    require_flags(run, tried)
+    folder = arguments.runs / plan.paper.name / plan.scale.name
+    stem = folder / "_".join(["search", run.setting, *tried]).replace("config.", "")
+    stop = StopRequest().install()
+    rows = search.run(
+        lambda values: _swept(
+            plan, {name: (value,) for name, value in values.items()}, arguments.runs, num_seeds=1
+        ),
+        tried,
+        arguments.trials or _TRIALS,
+        _slots(arguments),
+        stem.with_name(stem.name + ".sqlite"),
+        stop,
+    )
+    if rows:
+        print(*write_table(rows, stem), sep="\n")
+    return _code(stop, 0 if rows else 1)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Lists, shows, keeps or makes runs; returns the exit code."""
     arguments = _arguments(argv)
@@ -315,6 +364,8 @@ def main(argv: list[str] | None = None) -> int:
     if not (arguments.experiment or arguments.agent):
         _list(paper, arguments.runs, kept)
         return 0
+    if arguments.search:
+        return _search(_base(paper, arguments, kept), arguments)
     plan = _plan(paper, arguments, kept)
     if arguments.emit:
         return _emit([plan], f"{paper.name} {plan.experiment.name} {plan.scale.name}", arguments)

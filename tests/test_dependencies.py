@@ -16,8 +16,8 @@ import reproductions
 
 ROOT = pathlib.Path(__file__).parents[1]
 OURS = {"common", "reproductions", "binaries"}
-OPTIONAL = {"av", "cpprb", "ray"}
-"""From `make video` and `make peers`, and the extra `ray`."""
+OPTIONAL = {"av", "cpprb", "optuna", "ray"}
+"""From `make video` and `make peers`, and the extras `ray` and `search`."""
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 

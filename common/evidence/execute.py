@@ -389,11 +389,13 @@ def start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
         )
 
 
-def wait(process: subprocess.Popen, stop: StopRequest) -> None:
-    """Waits for the end of a run's program; ends it in order on `stop`."""
+def wait(
+    process: subprocess.Popen, stop: StopRequest, watch: Callable[[], object] = lambda: None
+) -> None:
+    """Waits for the end of a run's program; ends it in order on `stop`, or if `watch` raises."""
     try:
         while process.poll() is None and not stop.wait(_POLL_SECONDS):
-            pass
+            watch()
     finally:
         if process.poll() is None:
             process.terminate()

@@ -43,7 +43,7 @@ def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, _, values = text.removeprefix("--").partition("=")
-        varied_values = tuple(dict.fromkeys(_COMMA.split(values)))
+        varied_values = values_of(values)
         if not name or not all(varied_values) or name in varied:
             raise SweepError(
                 f"--vary {text}: give each flag once with its values, as in "
@@ -51,6 +51,11 @@ def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
             )
         varied[name] = varied_values
     return varied
+
+
+def values_of(text: str) -> tuple[str, ...]:
+    """Returns the distinct values in a text such as "1e-4,3e-4" or "(64,),(64,64)"."""
+    return tuple(dict.fromkeys(_COMMA.split(text)))
 
 
 def of_agent(

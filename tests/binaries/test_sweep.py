@@ -82,6 +82,16 @@ def test_a_task_in_which_the_agent_cannot_act_is_one_line(capsys, tmp_path, agen
         (["--agent=d4pg", "--tasks", SWINGUP], "--vary"),
         (["--paper=d4pg", "--vary", "config.n_step=1"], "--figure"),
         (["--paper=d4pg", "--figure=2", "--vary", "config.n_step=1", "--keep"], "--keep"),
+        (["--paper=d4pg", "--figure=2", "--search=optuna"], "--search needs --vary"),
+        (
+            ["--paper=d4pg", "--figure=2", "--search=optuna", "--vary", "config.n_step"]
+            + ["--tasks", "cartpole:swingup"],
+            "--search is on one task and setting, not ",
+        ),
+        (
+            ["--agent=d4pg", "--tasks", SWINGUP, "--search=optuna", "--vary", "max_minutes=1"],
+            "--vary max_minutes: d4pg has no such flag to vary",
+        ),
     ],
 )
 def test_flags_that_do_not_go_together(capsys, flags, words):

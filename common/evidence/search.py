@@ -1,0 +1,253 @@
+"""A search for hyperparameters with Optuna: each trial is a run that its first evaluations may end.
+
+Optuna is an extra, imported by `run` alone. A study is an SQLite file next to the run directories,
+so that the same command goes on with it; a trial that was cut resumes its run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import dataclasses
+import math
+import pathlib
+import queue
+import threading
+from typing import Any
+
+from common.cluster.processes import StopRequest
+from common.config import Config
+from common.evidence.effects import late_mean
+from common.evidence.execute import Slot, log_of, start, wait
+from common.evidence.plan import Plan, PlannedRun, State
+from common.evidence.sweep import SweepError, values_of
+from common.reporting.command_line import say
+from common.reporting.csv_rows import RESULT, read_numbers
+from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
+
+_PARTS = 8
+"""Trials are compared at the ends of these parts of a run."""
+_FACTOR = 10.0
+"""By how much a value may differ from the setting's where its field has no bound."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The values of a hyperparameter that a search tries.
+
+    Attributes:
+      choices: the values themselves; () for all between the bounds.
+      low: lowest value.
+      high: highest value.
+      is_log: whether values are drawn by their logarithm.
+      is_whole: whether values are whole numbers.
+    """
+
+    choices: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    is_log: bool = False
+    is_whole: bool = False
+
+    def suggest(self, trial: Any, name: str) -> str:
+        """Returns the value of a trial, as a flag takes it; floats have four digits."""
+        if self.choices:
+            return trial.suggest_categorical(name, self.choices)
+        if self.is_whole:
+            return str(trial.suggest_int(name, int(self.low), int(self.high), log=self.is_log))
+        return f"{trial.suggest_float(name, self.low, self.high, log=self.is_log):.4g}"
+
+
+def ranges(texts: Sequence[str], config: Config) -> dict[str, Range]:
+    """Returns the ranges of hyperparameters by flag.
+
+    Args:
+      texts: "config.NAME" for the range of the field, which is a factor of ten around the setting's
+        value where the field has no bound; "config.NAME=LOW..HIGH"; or "config.NAME=A,B,C".
+      config: of the setting.
+
+    Raises:
+      SweepError: there is no such hyperparameter, or it has no range.
+    """
+    fields = {f"config.{each.name}": each for each in dataclasses.fields(config)}
+    found: dict[str, Range] = {}
+    for text in texts:
+        name, _, values = text.removeprefix("--").partition("=")
+        ends = values.split("..")
+        if len(ends) == 2:
+            found[name] = _between(ends, text, fields.get(name))
+        elif values:
+            found[name] = Range(choices=values_of(values))
+        elif name in fields:
+            found[name] = _of_field(fields[name], getattr(config, fields[name].name))
+        else:
+            raise SweepError(f"--vary {text}: only hyperparameters, config.NAME, have a range")
+    return found
+
+
+def _between(ends: Sequence[str], text: str, each: dataclasses.Field | None) -> Range:
+    with contextlib.suppress(ValueError):
+        low, high = map(float, ends)
+        if math.isfinite(low) and low < high < math.inf:
+            return _range(low, high, bool(each and each.type is int))
+    raise SweepError(f"--vary {text}: a range is LOW..HIGH, as in 1e-5..1e-3")
+
+
+def _range(low: float, high: float, is_whole: bool) -> Range:
+    return Range((), low, high, low > 0 and high >= _FACTOR * low, is_whole)
+
+
+def _of_field(each: dataclasses.Field, value: Any) -> Range:
+    bounds, choices = each.metadata["bounds"], each.metadata["choices"]
+    if choices or each.type is bool:
+        return Range(choices=tuple(choices) or ("true", "false"))
+    low = bounds.get("minimum", bounds.get("above", -math.inf))
+    high = bounds.get("maximum", bounds.get("below", math.inf))
+    is_number = each.type in (int, float)
+    if is_number and value and not (math.isfinite(low) and math.isfinite(high)):
+        around = sorted((value / _FACTOR, value * _FACTOR))
+        low, high = max(low, around[0]), min(high, around[1])
+    if not (is_number and math.isfinite(low) and math.isfinite(high)):
+        raise SweepError(
+            f"--vary config.{each.name}: it has no range around {value!r}: give one, "
+            f"config.{each.name}=LOW..HIGH, or values"
+        )
+    # A bound that no value may take is left by a thousandth.
+    margin = (high - low) / 1000 if each.type is float else 1
+    low += margin * ("above" in bounds and low == bounds["above"])
+    high -= margin * ("below" in bounds and high == bounds["below"])
+    return _range(low, high, each.type is int)
+
+
+class _UnfinishedError(Exception):
+    """A trial that the user stopped, or whose run failed."""
+
+
+def run(
+    plan_of: Callable[[Mapping[str, str]], Plan],
+    tried: Mapping[str, Range],
+    num_trials: int,
+    slots: Sequence[Slot],
+    file: pathlib.Path,
+    stop: StopRequest,
+) -> list[dict[str, object]]:
+    """Makes trials until there are so many; returns a row for each, the best first.
+
+    Args:
+      plan_of: returns the plan of the run with values of flags; it has a single run.
+      tried: ranges by flag.
+      num_trials: of the study, those of earlier starts included.
+      slots: of the runs at once.
+      file: of the study.
+      stop: installed.
+
+    Raises:
+      SweepError: Optuna is not installed.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise SweepError(
+            "--search=optuna needs the package optuna: run `.venv/bin/pip install optuna`, or "
+            "install this project with the extra [search]"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # failed trials are named here
+    file.parent.mkdir(parents=True, exist_ok=True)
+    study = optuna.create_study(
+        storage=f"sqlite:///{file}",
+        study_name=" ".join(tried),
+        direction="maximize",
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=2),
+        load_if_exists=True,
+    )
+    # Repeatable, but for the times of pruning; a later start must not draw the same values again.
+    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))
+    states = optuna.trial.TrialState
+    for trial in study.get_trials(states=(states.RUNNING,)):  # of a killed search
+        study.tell(trial.number, state=states.FAIL)
+    open_or_done = study.get_trials(states=(states.COMPLETE, states.PRUNED, states.WAITING))
+    known = [each.system_attrs.get("fixed_params", each.params) for each in open_or_done]
+    for trial in study.get_trials(states=(states.FAIL,)):  # cut ones go on, with the same values
+        if not trial.user_attrs.get("failed") and trial.params not in known:
+            study.enqueue_trial(trial.params)
+    free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+    for slot in slots:
+        free.put(slot)
+    lock = threading.Lock()  # to plan a run may make an environment
+
+    def objective(trial: Any) -> float:
+        values = {name: each.suggest(trial, name) for name, each in tried.items()}
+        words = f"trial {trial.number}, {', '.join('='.join(pair) for pair in values.items())}"
+        slot = free.get()
+        try:
+            with lock:
+                plan = plan_of(values)
+            value = _value_of(plan, slot, trial, stop)
+        except UserError as error:  # values that do not go together
+            trial.set_user_attr("failed", str(error))
+            raise _UnfinishedError from None
+        finally:
+            free.put(slot)
+            if why := trial.user_attrs.get("failed"):
+                say(f"{words}: failed: {why}")
+        say(f"{words}: late mean {value:.4g}")
+        return value
+
+    def end_if_stopped(study: Any, trial: Any) -> None:
+        if stop.requested:
+            study.stop()
+
+    done = (states.COMPLETE, states.PRUNED)
+    missing = num_trials - len(study.get_trials(states=done))
+    if missing > 0 and not stop.requested:
+        study.optimize(
+            objective,
+            missing,
+            n_jobs=len(slots),
+            catch=(_UnfinishedError,),
+            callbacks=[end_if_stopped],
+        )
+    rows = [
+        {**trial.params, "late_mean": trial.value, "state": trial.state.name.lower()}
+        for trial in study.get_trials(states=done)
+    ]
+    return sorted(rows, key=lambda row: (row["state"], -row["late_mean"]))
+
+
+def _value_of(plan: Plan, slot: Slot, trial: Any, stop: StopRequest) -> float:
+    """Makes the run of a trial, unless it is finished; returns its late mean.
+
+    Raises:
+      optuna.TrialPruned: the run is worse than the median of the others were at the same time.
+      _UnfinishedError: the user stopped the search, or the run failed.
+    """
+    import optuna
+
+    (planned,) = plan.runs
+    told: set[int] = set()
+    if planned.read_status().state is not State.FINISHED:
+
+        def watch() -> None:
+            _tell(planned, trial, told)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+
+        wait(start(planned, slot), stop, watch)
+    status = planned.read_status()
+    if status.state is not State.FINISHED:
+        if not stop.requested:
+            reason = status.note or f"the output of its run is in {log_of(planned)}"
+            trial.set_user_attr("failed", reason)
+        raise _UnfinishedError
+    rows = read_numbers(RunDirectory(planned.directory).evaluator_csv, RESULT)
+    x = rows[plan.experiment.x or "wall_seconds"]
+    return late_mean(rows.assign(x=x, value=rows["episode_return_mean"]))
+
+
+def _tell(planned: PlannedRun, trial: Any, told: set[int]) -> None:
+    """Reports the first evaluation in each part of the run."""
+    rows = read_numbers(RunDirectory(planned.directory).evaluator_csv, RESULT)
+    for *done, mean, _, _ in rows.itertuples(index=False):  # in the order of PROGRESS
+        part = int(_PARTS * planned.budget.fraction(*done))
+        if part not in told:
+            told.add(part)
+            trial.report(mean, part)
