@@ -168,7 +168,6 @@ class RolloutWire(Wire):
     def __init__(self, specs: Nest):
         """Computes sizes; `specs` are those of `RolloutStore`."""
         self.signature = Signature(specs)
-        self.row_bytes = self.signature.message_bytes + 8
         version = tf.TensorSpec([None], tf.int64, "version")
         self.put_specs = [version, *self.signature.column_specs]
 

@@ -188,7 +188,7 @@ class UnrollWire(Wire):
     def __init__(self, specs: Nest):
         """Computes sizes; `specs` are those of the queue."""
         self.signature = Signature(specs)
-        self.row_bytes = self.draw_bytes = self.signature.message_bytes
+        self.draw_bytes = self.signature.message_bytes
         self.put_specs = self.signature.column_specs
 
     def columns(self, rows: Nest) -> list:

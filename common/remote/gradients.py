@@ -49,7 +49,7 @@ class GradientWire(Wire):
     consumes = True
     reported_steps = MOST_STEPS  # a worker's store is its own: no put says how far it has acted
 
-    row_bytes = draw_bytes = 1  # they are neither cut nor drawn elsewhere
+    draw_bytes = 1  # they are not drawn elsewhere
     put_specs = (
         tf.TensorSpec([4], tf.int64, "head"),
         tf.TensorSpec([None], tf.string, "names"),

@@ -18,14 +18,12 @@ from common.replay.store import MOST_STEPS, Counters, Store
 
 PART_BYTES = 3 * 2**20
 """Bytes of a part of a delivery that exceeds a message, but for the last one."""
-_MOST_BYTES = 1 << 30
-"""Upper bound of a delivery that arrives in parts, and of all unfinished ones together."""
 _IDENTITIES = 1 << 32
 _PRESENT_SECONDS = 10.0
 """Age of a sender's last report at which it counts as gone; senders report every second."""
-_ABANDONED_SECONDS = 60.0
-"""Age of a delivery's last part at which its sender counts as gone. A sender that is only slow
-sends all parts again."""
+_HELD_SECONDS = 60.0
+"""Time for which the parts of a delivery are held after the last one, since its sender may be gone.
+A sender that is only slow sends all parts again."""
 
 
 def pack(columns: Sequence) -> bytes:
@@ -48,36 +46,6 @@ def unpack(packed: bytes, dtypes: Sequence[tf.DType]) -> list[np.ndarray]:
         columns.append(tf.io.parse_tensor(packed[begin : begin + size], dtype).numpy())
         begin += size
     return columns
-
-
-class _Parts:
-    """A delivery of which parts are still missing.
-
-    Attributes:
-      number: of the delivery.
-      size: of the delivery, in bytes.
-      at: time of the last part.
-    """
-
-    def __init__(self, number: int, size: int):
-        self.number, self.size = number, size
-        self.at = time.monotonic()
-        self._buffer = bytearray(size)
-        self._missing = set(range(0, size, PART_BYTES))
-
-    def add(self, offset: int, part: bytes) -> bytes | None:
-        """Adds a part; returns the delivery once it is whole.
-
-        Raises:
-          ValueError: it is not a part of this delivery.
-        """
-        expected = min(PART_BYTES, len(self._buffer) - offset)
-        if offset % PART_BYTES or len(part) != expected:
-            raise ValueError(f"no part of a delivery: {len(part)} bytes at offset {offset}")
-        self.at = time.monotonic()
-        self._buffer[offset : offset + len(part)] = part
-        self._missing.discard(offset)
-        return None if self._missing else bytes(self._buffer)
 
 
 @contextlib.contextmanager
@@ -125,7 +93,7 @@ class Inbox:
         self._lock = threading.Lock()
         self._received: dict[int, int] = {}
         self._heard: set[int] = set()  # not those of which only a checkpoint has an older number
-        self._parts: dict[int, _Parts] = {}
+        self._parts: dict[tuple[int, int], tuple[float, dict[int, bytes]]] = {}
         self._done: dict[int, int] = {}
         self._closed = False
         self._reports: dict[int, tuple[float, Counters]] = {}
@@ -191,23 +159,21 @@ class Inbox:
         """Takes a part of a delivery, and the delivery once it is whole; see `put`.
 
         Returns:
-          True if the delivery was taken, now or before; False also if there is no room for its
-          parts now, in addition to those of others.
+          True if the delivery was taken, now or before.
         """
         with self._lock:
             if not self._is_new(incarnation, number):
                 return True
-            parts = self._parts.get(incarnation)
-            if parts is None or (parts.number, parts.size) != (number, size):
-                self._drop_abandoned()
-                others = [each for sender, each in self._parts.items() if sender != incarnation]
-                if size + sum(each.size for each in others) > _MOST_BYTES:
-                    return False
-                parts = self._parts[incarnation] = _Parts(number, size)
-            whole = parts.add(offset, part)
-            if whole is None:
+            now = time.monotonic()
+            _, parts = self._parts.pop((incarnation, number), (now, {}))
+            parts[int(offset)] = part
+            if sum(map(len, parts.values())) < size:
+                held = {
+                    key: each for key, each in self._parts.items() if now - each[0] < _HELD_SECONDS
+                }
+                self._parts = held | {(incarnation, number): (now, parts)}
                 return False
-            del self._parts[incarnation]
+        whole = b"".join(parts[offset] for offset in sorted(parts))
         dtypes = [spec.dtype for spec in self._store.wire.put_specs]
         return self.put(incarnation, number, unpack(whole, dtypes))
 
@@ -249,11 +215,6 @@ class Inbox:
     def close(self) -> None:
         """Releases senders that wait for deliveries which come too late."""
         self._closed = True
-
-    def _drop_abandoned(self) -> None:
-        """Frees the memory of deliveries whose senders have died half way."""
-        oldest = time.monotonic() - _ABANDONED_SECONDS
-        self._parts = {sender: parts for sender, parts in self._parts.items() if parts.at > oldest}
 
     def _is_new(self, incarnation: int, number: int) -> bool:
         if self._store.keyed:
@@ -310,11 +271,7 @@ class StoreService:
         counters = rpc_server.Count("counters", shape=[len(Counters._fields)])
         incarnation = rpc_server.Count("incarnation", tf.int64.max)
         head = [incarnation, rpc_server.Count("number"), int64]
-        part = [
-            rpc_server.Count("size", _MOST_BYTES),
-            rpc_server.Count("offset", _MOST_BYTES),
-            tf.TensorSpec([], tf.string),
-        ]
+        part = [rpc_server.Count("size"), rpc_server.Count("offset"), tf.TensorSpec([], tf.string)]
         keys = tf.TensorSpec([None], tf.int64)
         for name, function, signature in (
             ("join", self.inbox.next_incarnation, []),

@@ -32,8 +32,8 @@ _NOTHING = Counters()
 class RemoteStore(Store):
     """A client of a `StoreService`.
 
-    What exceeds a message travels in several calls. If one of the calls for rows with keys fails,
-    the others are not undone; a retry never duplicates. Errors are those of `rpc.Client.call`.
+    What exceeds a message travels in several calls; rows are put once all of them have arrived. A
+    retry never duplicates. Errors are those of `rpc.Client.call`.
     After `tf.errors.InvalidArgumentError`, a caller's mistake, the call has left the store
     unchanged.
 
@@ -53,7 +53,6 @@ class RemoteStore(Store):
         """
         self.wire = wire
         self._client = client
-        self._most_put = max(1, rpc.MAX_ARGUMENT_BYTES // wire.row_bytes)
         self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // wire.draw_bytes)
         self.incarnation = self.num_accepted = self.number = 0
         self.last_counters = Counters()
@@ -78,22 +77,17 @@ class RemoteStore(Store):
           False if the store has no room for them now.
         """
         columns = self.wire.columns(rows)
-        parts = self.wire.cut(columns, self._most_put)
-        num_rows, num_done = max(1, np.size(columns[0])), 0
-        for part in parts:
-            # In sequence, since each call says how many steps are accepted after it.
-            num_done += np.size(part[0]) if len(parts) > 1 else num_rows
-            accepted = self.num_accepted + steps * num_done // num_rows
-            head = [tf.constant(n, tf.int64) for n in (self.incarnation, self.number + 1, accepted)]
-            tensors = [_checked(*pair) for pair in zip(part, self.wire.put_specs, strict=True)]
-            if rpc.most_bytes(tensors) <= _MOST_BYTES:
-                answer = self._client.call("store_put", [*head, *tensors])
-            else:
-                answer = self._put_in_parts(head, inbox.pack(tensors))
-            if not answer[0]:
-                return False
-            self.number += 1
-        self.num_accepted += steps
+        accepted = self.num_accepted + steps
+        head = [tf.constant(n, tf.int64) for n in (self.incarnation, self.number + 1, accepted)]
+        tensors = [_checked(*pair) for pair in zip(columns, self.wire.put_specs, strict=True)]
+        if rpc.most_bytes(tensors) <= _MOST_BYTES:
+            answer = self._client.call("store_put", [*head, *tensors])
+        else:
+            answer = self._put_in_parts(head, inbox.pack(tensors))
+        if not answer[0]:
+            return False
+        self.number += 1
+        self.num_accepted = accepted
         self.last_counters = Counters.of(answer[1:])
         return True
 

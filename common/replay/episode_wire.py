@@ -150,7 +150,6 @@ class EpisodeWire(Wire):
         self.history = history
         self.signature = Signature(specs)
         state_bytes = self.signature.message_bytes
-        self.row_bytes = state_bytes + _BYTES_BESIDE_STATE
         self.draw_bytes = (2 + (history or 0)) * state_bytes + _BYTES_BESIDE_STATE
         self.put_specs = [
             tf.TensorSpec([], tf.int64, "num_steps"),

@@ -76,7 +76,6 @@ class Wire(abc.ABC):
 
     Attributes:
       put_specs: a spec for each column of a put, with the name that errors give it.
-      row_bytes: the most bytes that a row of a put takes in a message.
       draw_bytes: the most bytes that a drawn item takes in a message.
       output_specs: a spec for each column that `Store.write_back` gets with the token.
       consumes: whether an item is drawn once.
@@ -85,7 +84,6 @@ class Wire(abc.ABC):
     """
 
     put_specs: Sequence[tf.TensorSpec]
-    row_bytes: int
     draw_bytes: int
     output_specs: Sequence[tf.TensorSpec] = ()
     consumes = False
@@ -107,11 +105,6 @@ class Wire(abc.ABC):
     @abc.abstractmethod
     def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Any:
         """Reverses `drawn_columns` and joins the parts of a draw."""
-
-    def cut(self, columns: list, num_rows: int) -> list[list]:
-        """Cuts a put into several of at most `num_rows` rows, unless they belong together."""
-        del num_rows
-        return [columns]
 
     def most_steps(self, columns: Sequence[tf.Tensor]) -> int | tf.Tensor:
         """Returns an upper bound of the actor steps in a put."""
