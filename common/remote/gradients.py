@@ -16,7 +16,7 @@ from common.cluster import rpc
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
 from common.remote.outbox import RemoteStore
-from common.replay.store import MOST_STEPS, Counters, Store, Wire
+from common.replay.store import Counters, Store, Wire
 
 _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.001
@@ -47,8 +47,6 @@ class GradientWire(Wire):
     """The form in which `FlatGradients` travel."""
 
     consumes = True
-    reported_steps = MOST_STEPS  # a worker's store is its own: no put says how far it has acted
-
     draw_bytes = 1  # they are not drawn elsewhere
     put_specs = (
         tf.TensorSpec([4], tf.int64, "head"),

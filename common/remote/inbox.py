@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from common.cluster import rpc, rpc_server
 from common.replay import footprint
-from common.replay.store import MOST_STEPS, Counters, Store
+from common.replay.store import Counters, Store
 
 PART_BYTES = 3 * 2**20
 """Bytes of a part of a delivery that exceeds a message, but for the last one."""
@@ -68,21 +68,12 @@ class Inbox:
     A delivery has a number in its incarnation: 1, 2, ... It is taken once. A store whose rows have
     keys needs no numbers. With each delivery a sender says how many of its actor steps are accepted
     after it. So a restarted service knows the count again at the sender's next delivery, and a call
-    that is repeated or late changes nothing. An incarnation of this service begins at 0. One of
-    another service, which may be this one before it restarted, has at most the steps that the run
-    had by then. Methods on tensors can be traced into graphs.
+    that is repeated or late changes nothing. Methods on tensors can be traced into graphs.
     """
 
-    def __init__(self, store: Store, former_steps: int = 0):
-        """Makes an empty table.
-
-        Args:
-          store: gets the deliveries.
-          former_steps: actor steps of the run before this start of the service, as last noted; up
-            to `MOST_STEPS` were accepted since.
-        """
+    def __init__(self, store: Store):
+        """Makes an empty table; `store` gets the deliveries."""
         self._store = store
-        self._most_former = min(former_steps + MOST_STEPS, rpc_server.MAX_COUNT)
         # Not the module random, which a user's environment may seed.
         self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
         # A random start, so that a new service does not repeat the numbers of a former one.
@@ -101,21 +92,6 @@ class Inbox:
     def next_incarnation(self) -> tf.Tensor:
         """Returns an int64 incarnation whose number no incarnation in the table has."""
         return self._one_at_a_time.execute(self._next_incarnation)
-
-    def checked(
-        self, incarnation: tf.Tensor, accepted: tf.Tensor, added: int | tf.Tensor
-    ) -> tf.Tensor:
-        """Returns `accepted`, in a graph that fails if it is negative or a leap from the last.
-
-        Args:
-          incarnation: int64, of the sender.
-          accepted: int64, the number accepted from it, as it says.
-          added: actor steps that this call can add; int64, if it is a tensor.
-        """
-        is_own = tf.equal(incarnation // footprint.MAX_INCARNATIONS, self._identity)
-        if_unknown = tf.where(is_own, tf.constant(0, tf.int64), self._most_former)
-        last = self._accepted.lookup(incarnation, if_unknown)
-        return rpc_server.checked_count("accepted", accepted, last + added)
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
         """Raises the number accepted from an incarnation to at least `accepted`; returns it."""
@@ -255,29 +231,29 @@ class StoreService:
       inbox: of the deliveries to it.
     """
 
-    def __init__(self, server: rpc_server.Server, store: Store, former_steps: int = 0):
+    def __init__(self, server: rpc_server.Server, store: Store):
         """Registers the methods on a server that has not started yet.
 
         Args:
           server: offers the methods.
           store: the store.
-          former_steps: see `Inbox`.
         """
-        self.store, self.inbox = store, Inbox(store, former_steps)
+        self.store, self.inbox = store, Inbox(store)
         self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
         int64, flag = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool)
         counters = rpc_server.Count("counters", shape=[len(Counters._fields)])
         incarnation = rpc_server.Count("incarnation", tf.int64.max)
-        head = [incarnation, rpc_server.Count("number"), int64]
+        accepted = rpc_server.Count("accepted")
+        head = [incarnation, rpc_server.Count("number"), accepted]
         part = [rpc_server.Count("size"), rpc_server.Count("offset"), tf.TensorSpec([], tf.string)]
         keys = tf.TensorSpec([None], tf.int64)
         for name, function, signature in (
             ("join", self.inbox.next_incarnation, []),
             ("put", self._put, [*head, *store.wire.put_specs]),
             ("put_part", self._put_part, [*head, *part]),
-            ("report", self._report, [rpc_server.Count("sender"), incarnation, int64, counters]),
+            ("report", self._report, [rpc_server.Count("sender"), incarnation, accepted, counters]),
             ("draw", self._draw, [tf.TensorSpec([], tf.int32), int64]),
             ("write_back", self._write_back, [keys, *store.wire.output_specs]),
             ("counters", store.counters_tensor, []),
@@ -303,22 +279,17 @@ class StoreService:
         return self.inbox.accepted()
 
     def _put(self, incarnation, number, accepted, *columns):
-        wire = self.store.wire
-        accepted = self.inbox.checked(incarnation, accepted, wire.most_steps(columns))
-        with tf.control_dependencies([accepted]):
-            if self.store.keyed:
-                is_taken = tf.constant(True)
-                self.store.put(wire.rows(columns))
-            else:
-                is_taken = tf.numpy_function(
-                    self._put_columns, [incarnation, number, *columns], tf.bool
-                )
+        if self.store.keyed:
+            is_taken = tf.constant(True)
+            self.store.put(self.store.wire.rows(columns))
+        else:
+            is_taken = tf.numpy_function(
+                self._put_columns, [incarnation, number, *columns], tf.bool
+            )
         return self._answer(is_taken, incarnation, accepted)
 
     def _put_part(self, incarnation, number, accepted, *part):
-        accepted = self.inbox.checked(incarnation, accepted, MOST_STEPS)
-        with tf.control_dependencies([accepted]):
-            is_taken = tf.numpy_function(self.inbox.put_part, [incarnation, number, *part], tf.bool)
+        is_taken = tf.numpy_function(self.inbox.put_part, [incarnation, number, *part], tf.bool)
         return self._answer(is_taken, incarnation, accepted)
 
     def _answer(self, is_taken, incarnation, accepted):
@@ -341,7 +312,6 @@ class StoreService:
         return self.inbox.put(incarnation, number, columns)
 
     def _report(self, sender, incarnation, accepted, counters):
-        accepted = self.inbox.checked(incarnation, accepted, self.store.wire.reported_steps)
         with tf.control_dependencies([self.inbox.raise_to(incarnation, accepted)]):
             numbers = [sender, incarnation, counters]
             return tf.stack(tf.numpy_function(self.inbox.report, numbers, [tf.int64, tf.int64]))

@@ -265,10 +265,6 @@ class ItemWire(Wire):
         keys, priorities, item_keys, item_lengths, *steps = columns
         return Items(keys, self.signature.unflatten(steps), priorities, item_keys, item_lengths)
 
-    def most_steps(self, columns: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Returns the number of steps: an actor step adds one at least."""
-        return tf.size(columns[0], tf.int64)
-
     def drawn_columns(self, drawn: Sample) -> list:
         """Returns the fields of a sample, the steps as columns."""
         return [*drawn[:5], *self.signature.flatten(drawn.steps)]

@@ -15,12 +15,6 @@ import tensorflow as tf
 
 from common.types import Batch, Nest
 
-MOST_STEPS = 1 << 24
-"""Most actor steps between two calls of a sender, where the call does not have them.
-
-Senders wait while the service is gone; until their memory is filled, they do so only after minutes.
-"""
-
 
 class Counters(NamedTuple):
     """Counters of a store, which rate limiters compare; all but the first only grow.
@@ -80,7 +74,6 @@ class Wire(abc.ABC):
       output_specs: a spec for each column that `Store.write_back` gets with the token.
       consumes: whether an item is drawn once.
       num_batches: batches of equal size in a draw, one behind the other.
-      reported_steps: the most actor steps that a sender's report adds to those of its puts.
     """
 
     put_specs: Sequence[tf.TensorSpec]
@@ -88,7 +81,6 @@ class Wire(abc.ABC):
     output_specs: Sequence[tf.TensorSpec] = ()
     consumes = False
     num_batches = 1
-    reported_steps = 0
 
     @abc.abstractmethod
     def columns(self, rows: Any) -> list:
@@ -105,11 +97,6 @@ class Wire(abc.ABC):
     @abc.abstractmethod
     def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Any:
         """Reverses `drawn_columns` and joins the parts of a draw."""
-
-    def most_steps(self, columns: Sequence[tf.Tensor]) -> int | tf.Tensor:
-        """Returns an upper bound of the actor steps in a put."""
-        del columns
-        return MOST_STEPS
 
 
 def equal_batch(steps: Nest) -> Batch:

@@ -26,11 +26,11 @@ MAX_BYTES = 50
 class Served:
     """A service of a store at an address, and its clients."""
 
-    def __init__(self, store, address=None, former_steps=0):
+    def __init__(self, store, address=None):
         self.store = store
         self.address = address or f"127.0.0.1:{free_ports(1)[0]}"
         self.server = rpc_server.Server(self.address, TOKEN)
-        self.service = StoreService(self.server, store, former_steps)
+        self.service = StoreService(self.server, store)
         self.server.start()
 
     def client(self, timeout_seconds=20.0):
@@ -48,10 +48,10 @@ class Served:
     def close(self):
         self.server.close()
 
-    def restart(self, store, former_steps=0):
+    def restart(self, store):
         """Ends this service; returns that of another store at its address."""
         self.close()
-        again = Served(store, self.address, former_steps)
+        again = Served(store, self.address)
         self.client().wait_until_available(30.0)
         return again
 

@@ -202,7 +202,7 @@ class TestDeliveries:
         assert (counters.duplicates > 0) == served.store.keyed
         assert put(remotes[0], kind, [5000]) and remotes[0].last_counters == served.store.counters()
 
-    def test_a_service_that_restarts_learns_the_count_again_which_may_not_leap(self, kind, served):
+    def test_a_service_that_restarts_learns_the_count_again(self, kind, served):
         def refuses(store, steps, words):
             ((rows, _),) = kind.deliveries([50])
             before = store.counters()
@@ -211,34 +211,27 @@ class TestDeliveries:
             assert store.counters() == before
 
         remote, idle = served.remote(), served.remote()
-        most = len(kind.rows([0]).keys) if served.store.keyed else 2**24  # most steps of a delivery
-        for steps in (most + 1, 2**61, -1):
-            refuses(remote, steps, f"accepted must be from 0 to {most}, is {steps}")
+        for steps in (2**61, -1):
+            refuses(remote, steps, f"accepted must be from 0 to {2**44}, is {steps}")
         assert served.accepted() == {}
-        # Of a former service, with all steps that the run can have had by then.
+        # Of a former service.
         remote.num_accepted = idle.num_accepted = 2**24
         remote.incarnation += 2**20
         idle.incarnation += 2**20
-        refuses(remote, most + 1, f"accepted must be from 0 to {2**24 + most}, is")
         assert put(remote, kind, range(5)) and put(idle, kind, range(100, 104))
-        refuses(remote, 10**8, f"accepted must be from 0 to {remote.num_accepted + most}, is")
         served.close()
         remote._client.timeout_seconds = 0.2
         for call in (remote.counters, lambda: remote.draw(1), lambda: put(remote, kind, [5, 6])):
             with pytest.raises(ServiceUnavailableError):
                 call()
         remote._client.timeout_seconds = 20.0
-        again = served.restart(kind.make(), former_steps=9 * kind.items)
+        again = served.restart(kind.make())
         assert remote.counters() == Counters() and remote.accepted() == {}
         assert put(remote, kind, [5, 6])
         assert remote.accepted() == {remote.incarnation: 2**24 + 7 * kind.items}
         idle.report()  # which has nothing to put
         assert again.accepted()[idle.incarnation] == 2**24 + 4 * kind.items
         assert set(kind.draw(remote, 2)) <= {5, 6}
-        idle.incarnation += 1
-        idle.num_accepted = 2**25 + 9 * kind.items + 1
-        with pytest.raises(tf.errors.InvalidArgumentError, match="accepted must be from 0 to"):
-            idle.report()
         stranger = again.remote()
         assert stranger.incarnation not in (remote.incarnation, idle.incarnation)
         stranger.number = -2

@@ -171,12 +171,12 @@ class Descent(Learner):
 class Server:
     """A parameter server without a run: what the role does between two steps is done here."""
 
-    def __init__(self, address=None, state=None, former_steps=0, size=5):
+    def __init__(self, address=None, state=None, size=5):
         self.size, self.learner = size, Descent(size)
         self.address = address or f"localhost:{free_ports(1)[0]}"
         self.rpc = rpc_server.Server(self.address, TOKEN)
         self.queue = GradientQueue(size)
-        self.service = StoreService(self.rpc, self.queue, former_steps)
+        self.service = StoreService(self.rpc, self.queue)
         self.online = ParameterService(self.rpc, size)
         self.target = ParameterService(self.rpc, size, name=TARGET)
         self.updates = AppliedGradients(self.learner, self.queue, self.service.inbox, lambda: None)
@@ -305,7 +305,7 @@ def test_reports_are_made_once_a_second(server, monkeypatch):
 
 
 def test_a_server_that_restarts_takes_counts_and_numbers_as_they_are():
-    server = Server(former_steps=2**31 - 20)
+    server = Server()
     sender = server.sender(steps=2**31)
     sender._store.incarnation += 2**20  # of a former server, to which it has reported
     sender._store.number, sender._store.num_accepted = 500, 2**31 - 10
