@@ -226,6 +226,7 @@ class GradientSender:
                     time.sleep(self._pause)
                 received, published = self.report()
                 if published >= number:
+                    self._store.number = number  # also if the answer to the put was lost
                     self._pause = min(_SLEPT * (time.monotonic() - sent_at), _LONGEST_PAUSE)
                     return True
                 is_sent = received >= number

@@ -81,7 +81,7 @@ class Inbox:
         self._number = tf.Variable(first, dtype=tf.int64, trainable=False)
         self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
         self._one_at_a_time = tf.CriticalSection()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._received: dict[int, int] = {}
         self._heard: set[int] = set()  # not those of which only a checkpoint has an older number
         self._parts: dict[tuple[int, int], tuple[float, dict[int, bytes]]] = {}
@@ -149,9 +149,9 @@ class Inbox:
                 }
                 self._parts = held | {(incarnation, number): (now, parts)}
                 return False
-        whole = b"".join(parts[offset] for offset in sorted(parts))
-        dtypes = [spec.dtype for spec in self._store.wire.put_specs]
-        return self.put(incarnation, number, unpack(whole, dtypes))
+            whole = b"".join(parts[offset] for offset in sorted(parts))
+            dtypes = [spec.dtype for spec in self._store.wire.put_specs]
+            return self.put(incarnation, number, unpack(whole, dtypes))
 
     def report(self, sender: int, incarnation: int, counters: Sequence[int]) -> tuple[int, int]:
         """Takes the counters of a sender's own store.
