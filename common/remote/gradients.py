@@ -47,7 +47,6 @@ class GradientWire(Wire):
     """The form in which `FlatGradients` travel."""
 
     consumes = True
-    draw_bytes = 1  # they are not drawn elsewhere
     put_specs = (
         tf.TensorSpec([4], tf.int64, "head"),
         tf.TensorSpec([None], tf.string, "names"),
@@ -62,14 +61,6 @@ class GradientWire(Wire):
     def rows(self, columns: Sequence) -> FlatGradients:
         """Reverses `columns`."""
         return FlatGradients(*columns)
-
-    def drawn_columns(self, drawn: FlatGradients) -> list:
-        """Returns the fields."""
-        return list(drawn)
-
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> FlatGradients:
-        """Returns the only part."""
-        return FlatGradients(*parts[0])
 
 
 class GradientQueue(Store):

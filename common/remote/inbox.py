@@ -3,7 +3,7 @@
 Its inbox makes each delivery count once, however often it arrives.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import secrets
 import threading
@@ -239,29 +239,33 @@ class StoreService:
           store: the store.
         """
         self.store, self.inbox = store, Inbox(store)
-        self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
-        int64, flag = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool)
+        int32, int64 = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int64)
         counters = rpc_server.Count("counters", shape=[len(Counters._fields)])
         incarnation = rpc_server.Count("incarnation", tf.int64.max)
         accepted = rpc_server.Count("accepted")
         head = [incarnation, rpc_server.Count("number"), accepted]
         part = [rpc_server.Count("size"), rpc_server.Count("offset"), tf.TensorSpec([], tf.string)]
-        keys = tf.TensorSpec([None], tf.int64)
-        for name, function, signature in (
+        methods: list[tuple[str, Callable, list]] = [
             ("join", self.inbox.next_incarnation, []),
             ("put", self._put, [*head, *store.wire.put_specs]),
             ("put_part", self._put_part, [*head, *part]),
             ("report", self._report, [rpc_server.Count("sender"), incarnation, accepted, counters]),
-            ("draw", self._draw, [tf.TensorSpec([], tf.int32), int64]),
-            ("write_back", self._write_back, [keys, *store.wire.output_specs]),
             ("counters", store.counters_tensor, []),
             ("trim", store.trim, []),
             ("mass", store.mass, []),
             ("accepted", self._serve_accepted, []),
-            ("disconnect", self._disconnect, [flag]),
-        ):
+            ("disconnect", self._disconnect, [tf.TensorSpec([], tf.bool)]),
+        ]
+        if not store.wire.consumes:
+            self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
+            outputs = [tf.TensorSpec([None], tf.int64), *store.wire.output_specs]
+            methods += [
+                ("draw", self._draw, [int32, int64]),
+                ("write_back", self._write_back, outputs),
+            ]
+        for name, function, signature in methods:
             server.register(f"store_{name}", function, signature)
 
     @property
@@ -320,19 +324,8 @@ class StoreService:
         text = f"num_items must be from 1 to {self._most_drawn} to fit a message, is"
         in_range = (num_items >= 1) & (num_items <= self._most_drawn)
         fits = tf.debugging.Assert(in_range, [text, num_items])
-        wire = self.store.wire
         with tf.control_dependencies([fits]):
-            if self.store.in_graph:
-                return wire.drawn_columns(self.store.draw(num_items, seed))
-            dtypes = [spec.dtype for spec in wire.put_specs]
-            return tf.numpy_function(self._draw_now, [num_items, seed], dtypes)
-
-    def _draw_now(self, num_items, seed) -> list:
-        """Draws from a store whose draws have the columns of its puts; no rows if it cannot."""
-        drawn = self.store.draw(int(num_items), int(seed))
-        if drawn is not None:
-            return self.store.wire.drawn_columns(drawn)
-        return [np.zeros([0], spec.dtype.as_numpy_dtype) for spec in self.store.wire.put_specs]
+            return self.store.wire.drawn_columns(self.store.draw(num_items, seed))
 
     def _write_back(self, token, *outputs):
         return self.store.write_back(token, outputs[0] if len(outputs) == 1 else outputs)

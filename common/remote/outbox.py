@@ -53,7 +53,6 @@ class RemoteStore(Store):
         """
         self.wire = wire
         self._client = client
-        self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // wire.draw_bytes)
         self.incarnation = self.num_accepted = self.number = 0
         self.last_counters = Counters()
 
@@ -109,28 +108,22 @@ class RemoteStore(Store):
         return received, done
 
     def draw(self, num_items: int, seed: int | None = None) -> Any:
-        """Draws items; see the store's `draw`."""
-        if self.wire.consumes and self.counters().items < num_items:
-            return None
+        """Draws items, which stay in the store; see its `draw`."""
         # In units, since each call draws as many batches as the whole has.
         unit = self.wire.num_batches
         num_units = num_items // unit
-        calls = max(1, math.ceil(num_units / max(1, self._most_drawn // unit)))
+        most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // self.wire.draw_bytes // unit)
+        calls = max(1, math.ceil(num_units / most_drawn))
         sizes = [unit * (num_units // calls + (i < num_units % calls)) for i in range(calls)]
         split = seed and calls > 1  # with one seed all parts would draw the same items
         part_seeds = [store.derive_seed(seed, i) if split else seed or 0 for i in range(calls)]
-        # What is drawn once is drawn in order, and not by calls at the same time, which may fail.
-        call = self._client.call if self.wire.consumes else self._client.call_async
-        answers = [
-            call("store_draw", [tf.constant(size, tf.int32), tf.constant(part_seed, tf.int64)])
+        futures = [
+            self._client.call_async(
+                "store_draw", [tf.constant(size, tf.int32), tf.constant(part_seed, tf.int64)]
+            )
             for size, part_seed in zip(sizes, part_seeds)
         ]
-        if not self.wire.consumes:
-            answers = [future.result() for future in answers]
-        parts = [tf.nest.flatten(answer) for answer in answers]
-        if self.wire.consumes and not all(len(part[0]) for part in parts):
-            return None
-        return self.wire.drawn(parts)
+        return self.wire.drawn([tf.nest.flatten(future.result()) for future in futures])
 
     def write_back(self, token: Any, outputs: Nest) -> tf.Tensor:
         """Sends the outputs of updates; returns how many of the items are gone (int64)."""

@@ -114,7 +114,6 @@ class EpisodeMemory(Store):
       drawn_items: name of what a `draw` consists of.
     """
 
-    in_graph = True
     drawn_items = "steps"
 
     def __init__(

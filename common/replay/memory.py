@@ -305,7 +305,6 @@ class Memory(Store):
     capacity only `trim` removes items.
     """
 
-    in_graph = True
     keyed = True
 
     def __init__(

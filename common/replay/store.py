@@ -68,9 +68,11 @@ class Drawn(Protocol):
 class Wire(abc.ABC):
     """The form in which a store's rows and draws travel between processes: lists of columns.
 
+    Items that are drawn once are only drawn in the process of their store, so that none is lost.
+
     Attributes:
       put_specs: a spec for each column of a put, with the name that errors give it.
-      draw_bytes: the most bytes that a drawn item takes in a message.
+      draw_bytes: the most bytes that a drawn item takes in a message, unless it is drawn once.
       output_specs: a spec for each column that `Store.write_back` gets with the token.
       consumes: whether an item is drawn once.
       num_batches: batches of equal size in a draw, one behind the other.
@@ -90,13 +92,13 @@ class Wire(abc.ABC):
     def rows(self, columns: Sequence) -> Any:
         """Reverses `columns`."""
 
-    @abc.abstractmethod
     def drawn_columns(self, drawn: Any) -> list:
-        """Returns the columns of a result of `Store.draw`."""
+        """Returns the columns of a result of `Store.draw`, which may be traced into a graph."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Any:
         """Reverses `drawn_columns` and joins the parts of a draw."""
+        raise NotImplementedError
 
 
 def equal_batch(steps: Nest) -> Batch:
@@ -111,13 +113,11 @@ class Store(abc.ABC):
 
     Attributes:
       wire: how its rows and draws travel.
-      in_graph: whether all methods but `put` can be traced into graphs.
       keyed: whether each row has a key by which a repeated `put` changes nothing. Then `put` can be
         traced, too.
     """
 
     wire: Wire
-    in_graph: bool = False
     keyed: bool = False
 
     @abc.abstractmethod

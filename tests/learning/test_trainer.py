@@ -456,10 +456,10 @@ def make_of_queue(store, prefetch=0, decode=None):
     return trainer, learner
 
 
-@pytest.mark.parametrize("place, prefetch", [("here", 0), ("elsewhere", 2)])
-def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch, serve):
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_learns_from_each_unroll_once_in_the_order_of_the_queue(prefetch):
     queue = UnrollQueue(SPECS, 2 * CALL)
-    trainer, learner = make_of_queue(queue if place == "here" else serve(queue).remote, prefetch)
+    trainer, learner = make_of_queue(queue, prefetch)
     assert trainer.counters is None and trainer.step() is None
     assert trainer.counters == Counters()
     assert queue.put(unrolls(*range(CALL - 1)))
@@ -476,24 +476,6 @@ def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch,
     assert trainer.priority_lag == 0  # there are no priorities
     trainer.flush()
     trainer.close()
-
-
-def test_a_queue_that_is_gone_is_waited_for(serve):
-    prefetch = 2
-    served = serve(UnrollQueue(SPECS, 2 * CALL))
-    trainer, learner = make_of_queue(served.remote, prefetch)
-    served.store.put(unrolls(*range(CALL)))
-    assert trainer.step() is not None
-    served.server.close()
-    assert [trainer.step() for _ in range(prefetch + 1)] == [None] * (prefetch + 1)
-    assert trainer.counters is None
-    served.start(UnrollQueue(SPECS, 2 * CALL))
-    assert trainer.step() is None and trainer.counters == Counters()
-    served.store.put(unrolls(*range(100, 100 + CALL)))
-    assert trainer.step() is not None
-    trainer.close()
-    expected = [*range(CALL), *range(100, 100 + CALL)]
-    np.testing.assert_array_equal(learner.seen.numpy().ravel(), expected)
 
 
 def test_learns_from_decoded_unrolls_and_an_error_of_decoding_is_not_hidden():

@@ -68,9 +68,9 @@ def fill(kind, placed):
     assert not put(store, kind, [1000, 1001, 1002]) and store.trim() == 0
     assert store.counters().inserted == most - 2 and placed.accepted() == accepted
     assert put(store, kind, [1003, 1004])
-    kind.draw(store, most)
+    kind.draw(placed.behind, most)
     assert put(store, kind, [1000, 1001, 1002])
-    assert kind.draw(store, 3) == [1000, 1001, 1002]
+    assert kind.draw(placed.behind, 3) == [1000, 1001, 1002]
     with pytest.raises(REFUSED, match="exceed the"):
         put(store, kind, range(most + 1))
 
@@ -97,7 +97,7 @@ class TestEveryStore:
             with pytest.raises(tf.errors.FailedPreconditionError):
                 store.draw(2)
         else:
-            assert store.draw(1) is None
+            assert placed.behind.draw(1) is None
         for marks in (range(5), range(5, 8)):
             assert put(store, kind, marks) and put(other, kind, marks)
         items = held = 8 * kind.items
@@ -107,7 +107,8 @@ class TestEveryStore:
             assert set(sum(drawn, [])) == set(range(8)) and len(set(map(tuple, drawn))) == 4
             assert drawn[:2] == [kind.draw(other, 40, seed) for seed in (3, 2**63 - 1)]
         else:
-            assert kind.draw(store, 8, 5) == list(range(8)) and kind.draw(store, 1) is None
+            assert kind.draw(placed.behind, 8, 5) == list(range(8))
+            assert kind.draw(placed.behind, 1) is None
             held = 0
         counters = Counters(held, items, 160 if kind.samples else 8)
         assert store.counters() == placed.behind.counters() == counters
@@ -115,7 +116,7 @@ class TestEveryStore:
 
     def test_outputs_of_updates_reach_the_store(self, kind, placed):
         put(placed.store, kind, range(8))
-        kind.write_back(placed.store, placed.behind)
+        kind.write_back(placed.store if kind.samples else placed.behind, placed.behind)
 
     def test_wrong_rows_are_refused_by_name(self, kind, placed):
         store = placed.store
@@ -136,20 +137,17 @@ class TestEveryStore:
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind.is_cut], ids=lambda kind: kind.name
+    "kind", [kind for kind in KINDS if kind.samples], ids=lambda kind: kind.name
 )
 def test_a_draw_that_exceeds_a_message_is_split(kind):
     width = WIDE // kind.length
     served = Served(kind.make(width, 12))
     remote = served.remote()
     assert put(remote, kind, range(12), width)
-    if kind.samples:
-        first, *others = (kind.draw(remote, 14, seed) for seed in (5, 5, 6))
-        assert first == others[0] != others[1] and len(first) == 14
-        assert all(first[:4] != first[i : i + 4] for i in range(4, 10))  # the calls differ
-        assert remote.counters().sampled == 42
-    else:
-        assert kind.draw(remote, 12) == list(range(12))
+    first, *others = (kind.draw(remote, 14, seed) for seed in (5, 5, 6))
+    assert first == others[0] != others[1] and len(first) == 14
+    assert all(first[:4] != first[i : i + 4] for i in range(4, 10))  # the calls differ
+    assert remote.counters().sampled == 42
     served.close()
 
 
@@ -221,7 +219,7 @@ class TestDeliveries:
         assert put(remote, kind, range(5)) and put(idle, kind, range(100, 104))
         served.close()
         remote._client.timeout_seconds = 0.2
-        for call in (remote.counters, lambda: remote.draw(1), lambda: put(remote, kind, [5, 6])):
+        for call in (remote.counters, remote.mass, lambda: put(remote, kind, [5, 6])):
             with pytest.raises(ServiceUnavailableError):
                 call()
         remote._client.timeout_seconds = 20.0
@@ -231,7 +229,7 @@ class TestDeliveries:
         assert remote.accepted() == {remote.incarnation: 2**24 + 7 * kind.items}
         idle.report()  # which has nothing to put
         assert again.accepted()[idle.incarnation] == 2**24 + 4 * kind.items
-        assert set(kind.draw(remote, 2)) <= {5, 6}
+        assert set(kind.draw(again.store, 2)) <= {5, 6}
         stranger = again.remote()
         assert stranger.incarnation not in (remote.incarnation, idle.incarnation)
         stranger.number = -2
