@@ -12,7 +12,6 @@ import pathlib
 import re
 import shutil
 from typing import Any, NamedTuple
-import zipfile
 
 import numpy as np
 import sonnet as snt
@@ -319,42 +318,23 @@ def read_policy(path: pathlib.Path, num_parameters: int | None) -> StoredPolicy 
       CheckpointError: the file is damaged, or has another number of parameters.
     """
     try:
-        with zipfile.ZipFile(path) as file:
-            steps = int(_array(file, "learner_steps", np.int64, ()))
-            mean = float(_array(file, "episode_return", np.float64, ()))
-            flat = np.empty(0, np.float32)
-            if num_parameters is not None:
-                flat = _array(file, "parameters", np.float32, (num_parameters,))
-            if not math.isfinite(mean):
-                raise ValueError(f"its return is {mean}")
-            return StoredPolicy(flat, steps, mean)
+        with np.load(path) as file:
+            steps, mean = int(file["learner_steps"]), float(file["episode_return"])
+            is_read = num_parameters is not None
+            flat = np.asarray(file["parameters"]) if is_read else np.empty(0, np.float32)
     except FileNotFoundError:
         return None
-    except CheckpointError as error:
-        raise CheckpointError(f"{path} {error}: it belongs to another run, or is damaged") from None
     except OSError as error:
         raise CheckpointError(f"{path} {_UNREADABLE.format(error.strerror)}") from None
     except Exception as error:  # readers of the archive and its parts raise any for damage
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path} cannot be read ({reason}): remove it") from None
-
-
-def _array(file: zipfile.ZipFile, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns an array of an .npz file; unpacks at most the bytes of this type and shape.
-
-    Raises:
-      CheckpointError: the array has another type or shape.
-    """
-    with file.open(f"{name}.npy") as member:
-        if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError("it is of another version of the format")
-        there, _, kind = np.lib.format.read_array_header_1_0(member)
-        if (there, kind) != (shape, dtype):
-            wanted = f"{np.dtype(dtype)} {list(shape)}"
-            raise CheckpointError(f"has {name} of {kind} {list(there)}, not {wanted}")
-        # Reading a byte more reaches the end, where zipfile compares the checksum.
-        content = member.read(math.prod(shape) * kind.itemsize + 1)
-        return np.frombuffer(content, dtype).reshape(shape).copy()
+    if flat.dtype != np.float32 or flat.shape != (num_parameters or 0,) or not math.isfinite(mean):
+        raise CheckpointError(
+            f"{path} has {flat.dtype} {list(flat.shape)} and the return {mean}, not float32 "
+            f"[{num_parameters or 0}] and a number: it belongs to another run, or is damaged"
+        )
+    return StoredPolicy(flat, steps, mean)
 
 
 def write_policy(path: pathlib.Path, policy: StoredPolicy) -> None:
