@@ -258,7 +258,7 @@ class StoreService:
             ("accepted", self._serve_accepted, []),
             ("disconnect", self._disconnect, [tf.TensorSpec([], tf.bool)]),
         ]
-        if not store.wire.consumes:
+        if store.keyed:
             self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
             outputs = [tf.TensorSpec([None], tf.int64), *store.wire.output_specs]
             methods += [

@@ -108,13 +108,10 @@ class RemoteStore(Store):
         return received, done
 
     def draw(self, num_items: int, seed: int | None = None) -> Any:
-        """Draws items, which stay in the store; see its `draw`."""
-        # In units, since each call draws as many batches as the whole has.
-        unit = self.wire.num_batches
-        num_units = num_items // unit
-        most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // self.wire.draw_bytes // unit)
-        calls = max(1, math.ceil(num_units / most_drawn))
-        sizes = [unit * (num_units // calls + (i < num_units % calls)) for i in range(calls)]
+        """Draws rows with keys, which stay in the store; see its `draw`."""
+        most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // self.wire.draw_bytes)
+        calls = max(1, math.ceil(num_items / most_drawn))
+        sizes = [num_items // calls + (i < num_items % calls) for i in range(calls)]
         split = seed and calls > 1  # with one seed all parts would draw the same items
         part_seeds = [store.derive_seed(seed, i) if split else seed or 0 for i in range(calls)]
         futures = [

@@ -68,21 +68,19 @@ class Drawn(Protocol):
 class Wire(abc.ABC):
     """The form in which a store's rows and draws travel between processes: lists of columns.
 
-    Items that are drawn once are only drawn in the process of their store, so that none is lost.
+    Only rows with keys are drawn in other processes than that of their store.
 
     Attributes:
       put_specs: a spec for each column of a put, with the name that errors give it.
-      draw_bytes: the most bytes that a drawn item takes in a message, unless it is drawn once.
-      output_specs: a spec for each column that `Store.write_back` gets with the token.
+      draw_bytes: the most bytes that a drawn item takes in a message, of rows with keys.
+      output_specs: a spec for each column that `Store.write_back` gets with the token, likewise.
       consumes: whether an item is drawn once.
-      num_batches: batches of equal size in a draw, one behind the other.
     """
 
     put_specs: Sequence[tf.TensorSpec]
     draw_bytes: int
     output_specs: Sequence[tf.TensorSpec] = ()
     consumes = False
-    num_batches = 1
 
     @abc.abstractmethod
     def columns(self, rows: Any) -> list:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from stores import BY_NAME, KINDS, TOKEN, Served, Transitions, WholeEpisodes, marks_of
+from stores import BY_NAME, KINDS, TOKEN, Served, Transitions, marks_of
 import tensorflow as tf
 
 from common.cluster import rpc
@@ -93,22 +93,23 @@ class TestEveryStore:
     def test_what_is_put_is_drawn_by_seed(self, kind, placed):
         store, other = placed.store, kind.make()
         assert put(store, kind, []) and store.counters() == Counters() and store.mass() == (0, 0)
+        drawn_from = store if placed.behind.keyed else placed.behind
         if kind.samples:
             with pytest.raises(tf.errors.FailedPreconditionError):
-                store.draw(2)
+                drawn_from.draw(2)
         else:
-            assert placed.behind.draw(1) is None
+            assert drawn_from.draw(1) is None
         for marks in (range(5), range(5, 8)):
             assert put(store, kind, marks) and put(other, kind, marks)
         items = held = 8 * kind.items
         assert store.counters() == Counters(held, items)
         if kind.samples:
-            drawn = [kind.draw(store, 40, seed) for seed in (3, 2**63 - 1, None, None)]
+            drawn = [kind.draw(drawn_from, 40, seed) for seed in (3, 2**63 - 1, None, None)]
             assert set(sum(drawn, [])) == set(range(8)) and len(set(map(tuple, drawn))) == 4
             assert drawn[:2] == [kind.draw(other, 40, seed) for seed in (3, 2**63 - 1)]
         else:
-            assert kind.draw(placed.behind, 8, 5) == list(range(8))
-            assert kind.draw(placed.behind, 1) is None
+            assert kind.draw(drawn_from, 8, 5) == list(range(8))
+            assert kind.draw(drawn_from, 1) is None
             held = 0
         counters = Counters(held, items, 160 if kind.samples else 8)
         assert store.counters() == placed.behind.counters() == counters
@@ -116,7 +117,8 @@ class TestEveryStore:
 
     def test_outputs_of_updates_reach_the_store(self, kind, placed):
         put(placed.store, kind, range(8))
-        kind.write_back(placed.store if kind.samples else placed.behind, placed.behind)
+        store = placed.store if placed.behind.keyed else placed.behind
+        kind.write_back(store, placed.behind)
 
     def test_wrong_rows_are_refused_by_name(self, kind, placed):
         store = placed.store
@@ -136,9 +138,7 @@ class TestEveryStore:
         fill(kind, Placed(store, store, dict))
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind.samples], ids=lambda kind: kind.name
-)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.trims], ids=lambda kind: kind.name)
 def test_a_draw_that_exceeds_a_message_is_split(kind):
     width = WIDE // kind.length
     served = Served(kind.make(width, 12))
@@ -262,17 +262,6 @@ class TestDeliveries:
             remote.put(changed(remote.wire, rows, name, change), 1)
         assert served.store.counters().inserted == 2 * kind.items
         served.close()
-
-
-def test_a_batch_of_a_split_draw_of_episodes_has_a_batch_of_each_part():
-    kind = WholeEpisodes("episodes")
-    store = kind.make()
-    put(store, kind, range(8))
-    parts = [store.draw(6, 3), store.draw(4, 5)]
-    joined = store.wire.drawn(list(map(store.wire.drawn_columns, parts)))
-    assert len(kind.marks(joined)) == 10
-    (a, b), (c, d) = (np.split(part.keys, store.wire.num_batches) for part in parts)
-    np.testing.assert_array_equal(joined.keys, np.concatenate([a, c, b, d]))
 
 
 # Transitions.
