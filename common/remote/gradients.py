@@ -78,8 +78,7 @@ class GradientQueue(Store):
         """Adds the gradients of a learner step.
 
         Raises:
-          ValueError: they are of another network, have other metrics than the first ones, or the
-            head has a number below 0.
+          ValueError: they are of another network, or have other metrics than the first ones.
         """
         copy = FlatGradients(*map(np.array, rows))
         names = copy.names if self._names is None else self._names
@@ -91,8 +90,6 @@ class GradientQueue(Store):
                 f"but worker {copy.head.flat[0]} sent {copy.steps.size} and {copy.metrics.size} of "
                 f"'{sent}': start all roles with the same version of the program"
             )
-        if copy.head.min() < 0:
-            raise ValueError(f"head must not be negative, is {copy.head.tolist()}")
         self._names = names
         self._queue.put(copy)
         self._inserted += 1

@@ -164,11 +164,6 @@ class Inbox:
             received = self._received.get(incarnation, 0)
             return received, received if self._closed else self._done.get(incarnation, 0)
 
-    def received(self, incarnation: int) -> int:
-        """Returns the number of the newest delivery received from an incarnation."""
-        with self._lock:
-            return self._received.get(incarnation, 0)
-
     def reported(self) -> list[Counters]:
         """Returns the counters of the senders that have reported lately."""
         now = time.monotonic()

@@ -77,7 +77,7 @@ class RemoteStore(Store):
         """
         columns = self.wire.columns(rows)
         accepted = self.num_accepted + steps
-        head = [tf.constant(n, tf.int64) for n in (self.incarnation, self.number + 1, accepted)]
+        head = np.int64([self.incarnation, self.number + 1, accepted])
         tensors = [_checked(*pair) for pair in zip(columns, self.wire.put_specs, strict=True)]
         if rpc.most_bytes(tensors) <= _MOST_BYTES:
             answer = self._client.call("store_put", [*head, *tensors])
@@ -102,8 +102,7 @@ class RemoteStore(Store):
         Returns:
           The numbers of the newest delivery received, and of the newest that is done with.
         """
-        numbers = (sender, self.incarnation, self.num_accepted, counters)
-        arguments = [tf.constant(number, tf.int64) for number in numbers]
+        arguments = [*np.int64([sender, self.incarnation, self.num_accepted]), np.int64(counters)]
         received, done = self._client.call("store_report", arguments).numpy().tolist()
         return received, done
 
@@ -115,9 +114,7 @@ class RemoteStore(Store):
         split = seed and calls > 1  # with one seed all parts would draw the same items
         part_seeds = [store.derive_seed(seed, i) if split else seed or 0 for i in range(calls)]
         futures = [
-            self._client.call_async(
-                "store_draw", [tf.constant(size, tf.int32), tf.constant(part_seed, tf.int64)]
-            )
+            self._client.call_async("store_draw", [np.int32(size), np.int64(part_seed)])
             for size, part_seed in zip(sizes, part_seeds)
         ]
         return self.wire.drawn([tf.nest.flatten(future.result()) for future in futures])
@@ -149,17 +146,15 @@ class RemoteStore(Store):
         """Tells the service that this learner ends, and whether the run is over."""
         self._client.call("store_disconnect", [tf.constant(finished)])
 
-    def _put_in_parts(self, head: list, packed: bytes) -> np.ndarray:
+    def _put_in_parts(self, head: np.ndarray, packed: bytes) -> np.ndarray:
         """Sends the parts of a delivery at once; returns the answer to the last one that came."""
-        size = tf.constant(len(packed), tf.int64)
         futures = [
             self._client.call_async(
                 "store_put_part",
                 [
                     *head,
-                    size,
-                    tf.constant(offset, tf.int64),
-                    tf.constant(packed[offset : offset + inbox.PART_BYTES]),
+                    *np.int64([len(packed), offset]),
+                    packed[offset : offset + inbox.PART_BYTES],
                 ],
             )
             for offset in range(0, len(packed), inbox.PART_BYTES)

@@ -1,4 +1,4 @@
-"""What a memory of episodes takes and draws, and the form in which both travel."""
+"""What a memory of episodes takes and draws, and the form in which episodes travel."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

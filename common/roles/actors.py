@@ -11,7 +11,7 @@ from concurrent import futures
 import contextlib
 import math
 import time
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from absl import logging
 
@@ -38,22 +38,6 @@ _MOST_TIMESTEPS = 32
 waits for it."""
 
 
-class Parameters(Protocol):
-    """The parameters with which actors act."""
-
-    @property
-    def version(self) -> int:
-        """Version of those in use."""
-
-    @property
-    def age_steps(self) -> int:
-        """Learner steps by which newer ones are ahead of them."""
-
-    @property
-    def wall_seconds(self) -> float:
-        """Seconds since the run's first start."""
-
-
 class Acting:
     """The actors of a process, which step together as one batch.
 
@@ -67,7 +51,7 @@ class Acting:
     def __init__(
         self,
         context: RunContext,
-        parameters: Parameters,
+        parameters: "ParameterPuller | LocalActing",
         seed: int | None = None,
         shard: int = 0,
         send_batch: float = math.inf,
@@ -76,7 +60,7 @@ class Acting:
 
         Args:
           context: of the run.
-          parameters: described in acting.csv.
+          parameters: those with which the actors act; acting.csv has their version and age.
           seed: of what the adder draws; None for that of the exploration.
           shard: number of the shard that gets the steps.
           send_batch: actor steps that the adder collects; infinity for all until `flush`.

@@ -331,7 +331,6 @@ class Gradients(Kind):
         ("steps", lambda steps: steps[1:], "has 4 parameters and .* worker 7 sent 3 and"),
         ("names", lambda names: names[::-1], "the metrics 'loss,norm' .* 2 of 'norm,loss'"),
         ("metrics", lambda metrics: metrics[1:], "worker 7 sent 4 and 1 of 'loss,norm'"),
-        ("head", lambda head: -head, "head must not be negative"),
     ]
 
     def make(self, width=4, capacity=100):
