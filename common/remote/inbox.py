@@ -77,8 +77,7 @@ class Inbox:
         # Not the module random, which a user's environment may seed.
         self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
         # A random start, so that a new service does not repeat the numbers of a former one.
-        first = secrets.randbelow(footprint.MAX_INCARNATIONS)
-        self._number = tf.Variable(first, dtype=tf.int64, trainable=False)
+        self._number = secrets.randbelow(footprint.MAX_INCARNATIONS)
         self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
         self._one_at_a_time = tf.CriticalSection()
         self._lock = threading.RLock()
@@ -89,9 +88,15 @@ class Inbox:
         self._closed = False
         self._reports: dict[int, tuple[float, Counters]] = {}
 
-    def next_incarnation(self) -> tf.Tensor:
-        """Returns an int64 incarnation whose number no incarnation in the table has."""
-        return self._one_at_a_time.execute(self._next_incarnation)
+    def next_incarnation(self) -> int:
+        """Returns an incarnation whose number no incarnation in the table has."""
+        count = footprint.MAX_INCARNATIONS
+        with self._lock:
+            taken = {incarnation % count for incarnation in self.accepted()}
+            following = [(self._number + 1 + i) % count for i in range(count)]
+            # If none is free, the next number, which was given out longest ago.
+            self._number = next((n for n in following if n not in taken), following[0])
+            return self._identity * count + self._number
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
         """Raises the number accepted from an incarnation to at least `accepted`; returns it."""
@@ -195,18 +200,6 @@ class Inbox:
             raise ValueError(f"number must be at most {last + 1}, is {number}")
         return number > last
 
-    def _next_incarnation(self):
-        count = footprint.MAX_INCARNATIONS
-        taken = self._accepted.export()[0] % count
-        is_free = tf.tensor_scatter_nd_update(
-            tf.ones([count], tf.int32), taken[:, None], tf.zeros_like(taken, tf.int32)
-        )
-        following = (self._number + 1 + tf.range(count, dtype=tf.int64)) % count
-        # The first free number; if none is free, the next number, which was given out longest ago.
-        number = following[tf.argmax(tf.gather(is_free, following))]
-        with tf.control_dependencies([self._number.assign(number)]):
-            return self._identity * count + number
-
 
 def as_dict(table: tuple[tf.Tensor, tf.Tensor]) -> dict[int, int]:
     """Returns the steps accepted from each incarnation, of what `Inbox.table` returns."""
@@ -243,7 +236,7 @@ class StoreService:
         head = [incarnation, rpc_server.Count("number"), accepted]
         part = [rpc_server.Count("size"), rpc_server.Count("offset"), tf.TensorSpec([], tf.string)]
         methods: list[tuple[str, Callable, list]] = [
-            ("join", self.inbox.next_incarnation, []),
+            ("join", rpc_server.in_python(self.inbox.next_incarnation, tf.int64), []),
             ("put", self._put, [*head, *store.wire.put_specs]),
             ("put_part", self._put_part, [*head, *part]),
             ("report", self._report, [rpc_server.Count("sender"), incarnation, accepted, counters]),
