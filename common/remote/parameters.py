@@ -187,7 +187,7 @@ class ParameterClient:
         futures = [
             self._client.call_async(
                 f"{self._name}_read",
-                np.int64([version, offset, min(SLICE_SIZE, num_parameters - offset)]),
+                [*np.int64([version, offset, min(SLICE_SIZE, num_parameters - offset)])],
             )
             for offset in offsets
         ]
