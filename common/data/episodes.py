@@ -186,7 +186,7 @@ class WholeEpisodes(Data):
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""
-        return EpisodeWire(specs, self._config.updates_per_call, self._history)
+        return EpisodeWire(specs)
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns the limit with which a call is due as soon as its steps have been executed.

@@ -156,12 +156,10 @@ class RolloutWire(Wire):
     """The form in which rollouts are sent."""
 
     consumes = True
-    draw_bytes = 1  # a draw is never split, since it empties the store
 
     def __init__(self, specs: Nest):
         """Computes sizes; `specs` are those of `RolloutStore`."""
         self.signature = Signature(specs)
-        self.row_bytes = self.signature.message_bytes + 8
         version = tf.TensorSpec([None], tf.int64, "version")
         self.put_specs = [version, *self.signature.column_specs]
 
@@ -172,15 +170,6 @@ class RolloutWire(Wire):
     def rows(self, columns: Sequence) -> Rollout:
         """Reverses `columns`."""
         return Rollout(columns[0], self.signature.unflatten(columns[1:]))
-
-    def drawn_columns(self, drawn: Rollout) -> list:
-        """Returns the columns."""
-        return self.columns(drawn)
-
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Rollout:
-        """Returns the only part."""
-        (part,) = parts
-        return self.rows(part)
 
 
 class RolloutStore(Store):

@@ -165,7 +165,6 @@ class UnrollWire(Wire):
     def __init__(self, specs: Nest):
         """Computes sizes; `specs` are those of the queue."""
         self.signature = Signature(specs)
-        self.row_bytes = self.draw_bytes = self.signature.message_bytes
         self.put_specs = self.signature.column_specs
 
     def columns(self, rows: Nest) -> list:
@@ -175,15 +174,6 @@ class UnrollWire(Wire):
     def rows(self, columns: Sequence) -> Nest:
         """Reverses `columns`."""
         return self.signature.unflatten(columns)
-
-    def drawn_columns(self, drawn: UnrollBatch) -> list:
-        """Returns the columns of the unrolls."""
-        return self.signature.flatten(drawn.steps)
-
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> UnrollBatch:
-        """Joins batches."""
-        columns = [tf.concat(column, 0) for column in zip(*parts)]
-        return UnrollBatch(self.signature.unflatten(columns))
 
 
 class UnrollQueue(Store):

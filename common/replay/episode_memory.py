@@ -114,7 +114,6 @@ class EpisodeMemory(Store):
       drawn_items: name of what a `draw` consists of.
     """
 
-    in_graph = True
     drawn_items = "steps"
 
     def __init__(
@@ -161,7 +160,7 @@ class EpisodeMemory(Store):
         if removal not in _REMOVALS:
             raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
         self._ops = library.ops()
-        self.wire = EpisodeWire(specs, num_batches, history)
+        self.wire = EpisodeWire(specs)
         self.signature = self.wire.signature
         self.capacity = capacity
         self._num_batches, self._history = num_batches, history

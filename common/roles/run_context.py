@@ -15,11 +15,8 @@ from common.cluster.topology import Topology
 from common.environments import watch
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.environments.spec import EnvironmentSpec
-from common.remote.inbox import StoreService
 from common.remote.parameters import ParameterService
 from common.replay.saving import BYTES_PER_SECOND, StoreFile
-from common.replay.store import Store
-from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 from common.types import Nest
@@ -122,11 +119,6 @@ class RunContext:
         return rpc_server.Server(
             self.topology.bind_address, self.credentials, self.topology.own_address
         )
-
-    def store_service(self, server: rpc_server.Server, store: Store) -> StoreService:
-        """Returns a `StoreService` that knows how many actor steps the run had before it."""
-        last = csv_rows.last_row(self.directory.learner_csv, ("actor_steps",))
-        return StoreService(server, store, int(last["actor_steps"]) if last else 0)
 
     def parameter_service(
         self, server: rpc_server.Server, num_parameters: int, **options: Any
