@@ -178,7 +178,6 @@ class EpisodeMemory {
   // As in Memory. The structures are about 44 bytes for each step.
   void Save(FileWriter& file);
   void Load(FileReader& file);
-  bool SwapIfEmpty(EpisodeMemory& other);
 
   void CountSteps(int64_t n);
   Statistics statistics() const;
@@ -259,7 +258,6 @@ class EpisodeMemory {
     return std::tie(reward_factor_, c_max_, num_far_, sum_of_divergences_,
                     refreshs_, statistics_);
   }
-  void SaveStructures(Writer& writer);
   void LoadEpisode(FileReader& file);
   // Returns for each slot whether it holds a state.
   std::vector<bool> IsStored() const;

@@ -281,20 +281,16 @@ void Memory::Unpin(const std::vector<int32_t>& slots) {
 
 void Memory::Save(FileWriter& file) {
   rows_.Save(file, mutex_, [&](Writer& writer) {
-    SaveStructures(writer);
+    writer.Value(rows_.num_slots());
+    writer.Array(slots_.data(), rows_.num_slots());
+    writer.Vector(rows_.free_slots());
+    writer.Value(rng_);
+    writer.Value(statistics_);
+    for (const auto& distribution : distributions_) {
+      distribution->Save(writer, rows_.num_slots());
+    }
     return IsStored();
   });
-}
-
-void Memory::SaveStructures(Writer& writer) const {
-  writer.Value(rows_.num_slots());
-  writer.Array(slots_.data(), rows_.num_slots());
-  writer.Vector(rows_.free_slots());
-  writer.Value(rng_);
-  writer.Value(statistics_);
-  for (const auto& distribution : distributions_) {
-    distribution->Save(writer, rows_.num_slots());
-  }
 }
 
 void Memory::Load(FileReader& file) {
@@ -314,18 +310,6 @@ void Memory::Load(FileReader& file) {
   }
   rows_.Load(file, IsStored());
   file.RefuseIf(CheckInvariants());
-}
-
-bool Memory::SwapIfEmpty(Memory& other) {
-  std::lock_guard<FairMutex> lock(mutex_);
-  if (!rows_.AreAllFree()) return false;
-  rows_.swap(other.rows_);
-  slots_.swap(other.slots_);
-  index_.swap(other.index_);
-  distributions_.swap(other.distributions_);
-  std::swap(rng_, other.rng_);
-  std::swap(statistics_, other.statistics_);
-  return true;
 }
 
 std::vector<bool> Memory::IsStored() const {

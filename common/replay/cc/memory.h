@@ -110,9 +110,6 @@ class Memory {
   // Loads into a new memory, which no other thread uses. Refuses a file whose
   // content breaks an invariant. If this throws, the memory must be destroyed.
   void Load(FileReader& file);
-  // Exchanges the contents with those of `other`, of the same arguments. Returns
-  // false, and does nothing, if this memory stores a step or is called.
-  bool SwapIfEmpty(Memory& other);
 
   Statistics statistics() const;
   size_t capacity() const { return capacity_; }
@@ -142,7 +139,6 @@ class Memory {
   // Forgets a step that no item views; its slot stays while readers copy it.
   void DropStep(int32_t slot);
   void Unpin(const std::vector<int32_t>& slots);
-  void SaveStructures(Writer& writer) const;
   // Returns for each slot whether it holds a step that an item views.
   std::vector<bool> IsStored() const;
   // Checks that items have the views of their steps, and counters fit together.

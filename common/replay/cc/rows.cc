@@ -196,14 +196,6 @@ void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
   }
 }
 
-void Rows::swap(Rows& other) {
-  rows_.swap(other.rows_);
-  free_.swap(other.free_);
-  std::swap(num_slots_, other.num_slots_);
-  num_written_ = other.num_written_.exchange(num_written_);
-  held_bytes_ = other.held_bytes_.exchange(held_bytes_);
-}
-
 std::string Rows::CheckInvariants() const {
   int64_t held = 0;
   std::string wrong;

@@ -71,7 +71,6 @@ class Rows {
   // The number of slots ever taken: those from there on never were.
   size_t num_slots() const { return num_slots_; }
   const std::vector<int32_t>& free_slots() const { return free_; }
-  bool AreAllFree() const { return free_.size() == num_slots_; }
 
   // Saves the memory of these rows as it is at one moment: calls snapshot(writer)
   // under its lock, which saves the structures and returns which slots are stored.
@@ -84,9 +83,6 @@ class Rows {
   void LoadNumSlots(FileReader& file) { num_slots_ = file.Count(max_slots_); }
   void LoadFreeSlots(FileReader& file);
   void Load(FileReader& file, std::vector<bool> is_stored);
-
-  // Exchanges everything with `other`, of the same size and columns.
-  void swap(Rows& other);
 
   // The bytes of all variable values stored.
   int64_t held_bytes() const { return held_bytes_; }

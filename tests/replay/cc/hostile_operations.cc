@@ -426,8 +426,6 @@ class Caller {
                              theirs = loaded->statistics();
     Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
             "a loaded memory has the counters of the saved one");
-    Require(memory_.SwapIfEmpty(*loaded) == (ours.steps == 0) || !alone_,
-            "a memory of no steps can be replaced");
     Caller caller(setup_, *loaded, true, rng_());
     caller.Check();
     caller.Call(50);
@@ -813,8 +811,6 @@ class EpisodeCaller {
                                     theirs = loaded->statistics();
     Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
             "a loaded memory has the counters of the saved one");
-    Require(memory_.SwapIfEmpty(*loaded) == (ours.steps == 0) || !alone_,
-            "a memory of no steps can be replaced");
     EpisodeCaller caller(column_bytes_, make_, *loaded, true, rng_());
     caller.Check();
     caller.Call(50);
