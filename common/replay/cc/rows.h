@@ -105,8 +105,6 @@ class Rows {
   static size_t BytesInRow(size_t column_bytes) {
     return column_bytes == kVariable ? sizeof(Block) : column_bytes;
   }
-  // Has to be called before the first block of a slot is written.
-  void CountWritten(int32_t slot);
   void WriteBlock(char* place, std::string_view value);
   // Copies the row of a slot to what is saved next, if it waits for that.
   void SaveRow(int32_t slot);
@@ -115,7 +113,7 @@ class Rows {
   // Calls function(bytes, place) for each column of a row.
   template <typename Byte, typename Function>
   void ForEachColumn(Byte* row, Function function) const;
-  // Calls function(block) for each variable value of each slot ever written.
+  // Calls function(block) for each variable value of each slot ever taken.
   template <typename Function>
   void ForEachBlock(Function function) const;
 
@@ -126,7 +124,6 @@ class Rows {
   LazyArray<char> rows_;
   std::vector<int32_t> free_;
   size_t num_slots_ = 0;
-  std::atomic<int32_t> num_written_{0};  // Slots from here on have no blocks.
   std::atomic<int64_t> held_bytes_{0};
 
   std::mutex saves_;  // One save at a time.
