@@ -213,12 +213,6 @@ Memory::Statistics Memory::statistics() const {
   return statistics;
 }
 
-bool Memory::MakeRoom(size_t n) {
-  const size_t steps = hard_capacity_ - reserved_ - n;
-  RemoveDownTo(steps, std::numeric_limits<size_t>::max());
-  return index_.size() <= steps;
-}
-
 size_t Memory::RemoveDownTo(size_t steps, size_t most) {
   std::vector<int32_t> removed;
   while (index_.size() > steps && removed.size() < most) {
@@ -246,16 +240,15 @@ bool Memory::Reserve(size_t n, std::vector<int32_t>* slots) {
   // Steps that other calls are writing cannot be removed: give up at once
   // instead of emptying the memory.
   if (reserved_ + n > hard_capacity_) return false;
-  if (!MakeRoom(n) || !rows_.Take(n, slots)) return false;
+  const size_t steps = hard_capacity_ - reserved_ - n;
+  RemoveDownTo(steps, std::numeric_limits<size_t>::max());
+  if (index_.size() > steps || !rows_.Take(n, slots)) return false;
   reserved_ += n;
   return true;
 }
 
 bool Memory::AddView(int32_t first, int32_t length) {
   const int64_t key = slots_[first].key;
-  if (length < 1 || key > std::numeric_limits<int64_t>::max() - (length - 1)) {
-    return false;
-  }
   for (int32_t t = 1; t < length; ++t) {
     if (index_.Find(key + t) == KeyIndex::kAbsent) return false;
   }

@@ -317,10 +317,11 @@ class Caller {
         RefusesPriorities(priorities)) {
       return;
     }
-    // The memory takes lengths as they come, and refuses bad items by itself.
-    Refuses(CheckLengths(item_keys.data(), lengths.data(), num_items,
-                         setup_.capacity),
-            bad_lengths);
+    if (Refuses(CheckLengths(item_keys.data(), lengths.data(), num_items,
+                             setup_.capacity),
+                bad_lengths)) {
+      return;
+    }
     Values values(setup_.column_bytes, keys.size());
     for (size_t i = 0; i < keys.size(); ++i) values.Set(i, keys[i]);
     const bool has_room = memory_.Insert(
