@@ -384,10 +384,6 @@ class EpisodeMemory(Store):
             self._handle, tf.cast(scale, tf.float64), recompute=recompute
         )
 
-    def count_far_policy(self, c_max) -> tf.Tensor:
-        """Returns how many stored steps have rho <= 1 / c_max or rho >= c_max (int64)."""
-        return self._ops.episode_count_far_policy(self._handle, c_max)
-
     def distance(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns how far the steps are from the policy by what the last updates of them computed.
 

@@ -385,7 +385,6 @@ PER_STEP = ("values", "rhos", "divergences", "errors", "next_values", "advantage
         (refresh(c_max=tf.constant(4.0, tf.float64)), "c_max must be float32"),
         (lambda memory: memory.stored(np.float32([0])), "keys must be int64"),
         (lambda memory: memory.contains(np.int64([-2])), r"keys\[0\]"),
-        (lambda memory: memory.count_far_policy(0.0), "c_max must be at least"),
         (
             lambda memory: memory.set_reward_scale(np.inf, recompute=True),
             "scale must be finite and not negative, is inf",

@@ -82,7 +82,7 @@ bool EpisodeMemory::Add(const NewEpisode& added, int64_t* key) {
                         episode->errors.data(), num_steps);
   const int64_t last = num_steps - 1;
   Sweep(*episode, &last, 1);
-  if (num_far_ != kNotCounted) num_far_ += CountFar(*episode, near_);
+  if (num_far_ != kNotCounted) num_far_ += CountFar(*episode);
   episodes_.push_back(std::move(episode));
   return true;
 }
@@ -179,13 +179,6 @@ void EpisodeMemory::SetRewardScale(double scale, bool recompute) {
   }
 }
 
-int64_t EpisodeMemory::CountFarPolicy(float c_max) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (c_max != c_max_) return CountFar(NearPolicy(c_max));
-  if (num_far_ == kNotCounted) num_far_ = CountFar(near_);
-  return num_far_;
-}
-
 void EpisodeMemory::Moments(size_t column, size_t num_elements, double* mean,
                             double* deviation) {
   std::vector<Episode*> episodes;
@@ -231,7 +224,7 @@ void EpisodeMemory::CountSteps(int64_t n) {
 
 EpisodeMemory::Statistics EpisodeMemory::statistics() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (num_far_ == kNotCounted) num_far_ = CountFar(near_);
+  if (num_far_ == kNotCounted) num_far_ = CountFar();
   Statistics statistics = statistics_;
   statistics.steps = num_steps_;
   statistics.episodes = episodes_.size();
@@ -258,7 +251,7 @@ EpisodeMemory::Episodes::iterator EpisodeMemory::NextToRemove() {
   const auto score = [&](const Episode& episode) {
     double sum = 0;
     if (removal_ == Removal::kFarPolicy) {
-      sum = CountFar(episode, near_);
+      sum = CountFar(episode);
     } else {
       for (const float divergence : episode.divergences) sum += divergence;
     }
@@ -281,7 +274,7 @@ void EpisodeMemory::Remove(Episodes::iterator place) {
   distribution_->Erase(episode->slots.data(), episode->num_steps);
   num_steps_ -= episode->num_steps;
   statistics_.removed += episode->num_steps;
-  if (num_far_ != kNotCounted) num_far_ -= CountFar(*episode, near_);
+  if (num_far_ != kNotCounted) num_far_ -= CountFar(*episode);
   for (const float divergence : episode->divergences) {
     sum_of_divergences_ -= divergence;
   }
@@ -384,18 +377,17 @@ void EpisodeMemory::SweepBlock(const Episode& episode, int64_t first,
   }
 }
 
-int64_t EpisodeMemory::CountFar(const Episode& episode,
-                                const NearPolicy& near) const {
+int64_t EpisodeMemory::CountFar(const Episode& episode) const {
   const float* const rhos = episode.rhos.data();
   const int32_t n = static_cast<int32_t>(episode.num_steps);
   int32_t num_near = 0;
-  for (int32_t t = 0; t < n; ++t) num_near += near.Contains(rhos[t]);
+  for (int32_t t = 0; t < n; ++t) num_near += near_.Contains(rhos[t]);
   return n - num_near;
 }
 
-int64_t EpisodeMemory::CountFar(const NearPolicy& near) const {
+int64_t EpisodeMemory::CountFar() const {
   int64_t sum = 0;
-  for (const auto& episode : episodes_) sum += CountFar(*episode, near);
+  for (const auto& episode : episodes_) sum += CountFar(*episode);
   return sum;
 }
 
@@ -457,7 +449,7 @@ std::string EpisodeMemory::CheckStructure() const {
   if (num_steps != num_steps_) return "episodes: steps miscounted";
   if (num_steps_ + reserved_ > capacity_) return "episodes: above the capacity";
   if (num_used > rows_.num_slots()) return "episodes: too many slots in use";
-  if (num_far_ != kNotCounted && num_far_ != CountFar(near_)) {
+  if (num_far_ != kNotCounted && num_far_ != CountFar()) {
     return "episodes: far steps miscounted";
   }
   if (!std::isfinite(sum_of_divergences_) || !(c_max_ >= 1) ||

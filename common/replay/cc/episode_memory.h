@@ -167,9 +167,6 @@ class EpisodeMemory {
   // Q change at the next Refresh that reaches them, or now if `recompute`.
   void SetRewardScale(double scale, bool recompute);
 
-  // Returns the number of steps whose rho is not near the policy.
-  int64_t CountFarPolicy(float c_max) const;
-
   // Gets mean and population standard deviation of each of the column's
   // elements, which must be floats, over all states.
   void Moments(size_t column, size_t num_elements, double* mean,
@@ -247,8 +244,8 @@ class EpisodeMemory {
   // Computes the Q of steps first to last, at most kBlock.
   void SweepBlock(const Episode& episode, int64_t first, int64_t last,
                   float* q_ret) const;
-  int64_t CountFar(const Episode& episode, const NearPolicy& near) const;
-  int64_t CountFar(const NearPolicy& near) const;
+  int64_t CountFar(const Episode& episode) const;
+  int64_t CountFar() const;
   double SumDivergences() const;
   // Checks what calls rely on: all but numbers that follow from others.
   std::string CheckStructure() const;

@@ -282,7 +282,10 @@ absl::Status Refresh(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(refreshed.divergences, Values(c, "divergences", n));
   TF_ASSIGN_OR_RETURN(refreshed.errors, Values(c, "errors", n, 0.0f));
   TF_ASSIGN_OR_RETURN(refreshed.next_values, Values(c, "next_values", n));
-  TF_ASSIGN_OR_RETURN(const auto c_max, CMax(c));
+  TF_ASSIGN_OR_RETURN(const auto c_max, Scalar<float>(c, "c_max"));
+  if (!(c_max >= 1)) {
+    return InvalidArgument("c_max must be at least 1, is ", c_max);
+  }
   TF_ASSIGN_OR_RETURN(auto* missing, Output<int64_t>(c, "missing"));
   *missing = resource.memory->Refresh(refreshed, c_max, num_batches);
   return absl::OkStatus();
@@ -341,18 +344,6 @@ OP("EpisodeSetRewardScale", SetRewardScale)
     .Input("memory: resource").Input("scale: double")
     .Attr("recompute: bool")
     .SetShapeFn(NoOutputs);
-
-absl::Status CountFarPolicy(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto c_max, CMax(c));
-  TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
-  *count = resource.memory->CountFarPolicy(c_max);
-  return absl::OkStatus();
-}
-
-OP("EpisodeCountFarPolicy", CountFarPolicy)
-    .Input("memory: resource").Input("c_max: float")
-    .Output("count: int64")
-    .SetShapeFn(Scalars);
 
 absl::Status Moments(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto name, Attribute<std::string>(c, "column"));

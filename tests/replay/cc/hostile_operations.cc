@@ -631,9 +631,6 @@ class EpisodeCaller {
         memory_.SetRewardScale(Below(3), Below(2) == 0);
       } else if (kind < 975) {
         Require(std::isfinite(memory_.RewardScale()), "the scale is finite");
-      } else if (kind < 990) {
-        Require(memory_.CountFarPolicy(1.0f + Below(3)) >= 0,
-                "a count is not negative");
       } else if (kind < 998) {
         double mean[1], deviation[1];
         memory_.Moments(0, column_bytes_[0] == Values::kFixedBytes, mean,
