@@ -402,9 +402,15 @@ class EpisodeMemory(Store):
         Both have the column's shape, in float64.
 
         Args:
-          column: name of the column, with slashes as in `columns.names`.
+          column: name of the column, with slashes as in `signature.names`.
+
+        Raises:
+          ValueError: the memory has no column of that name.
         """
-        return tuple(self._ops.episode_moments(self._handle, column=column))
+        if column not in self.signature.names:
+            raise ValueError(f'column "{column}" is none of {self.signature.names}')
+        number = self.signature.names.index(column)
+        return tuple(self._ops.episode_moments(self._handle, column=number))
 
     def count_steps(self, n) -> None:
         """Adds n (int64) to the number of executed steps, `inserted` in the statistics."""

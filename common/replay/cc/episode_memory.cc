@@ -180,21 +180,14 @@ void EpisodeMemory::SetRewardScale(double scale, bool recompute) {
 }
 
 void EpisodeMemory::Moments(size_t column, size_t num_elements, double* mean,
-                            double* deviation) {
-  std::vector<Episode*> episodes;
-  size_t num_states = 0;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& episode : episodes_) {
-      num_states += episode->slots.size();
-      ++episode->pins;
-      episodes.push_back(episode.get());
-    }
-  }
+                            double* deviation) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // An episode has a state more than steps.
+  const size_t num_states = num_steps_ + episodes_.size();
   // Writes the mean of function(value, element) over all states.
   const auto average = [&](double* means, auto function) {
     std::fill_n(means, num_elements, 0.0);
-    for (const Episode* const episode : episodes) {
+    for (const auto& episode : episodes_) {
       for (const int32_t slot : episode->slots) {
         const char* value = rows_.Value(slot, column);
         for (size_t d = 0; d < num_elements; ++d, value += sizeof(float)) {
@@ -213,8 +206,6 @@ void EpisodeMemory::Moments(size_t column, size_t num_elements, double* mean,
     return (x - mean[d]) * (x - mean[d]);
   });
   for (size_t d = 0; d < num_elements; ++d) deviation[d] = std::sqrt(deviation[d]);
-  std::lock_guard<std::mutex> lock(mutex_);
-  Unpin(episodes);
 }
 
 void EpisodeMemory::CountSteps(int64_t n) {

@@ -168,9 +168,10 @@ class EpisodeMemory {
   void SetRewardScale(double scale, bool recompute);
 
   // Gets mean and population standard deviation of each of the column's
-  // elements, which must be floats, over all states.
+  // elements, which must be floats, over all states. Holds the lock: a run needs
+  // them once.
   void Moments(size_t column, size_t num_elements, double* mean,
-               double* deviation);
+               double* deviation) const;
 
   // As in Memory. The structures are about 44 bytes for each step.
   void Save(FileWriter& file);

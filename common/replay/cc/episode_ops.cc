@@ -1,18 +1,15 @@
 // The ops on `EpisodeMemory`: they check the arguments and call the memory. Its
 // Python face (episode_memory.py) says what they are for.
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "arguments.h"
 #include "episode_memory.h"
 #include "ops.h"
@@ -20,7 +17,6 @@
 namespace replay::episode_ops {
 namespace {
 
-using absl::Span;
 using tensorflow::OpKernelContext;
 using tensorflow::TensorShape;
 using tensorflow::shape_inference::InferenceContext;
@@ -346,34 +342,24 @@ OP("EpisodeSetRewardScale", SetRewardScale)
     .SetShapeFn(NoOutputs);
 
 absl::Status Moments(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto name, Attribute<std::string>(c, "column"));
-  const std::vector<Column>& columns = resource.columns;
-  const auto column =
-      std::find_if(columns.begin(), columns.end(),
-                   [&](const Column& known) { return known.name == name; });
-  if (column == columns.end()) {
-    std::string names;
-    for (const Column& known : columns) {
-      absl::StrAppend(&names, " ", known.name);
-    }
-    return InvalidArgument("column \"", name, "\" is none of:", names);
+  TF_ASSIGN_OR_RETURN(const auto number, Attribute(c, "column"));
+  const Column& column = resource.columns[number];
+  if (column.dtype != tensorflow::DT_FLOAT) {
+    return InvalidArgument("column ", column.name, " must be float, is ",
+                           tensorflow::DataTypeString(column.dtype));
   }
-  if (column->dtype != tensorflow::DT_FLOAT) {
-    return InvalidArgument("column ", name, " must be float, is ",
-                           tensorflow::DataTypeString(column->dtype));
-  }
-  TF_ASSIGN_OR_RETURN(auto* mean, Output<double>(c, "mean", column->shape));
+  TF_ASSIGN_OR_RETURN(auto* mean, Output<double>(c, "mean", column.shape));
   TF_ASSIGN_OR_RETURN(auto* deviation,
-                      Output<double>(c, "deviation", column->shape));
-  resource.memory->Moments(column - columns.begin(),
-                           column->shape.num_elements(), mean, deviation);
+                      Output<double>(c, "deviation", column.shape));
+  resource.memory->Moments(number, column.shape.num_elements(), mean,
+                           deviation);
   return absl::OkStatus();
 }
 
 OP("EpisodeMoments", Moments)
     .Input("memory: resource")
     .Output("mean: double").Output("deviation: double")
-    .Attr("column: string")
+    .Attr("column: int >= 0")
     .SetShapeFn(UnknownShape);
 
 absl::Status CountSteps(OpKernelContext* c, Resource& resource) {
