@@ -166,7 +166,6 @@ class EpisodeMemory(Store):
         self.capacity = capacity
         self._num_batches, self._history = num_batches, history
         self._no_seed = tf.zeros([], tf.int64)
-        self._no_advantages = tf.zeros([0])
         self._handle = self._ops.episode_memory(
             capacity=capacity,
             discount=discount,
@@ -232,7 +231,7 @@ class EpisodeMemory(Store):
         """
         columns = self.signature.flatten(steps)
         if advantages is None:
-            advantages = self._no_advantages
+            advantages = tf.zeros_like(rewards)
         return self._ops.episode_add(self._handle, rewards, values, advantages, terminated, columns)
 
     def sample(
@@ -348,7 +347,7 @@ class EpisodeMemory(Store):
             self._handle,
             keys,
             values,
-            self._no_advantages if advantages is None else advantages,
+            tf.zeros_like(values) if advantages is None else advantages,
             rhos,
             divergences,
             errors,

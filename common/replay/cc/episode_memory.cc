@@ -57,9 +57,7 @@ bool EpisodeMemory::Add(const NewEpisode& added, int64_t* key) {
   std::copy_n(added.rewards, num_steps, episode->rewards.begin());
   std::copy_n(added.values, num_steps + 1, episode->values.begin());
   if (added.terminated) episode->values.back() = 0.0f;
-  if (added.advantages != nullptr) {
-    std::copy_n(added.advantages, num_steps, episode->advantages.begin());
-  }
+  std::copy_n(added.advantages, num_steps, episode->advantages.begin());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!Reserve(num_steps, &episode->slots)) return false;
@@ -312,8 +310,7 @@ void EpisodeMemory::Store(Episode& episode, int64_t t,
   sum_of_divergences_ += static_cast<double>(refreshed.divergences[i]) -
                          episode.divergences[t];
   episode.values[t] = refreshed.values[i];
-  episode.advantages[t] =
-      refreshed.advantages != nullptr ? refreshed.advantages[i] : 0.0f;
+  episode.advantages[t] = refreshed.advantages[i];
   episode.rhos[t] = rho;
   episode.divergences[t] = refreshed.divergences[i];
   episode.errors[t] = refreshed.errors[i];

@@ -55,7 +55,6 @@ class EpisodeMemory {
 
   // A finished episode. Columns have num_steps + 1 states, values num_steps + 1
   // elements, of which the last one counts 0 if the episode has terminated.
-  // Advantages may be null, where all are 0.
   struct NewEpisode {
     size_t num_steps;
     std::vector<ColumnSource> columns;
@@ -98,8 +97,7 @@ class EpisodeMemory {
     std::vector<ColumnTarget> columns;
   };
 
-  // What an update has computed for n steps; arrays have n elements. Advantages
-  // may be null, where all are 0.
+  // What an update has computed for n steps; arrays have n elements.
   struct Refreshed {
     size_t n;
     const int64_t* keys;

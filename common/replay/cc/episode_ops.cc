@@ -36,20 +36,6 @@ absl::StatusOr<const float*> Values(
   return values.data();
 }
 
-// Returns the input "advantages", n finite floats, or null if it is empty: then
-// all are 0.
-absl::StatusOr<const float*> Advantages(OpKernelContext* c, int64_t n) {
-  TF_ASSIGN_OR_RETURN(const auto advantages, Vector<float>(c, "advantages"));
-  if (advantages.empty()) return nullptr;
-  return Values(c, "advantages", n);
-}
-
-absl::StatusOr<float> CMax(OpKernelContext* c) {
-  TF_ASSIGN_OR_RETURN(const auto c_max, Scalar<float>(c, "c_max"));
-  if (c_max >= 1) return c_max;
-  return InvalidArgument("c_max must be at least 1, is ", c_max);
-}
-
 // What the ops that draw have in common.
 struct Draw {
   int32_t batch_size;
@@ -126,7 +112,7 @@ OP("EpisodeMemory", MakeMemory)
     .SetShapeFn(Scalars);
 
 // Adds an episode of T steps: `rewards` [T], `values` [T + 1] and `advantages`
-// [T] or [0], finite, and `columns` [T + 1, ...].
+// [T], finite, and `columns` [T + 1, ...].
 absl::Status Add(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto rewards, Vector<float>(c, "rewards"));
   const size_t num_steps = rewards.size();
@@ -143,7 +129,7 @@ absl::Status Add(OpKernelContext* c, Resource& resource) {
   added.num_steps = num_steps;
   TF_ASSIGN_OR_RETURN(added.rewards, Values(c, "rewards", num_steps));
   TF_ASSIGN_OR_RETURN(added.values, Values(c, "values", num_steps + 1));
-  TF_ASSIGN_OR_RETURN(added.advantages, Advantages(c, num_steps));
+  TF_ASSIGN_OR_RETURN(added.advantages, Values(c, "advantages", num_steps));
   TF_ASSIGN_OR_RETURN(added.terminated, Scalar<bool>(c, "terminated"));
   TF_ASSIGN_OR_RETURN(added.columns,
                       InputColumns(c, resource.columns, num_steps + 1));
@@ -260,7 +246,7 @@ OP("EpisodeSampleEpisodes", SampleEpisodes)
     .SetShapeFn(UnknownShape);
 
 // Stores what updates have computed for steps [N], all finite; rhos and errors
-// are not negative, advantages may be [0].
+// are not negative.
 absl::Status Refresh(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
   TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
@@ -273,7 +259,7 @@ absl::Status Refresh(OpKernelContext* c, Resource& resource) {
   refreshed.n = n;
   refreshed.keys = keys.data();
   TF_ASSIGN_OR_RETURN(refreshed.values, Values(c, "values", n));
-  TF_ASSIGN_OR_RETURN(refreshed.advantages, Advantages(c, n));
+  TF_ASSIGN_OR_RETURN(refreshed.advantages, Values(c, "advantages", n));
   TF_ASSIGN_OR_RETURN(refreshed.rhos, Values(c, "rhos", n, 0.0f));
   TF_ASSIGN_OR_RETURN(refreshed.divergences, Values(c, "divergences", n));
   TF_ASSIGN_OR_RETURN(refreshed.errors, Values(c, "errors", n, 0.0f));

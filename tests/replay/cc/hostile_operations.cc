@@ -675,7 +675,7 @@ class EpisodeCaller {
     int64_t key;
     const bool has_room =
         memory_.Add({num_steps, states.Sources(), rewards.data(),
-                     values.data(), Below(2) == 0 ? advantages.data() : nullptr,
+                     values.data(), advantages.data(),
                      Below(2) == 0},
                     &key);
     no_room += !has_room;
@@ -784,7 +784,7 @@ class EpisodeCaller {
     const std::vector<float> values = Floats(n), divergences = Floats(n);
     const int64_t missing = memory_.Refresh(
         {n, keys.data(), values.data(),
-         Below(2) == 0 ? divergences.data() : nullptr, rhos.data(),
+         divergences.data(), rhos.data(),
          divergences.data(), errors.data(), values.data()},
         1.0f + Below(2), num_batches);
     Require(0 <= missing && missing <= static_cast<int64_t>(n),
