@@ -3,21 +3,17 @@
 from collections.abc import Sequence
 import glob
 import pathlib
-import re
 
 from absl import logging
 import numpy as np
 import tree
 
 from common.replay import store
-from common.replay.footprint import MAX_ACTORS
 from common.replay.memory import Fifo, Memory, Uniform
 from common.replay.saving import ReplayFileError
 from common.replay.store import Counters
 from common.reporting.records import replace_file
 from common.types import Nest
-
-_ACTOR = re.compile(rf"[0-9]{{1,{len(str(MAX_ACTORS))}}}")
 
 
 class LocalReplay:
@@ -93,7 +89,7 @@ class LocalReplay:
         """Loads the files that were saved under `path`; says of which actors it cannot."""
         for file in sorted(path.parent.glob(f"{glob.escape(path.name)}_*")):
             actor = file.name.removeprefix(f"{path.name}_")
-            if not _ACTOR.fullmatch(actor):
+            if not actor.isdecimal():
                 continue  # what a killed save has left, or somebody else's
             try:
                 self._memory(int(actor)).load(file)

@@ -249,7 +249,7 @@ def test_each_agent_and_replay_learns(setting, changes):
     if run.config.agent != "acer":  # which waits for as many episodes as a batch
         assert counters.inserted == MIN_SIZE + 3
     assert metrics["far_policy_fraction"] == pytest.approx(
-        int(run.memory.count_far_policy(metrics["c_max"])) / len(run.memory), abs=0.15
+        run.memory.statistics().far_policy / len(run.memory), abs=0.15
     )
     if not run.config.penalty:
         assert metrics["beta"] == 1
