@@ -1,7 +1,5 @@
 """The agent: what it stores, what its settings refuse, a run in one process, and that it learns."""
 
-import dataclasses
-
 from agent_loops import make_loop, put
 from bandit import learn, optimum
 from ended_unrolls import METRICS
@@ -82,31 +80,6 @@ def test_actors_of_a_process_have_the_epsilons_of_their_places():
     np.testing.assert_array_equal(policy._epsilons, [0.5, 0.5, 0.05, 0.05])
     evaluator = agent.make_evaluator(CONTROL, 3)
     np.testing.assert_array_equal(evaluator._epsilons, [0, 0, 0])
-
-
-def test_equal_seeds_make_equal_learners():
-    first, second, other = (make_agent().make_learner(CONTROL, seed=s) for s in (1, 1, 2))
-    for a, b, c in zip(first.actor_variables, second.actor_variables, other.actor_variables):
-        np.testing.assert_array_equal(a, b)
-        assert len(a.shape) == 1 or np.any(a.numpy() != c.numpy())
-
-
-@pytest.mark.parametrize("name", ["aql", "uniform_q", "d3pg"])
-def test_a_policy_refuses_parameters_of_other_networks(name):
-    agent = make_agent(name)
-    policy = agent.make_actor(CONTROL, range(1), 1, seed=0)
-    size = sum(v.shape.num_elements() for v in agent.make_learner(CONTROL, 0).actor_variables)
-    policy.load(np.zeros(size, np.float32))
-    for wrong in (size - 1, size + 1):
-        with pytest.raises(ValueError, match=f"have {size} parameters"):
-            policy.load(np.zeros(wrong, np.float32))
-
-
-def test_a_run_is_made_again_from_its_config():
-    agent = make_agent("qt_opt", cem_elites=3)
-    values = {"config": dataclasses.asdict(agent.config), "setting": "qt_opt"}
-    again = AQL.of_run(values)
-    assert again.config == agent.config and again.setting == "qt_opt"
 
 
 INTEGERS = EnvironmentSpec(observation_size=5, action_size=3, action_choices=(7, 7, 3))
