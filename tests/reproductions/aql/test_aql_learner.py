@@ -106,9 +106,6 @@ def test_a_time_limit_bootstraps_and_a_true_end_does_not():
     np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [2.4, 1, 6])
 
 
-# The losses.
-
-
 # The learner's update.
 
 
@@ -215,21 +212,6 @@ def test_without_a_proposal_there_is_q_alone(search):
     assert learner.proposal_variables == () and learner.proposal is None
     _, metrics = learner.update(batch_of(make_unrolls(ActionSpace((3, 2)))))
     assert list(metrics) == METRICS[search]
-
-
-def test_a_compiled_update_is_an_eager_one():
-    config = config_of(optimizer="rmsprop", shared_sizes=(4,), learning_rate=1e-2)
-    batch, results = batch_of(make_unrolls(SPACE)), []
-    for compiled in (False, True):
-        learner = AQLLearner(config, EnvironmentSpec(OBSERVATION, 2), SPACE)
-        randomize(learner.actor_variables)
-        update = tf.function(learner.update, jit_compile=True) if compiled else learner.update
-        for _ in range(3):
-            _, metrics = update(batch)
-        assert learner.steps.numpy() == 3
-        results.append([v.numpy() for v in (*learner.actor_variables, *metrics.values())])
-    for eager, jitted in zip(*results):
-        np.testing.assert_allclose(eager, jitted, rtol=1e-3, atol=1e-4)
 
 
 def test_optimisers_and_networks_exist_before_the_first_update():
