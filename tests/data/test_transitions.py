@@ -121,35 +121,6 @@ def single(rewards, discounts, step_types, **arguments):
     return run(3, 0.99, *experience, **arguments)[1]
 
 
-def test_apex_vector_three_rewards():
-    # gamma .99, n 3, worked by hand from Ape-X appendix F.
-    got = single([0, 1, 1, 1], [1, 1, 1, 1], [FIRST, MID, MID, MID])
-    np.testing.assert_allclose(got.n_step_reward, [2.9701], rtol=1e-6)
-    np.testing.assert_allclose(got.n_step_discount, [0.970299], rtol=1e-6)
-
-
-def test_apex_vector_true_end_after_two():
-    got = single([0, 1, 1], [1, 1, 0], [FIRST, MID, LAST])
-    np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
-    np.testing.assert_array_equal(got.n_step_discount, [0, 0])
-
-
-def test_a_time_limit_bootstraps_with_gamma_to_the_k():
-    got = single([0, 1, 1], [1, 1, 1], [FIRST, MID, LAST])
-    np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
-    np.testing.assert_allclose(got.n_step_discount, [0.99**2, 0.99], rtol=1e-6)
-    np.testing.assert_array_equal(got.observation_t[:, 0], [2, 2])
-
-
-def test_a_lost_life_cuts_returns_that_go_on_beyond_it():
-    # Ape-X as R2D2 describes it: the life is lost at step 2, the game over at step 4.
-    got = single([0, 1, 1, 10, 10], [1, 1, 0, 1, 0], [FIRST, MID, MID, MID, LAST])
-    np.testing.assert_allclose(got.n_step_reward, [1.99, 1, 19.9, 10], rtol=1e-6)
-    np.testing.assert_array_equal(got.n_step_discount, [0, 0, 0, 0])
-    np.testing.assert_array_equal(got.observation_tm1[:, 0], [0, 1, 2, 3])
-    np.testing.assert_array_equal(got.observation_t[:, 0], [3, 4, 4, 4])
-
-
 def test_rewards_are_clipped_before_they_are_summed():
     got = single([0, 200, -7, 0.5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=10.0)
     np.testing.assert_allclose(got.n_step_reward, [10 - 0.99 * 7 + 0.99**2 * 0.5], rtol=1e-6)
