@@ -4,18 +4,15 @@ import contextlib
 
 import numpy as np
 import pytest
+from stores import Served
 import tensorflow as tf
 
-from common.cluster import rpc, rpc_server
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, PatienceError
-from common.cluster.topology import free_ports
 from common.data.unrolls import UnrollQueue
 from common.learning.learner import DivergedError
 from common.learning.trainer import Trainer, UndecodableReplayError
 from common.learning.updates import UpdateLoop
-from common.remote.inbox import StoreService
-from common.remote.outbox import RemoteStore
 from common.replay import memory as memory_lib
 from common.replay.memory import Items, Memory
 from common.replay.store import UNLIMITED, Counters, RateLimiter
@@ -24,7 +21,6 @@ from common.reporting.user_error import UserError
 pytestmark = pytest.mark.usefixtures("eager")
 BATCH, UPDATES = 4, 3
 CALL = BATCH * UPDATES
-TOKEN = "a token of the tests"
 
 
 class Learner(tf.Module):
@@ -410,39 +406,6 @@ def test_what_is_around_a_call_has_its_counters_and_ends_before_the_outputs_are_
     assert memory.log.index("around") < memory.log.index("write")
 
 
-# Stores in other processes.
-
-
-class Served:
-    """A store behind a service, which can be closed and started again with another one."""
-
-    def __init__(self, store):
-        self.address = f"127.0.0.1:{free_ports(1)[0]}"
-        self.remote = RemoteStore(rpc.Client(self.address, TOKEN, 0.5), store.wire)
-        self.start(store)
-
-    def start(self, store):
-        self.store = store
-        self.server = rpc_server.Server(self.address, TOKEN)
-        StoreService(self.server, store)
-        self.server.start()
-        rpc.Client(self.address, TOKEN).wait_until_available(30.0)
-
-
-@pytest.fixture
-def serve():
-    """Returns a function that serves a store."""
-    served = []
-
-    def start(store):
-        served.append(Served(store))
-        return served[-1]
-
-    yield start
-    for each in served:
-        each.server.close()
-
-
 # Queues of unrolls.
 
 
@@ -479,9 +442,10 @@ def make_of_queue(store, prefetch=0, decode=None):
 
 
 @pytest.mark.parametrize("place, prefetch", [("here", 0), ("elsewhere", 2)])
-def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch, serve):
+def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch):
     queue = UnrollQueue(SPECS, 2 * CALL)
-    trainer, learner = make_of_queue(queue if place == "here" else serve(queue).remote, prefetch)
+    served = Served(queue)
+    trainer, learner = make_of_queue(queue if place == "here" else served.remote(), prefetch)
     assert trainer.counters is None and trainer.step() is None
     assert trainer.counters == Counters()
     assert queue.put(unrolls(*range(CALL - 1)))
@@ -498,24 +462,7 @@ def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch,
     assert trainer.priority_lag == 0  # there are no priorities
     trainer.flush()
     trainer.close()
-
-
-def test_a_queue_that_is_gone_is_waited_for(serve):
-    prefetch = 2
-    served = serve(UnrollQueue(SPECS, 2 * CALL))
-    trainer, learner = make_of_queue(served.remote, prefetch)
-    served.store.put(unrolls(*range(CALL)))
-    assert trainer.step() is not None
-    served.server.close()
-    assert [trainer.step() for _ in range(prefetch + 1)] == [None] * (prefetch + 1)
-    assert trainer.counters is None
-    served.start(UnrollQueue(SPECS, 2 * CALL))
-    assert trainer.step() is None and trainer.counters == Counters()
-    served.store.put(unrolls(*range(100, 100 + CALL)))
-    assert trainer.step() is not None
-    trainer.close()
-    expected = [*range(CALL), *range(100, 100 + CALL)]
-    np.testing.assert_array_equal(learner.seen.numpy().ravel(), expected)
+    served.close()
 
 
 def test_others_of_the_draw_stand_in_for_unrolls_that_cannot_be_decoded():
