@@ -95,15 +95,6 @@ def _values(variables):
     return [variable.numpy() for variable in variables]
 
 
-def test_copy_makes_equal():
-    source, target = _variables(1.5), _variables(0.0)
-    learner.copy_variables(source, target)
-    for s, t in zip(source, target):
-        np.testing.assert_array_equal(s, t)
-    source[0].assign_add(tf.ones([2, 3]))
-    np.testing.assert_array_equal(target[0], np.full([2, 3], 1.5, np.float32))
-
-
 @pytest.mark.parametrize("copy", [learner.copy_periodically, learner.copy_in_branch])
 def test_periodic_copy_is_hard_and_exactly_at_multiples(copy):
     source, target = _variables(0.0), _variables(0.0)

@@ -88,24 +88,6 @@ def test_targets_are_pengs_within_each_episode():
     np.testing.assert_array_equal(weight, 1 - unroll.is_last.T[:-1].astype(float))
 
 
-def test_a_time_limit_bootstraps_and_a_true_end_does_not():
-    """Hand-worked: r = 1, V = 10, gamma 0.5, lambda 0.8; LAST is the third of five timesteps."""
-    reward = tf.constant([[1.0], [1], [0], [1], [1]])
-    is_last = tf.constant([[False], [False], [True], [False], [False]])
-    value = tf.fill([5, 1], 10.0)
-
-    def of(discounts):
-        discount = tf.constant(discounts)[:, tf.newaxis]
-        target, weight = aql.targets(reward, discount, is_last, value, 0.5, 0.8)
-        np.testing.assert_array_equal(weight[:, 0], [1, 1, 0, 1])
-        return target.numpy()[[0, 1, 3], 0]
-
-    # G_2 = 1 + 0.5 * 10, G_1 = 1 + 0.5 (0.2 * 10 + 0.8 * 6), G_4 = 1 + 0.5 * 10
-    np.testing.assert_allclose(of([1.0, 1, 0, 1, 1]), [4.4, 6, 6])
-    # G_2 = 1, G_1 = 1 + 0.5 (0.2 * 10 + 0.8 * 1)
-    np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [2.4, 1, 6])
-
-
 # The learner's update.
 
 
