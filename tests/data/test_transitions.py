@@ -3,14 +3,13 @@
 import itertools
 import types
 
-from agent_loops import make_loop, put
+from agent_loops import StubAgent, make_loop, put
 import numpy as np
 import pytest
 import tensorflow as tf
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
 from common.acting import policy as policy_lib
-from common.agents.agent import Agent
 from common.data.transitions import NStepAdder, StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.replay import columns
@@ -218,8 +217,8 @@ class Learner(tf.Module):
         return rewards, {"reward": tf.reduce_mean(rewards)}
 
 
-class TransitionAgent(Agent):
-    jit_compile = False
+class TransitionAgent(StubAgent):
+    policy, learner = Policy, Learner
 
     def __init__(self, config, setting, **options):
         super().__init__(config, setting)
@@ -231,15 +230,6 @@ class TransitionAgent(Agent):
         return StoredTransition(
             observation, tf.TensorSpec([spec.action_size]), scalar, scalar, observation
         )
-
-    def make_learner(self, spec, seed):
-        return Learner()
-
-    def make_actor(self, spec, actors, num_actors, seed):
-        return Policy()
-
-    def make_evaluator(self, spec, num_environments):
-        return Policy()
 
 
 OPTIONS = ("num_copies", "reward_clip", "is_soft")

@@ -3,11 +3,10 @@
 from typing import NamedTuple
 
 from agent_loops import make_loop
-import dm_env
 import numpy as np
 import pytest
 import tensorflow as tf
-from timesteps import FIRST, LAST, MID, random_experience
+from timesteps import FIRST, LAST, MID, random_experience, timestep
 from unroll_task import EPISODE_STEPS, TIMESTEPS, Sums, make_agent
 
 from common.data.unrolls import UnrollAdder, UnrollQueue
@@ -39,12 +38,8 @@ def run(adder, step_types, rewards, discounts):
     best = np.zeros((k, 3), np.float32)
     for n in range(num_timesteps):
         where[:, 0], where[:, 1], image[:], best[:] = n, np.arange(k), n, n + 0.5
-        step = dm_env.TimeStep(
-            step_types[n].astype(np.int32),
-            rewards[n].astype(np.float32),
-            discounts[n].astype(np.float32),
-            {"where": where, "image": image},
-        )
+        observation = {"where": where, "image": image}
+        step = timestep(step_types[n], rewards[n], discounts[n], observation)
         extras = {"best": best}
         unrolls += [delivery.rows for delivery in adder.observe(step, extras)]
         adder.act(step, np.zeros((k, 1), np.float32), extras)
@@ -90,7 +85,7 @@ def test_of_a_recurrent_state_an_unroll_keeps_the_first():
     adder, buffer, unrolls = make_adder(2, 3), np.zeros((2, 4), np.float32), []
     for n in range(8):
         buffer[:] = n
-        step = dm_env.TimeStep(*(np.full(2, x, np.float32) for x in (MID, 0, 1)), buffer)
+        step = timestep([MID] * 2, [0, 0], [1, 1], buffer)
         extras = {"best": buffer, "state": {"cell": buffer, "pair": (buffer, buffer + 1)}}
         unrolls += [delivery.rows for delivery in adder.observe(step, extras)]
         adder.act(step, buffer, extras)
