@@ -1,49 +1,12 @@
-"""Ape-X DQN from its binary: flags, and roles through the death of a shard."""
+"""Ape-X DQN from its binary: two actors and two shards, through the death of a shard."""
 
 import signal
 
 from launched import ROOT, forked
 import pytest
-from refusals import check_refusal
 from watched_run import RunByHand
 
 from common.replay.store import Counters
-
-# Flags: a mistake is one line, without TensorFlow.
-
-PONG = "--environment=atari:pong"
-FOLDER = ROOT / "reproductions/apex/dqn"
-FLAGFILES = {
-    "cartpole.flags": "--actor_processes has no meaning",
-    "ten_minutes.flags": "9 actor processes for 8 actors",
-    "two_cores.flags": "9 actor processes for 8 actors",
-}
-"""The error of each with nine actor processes."""
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        ([PONG, "--config.epsilons=(0.4,2)"], ["--config.epsilons", "in [0, 1]", "(0.4, 2)"]),
-        ([PONG, "--config.epsilons=wide"], ["--config.epsilons", "numbers in [0, 1]"]),
-        # More processes than actors: the error says how many actors there are by default.
-        ([PONG, "--actor_processes=361"], ["361 actor processes for 360 actors"]),
-        *[
-            ([f"--flagfile={FOLDER / name}", "--actor_processes=9"], [words])
-            for name, words in FLAGFILES.items()
-        ],
-    ],
-    ids=lambda value: value[-1] if value[0].startswith("-") else "",
-)
-def test_a_bad_flag(flags, words, tmp_path):
-    check_refusal("binaries.apex_dqn", flags, words, tmp_path)
-
-
-def test_there_are_flagfiles():
-    assert sorted(path.name for path in FOLDER.glob("*.flags")) == list(FLAGFILES)
-
-
-# Roles: two actors and two shards of a replay.
 
 DQN_FLAGS = (
     "--environment=python:sides_task:make_long",

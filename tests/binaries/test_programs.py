@@ -78,6 +78,18 @@ def test_an_environment_that_does_not_suit_is_refused(name, tmp_path):
     check_refusal(f"binaries.{name}", [f"--environment={environment}"], words, tmp_path)
 
 
+FLAG_FILES = sorted((ROOT / "reproductions").rglob("*.flags"))
+
+
+@pytest.mark.parametrize("path", FLAG_FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_flag_file_is_one_of_its_program(path, tmp_path):
+    """Which refuses its run for an unknown environment and nothing else."""
+    (name,) = [name for name in AGENTS if name in (path.parent.name, f"apex_{path.parent.name}")]
+    unknown = "control:no_such:task"
+    flags = [f"--flagfile={path}", f"--workdir={tmp_path}/run", f"--environment={unknown}"]
+    check_refusal(f"binaries.{name}", flags, [unknown], tmp_path)
+
+
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_another_programs_required_flags_come_first(name, flag, capsys):

@@ -3,7 +3,6 @@
 import math
 import re
 
-from flag_file import check_flag_file
 from reproduction_readme import Readme
 
 import reproductions
@@ -37,11 +36,6 @@ def test_what_differs_on_two_cores_is_in_the_table():
     assert {name: float(ours) for name, _, ours in rows} == changed
     papers = {**vars(config_lib.AQLConfig()), "num_actors": config_lib.NUM_ACTORS}
     assert all(float(value) == papers[name] for name, value, _ in rows)
-
-
-def test_the_flag_file_is_one_of_the_program(tmp_path):
-    path = "reproductions/aql/two_cores.flags"
-    check_flag_file("aql", path, "control:no:no", f"--workdir={tmp_path}/run")
 
 
 def test_every_equation_has_a_number_once_and_a_place():
