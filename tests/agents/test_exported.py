@@ -17,6 +17,7 @@ from common.agents.trained import TrainedRun
 from common.cluster.layout import imported
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint
+from common.networks import packing
 from reproductions import AGENTS
 
 FLAT, CONTROL = EnvironmentSpec(3, 4, is_discrete=True), EnvironmentSpec(3, 2)
@@ -95,10 +96,45 @@ def observations(spec, rows):
 LAYERLESS = ("apex_dqn_images", "d4pg_images", "vracer_recurrent", "exact", "d3pg")
 
 
+def policies_of(run, rows):
+    """Returns the exported policy and the own one, which refuses another number of parameters.
+
+    The evaluators of D4PG and Ape-X DPG take the beginning of what they get, without the critic.
+    """
+    own = run.make_policy(rows)
+    if run.agent.declaration.name not in ("d4pg", "apex_dpg"):
+        for wrong in (run.parameters[1:], np.append(run.parameters, run.parameters[:1])):
+            with pytest.raises(ValueError, match="have .* parameters|of other sizes"):
+                own.load(wrong)
+    return exported.ExportedPolicy(run), own
+
+
+SEEDED = (
+    "d4pg_normalized",
+    "apex_dpg",
+    "apex_dqn_mlp",
+    "vracer_recurrent",
+    "ddpg",
+    "refer_ppo",
+    "aql",
+)
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_the_seed_gives_the_networks(name):
+    agent, spec, fields = (CASES | DRAWS)[name]
+    agent = imported(AGENTS[agent]).make_agent(**fields)
+    first, again, other = (
+        packing.to_numpy(agent.make_learner(spec, seed).actor_variables) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_graph_and_the_layers_act_as_the_agent(name, tmp_path):
     run = run_of(CASES[name])
-    policy, own = exported.ExportedPolicy(run), run.make_policy(40)
+    policy, own = policies_of(run, 40)
     batch = observations(run.spec, 40)
     state, own_state = policy.initial_state(40), own.initial_state(40)
     found = []
@@ -124,7 +160,7 @@ def test_the_graph_and_the_layers_act_as_the_agent(name, tmp_path):
 def test_the_graph_draws_from_the_agents_distribution(name):
     """At one observation and a state that is not the initial one, for which rewards count, too."""
     run, rows = run_of(DRAWS[name]), 1000
-    policy, own = exported.ExportedPolicy(run), run.make_policy(rows)
+    policy, own = policies_of(run, rows)
     batch = np.repeat(observations(run.spec, 1), rows, axis=0)
     initial = own.initial_state(rows)
     state = tree.map_structure(lambda leaf: np.full_like(leaf, 0.3), initial)

@@ -222,29 +222,25 @@ def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"\xff\x00garbage", b"model_checkpoint_path 3", b"no_such_field: 1"]
+    "text",
+    [
+        *(b"", b"\xff\x00garbage", b"model_checkpoint_path 3", b"no_such_field: 1"),
+        *(
+            b'model_checkpoint_path: "%s"\n' % name
+            for name in (b"/", b"a\0b", b"x" * 300, b"ckpt-2\\n", b"../run/ckpt-1", b"other/ckpt-2")
+        ),
+    ],
 )
 def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tmp_path, text):
     directory = tmp_path / "run"
     shutil.copytree(saved, directory)
     (directory / NAMES).write_bytes(text)
-    with pytest.raises(CheckpointError, match="remove this file to continue from ckpt-2") as caught:
+    with pytest.raises(CheckpointError, match="to continue from ckpt-2") as caught:
         restored(directory)
     assert "\n" not in str(caught.value) and str(directory / NAMES) in str(caught.value)
     assert (directory / NAMES).read_bytes() == text
     (directory / NAMES).unlink()
     assert restored(directory) == 2
-
-
-@pytest.mark.parametrize(
-    "text", ["/", "a\0b", "x" * 300, "ckpt-2\\n", "ckpt-2\\000", "../run/ckpt-1", "other/ckpt-2"]
-)
-def test_a_checkpoint_file_that_names_what_cannot_be_is_an_error(saved, tmp_path, text):
-    shutil.copytree(saved, tmp_path / "run")
-    (tmp_path / "run" / NAMES).write_text(f'model_checkpoint_path: "{text}"\n')
-    with pytest.raises(CheckpointError, match="to continue from ckpt-2") as caught:
-        restored(tmp_path / "run")
-    assert "\n" not in str(caught.value)
 
 
 def test_foreign_files_among_the_checkpoints_are_ignored(saved, tmp_path):

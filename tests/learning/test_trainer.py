@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.cluster import rpc, rpc_server
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, PatienceError
-from common.cluster.topology import free_ports
 from common.data.unrolls import UnrollQueue
 from common.learning.learner import DivergedError
 from common.learning.trainer import Trainer
 from common.learning.updates import UpdateLoop
-from common.remote.inbox import StoreService
-from common.remote.outbox import RemoteStore
 from common.replay import memory as memory_lib
 from common.replay.memory import Items, Memory
 from common.replay.store import UNLIMITED, Counters, RateLimiter
@@ -24,7 +20,6 @@ from common.reporting.user_error import UserError
 pytestmark = pytest.mark.usefixtures("eager")
 BATCH, UPDATES = 4, 3
 CALL = BATCH * UPDATES
-TOKEN = "a token of the tests"
 
 
 class Learner(tf.Module):
@@ -386,39 +381,6 @@ def test_what_is_around_a_call_has_its_counters_and_ends_before_the_outputs_are_
         assert seen == [Counters(20, 20), Counters(20, 20, CALL)]
         assert memory.log == ["counters", "draw", "around", "write"] * 2
     assert memory.log.index("around") < memory.log.index("write")
-
-
-# Stores in other processes.
-
-
-class Served:
-    """A store behind a service, which can be closed and started again with another one."""
-
-    def __init__(self, store):
-        self.address = f"127.0.0.1:{free_ports(1)[0]}"
-        self.remote = RemoteStore(rpc.Client(self.address, TOKEN, 0.5), store.wire)
-        self.start(store)
-
-    def start(self, store):
-        self.store = store
-        self.server = rpc_server.Server(self.address, TOKEN)
-        StoreService(self.server, store)
-        self.server.start()
-        rpc.Client(self.address, TOKEN).wait_until_available(30.0)
-
-
-@pytest.fixture
-def serve():
-    """Returns a function that serves a store."""
-    served = []
-
-    def start(store):
-        served.append(Served(store))
-        return served[-1]
-
-    yield start
-    for each in served:
-        each.server.close()
 
 
 # Queues of unrolls.

@@ -101,6 +101,7 @@ def test_other_modules_have_no_twin():
 
 def test_twin_of_relu_layers_with_an_output_without_bias():
     network = control.ReluMLP(3, [4, 5], snt.Linear(2, with_bias=False))
+    assert network.layers[1::2] == [tf.nn.relu] * 2
     for variable in network.trainable_variables:
         variable.assign(tf.random.normal(variable.shape))
     inputs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)

@@ -32,15 +32,6 @@ def test_importance_weights_are_ratios_of_densities():
     np.testing.assert_allclose(actual, pi / mu, rtol=1e-10)
 
 
-def test_on_policy_the_weight_is_1_and_the_divergence_0():
-    action, mean, variance, *_ = make_arguments()
-    rho = gaussian.importance_weight(action, mean, variance, mean, variance)
-    np.testing.assert_array_equal(rho, np.ones(B))
-    np.testing.assert_array_equal(
-        gaussian.kl_divergence(mean, variance, mean, variance), np.zeros(B)
-    )
-
-
 def test_the_divergence_is_that_of_tensorflow_probability():
     _, *parameters = make_arguments()
     p, q = (

@@ -56,13 +56,6 @@ def test_uniform_actions_are_uniform_over_the_choices():
     np.testing.assert_allclose(counts / 30_000, 0.1, atol=0.01)
 
 
-def test_an_index_is_below_its_number_of_choices():
-    """The largest random number, 1 - 2^-24, times K rounds to a float32 below K."""
-    below_one = np.float32(1) - np.float32(2.0**-24)
-    counts = np.arange(1, 100_000, dtype=np.float32)
-    assert np.all(np.floor(below_one * counts) == counts - 1)
-
-
 def test_a_finite_space_is_enumerated():
     space = ActionSpace((3, 1, 2))
     every = space.all_actions()

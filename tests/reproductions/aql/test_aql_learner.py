@@ -84,27 +84,6 @@ def test_targets_are_pengs_within_each_episode():
     np.testing.assert_array_equal(weight, 1 - unroll.is_last.T[:-1].astype(float))
 
 
-def test_a_time_limit_bootstraps_and_a_true_end_does_not():
-    """Hand-worked: r = 1, V = 10, gamma 0.5, lambda 0.8; LAST is the third of five timesteps."""
-    reward = tf.constant([[1.0], [1], [0], [1], [1]])
-    is_last = tf.constant([[False], [False], [True], [False], [False]])
-    value = tf.fill([5, 1], 10.0)
-
-    def of(discounts):
-        discount = tf.constant(discounts)[:, tf.newaxis]
-        target, weight = aql.targets(reward, discount, is_last, value, 0.5, 0.8)
-        np.testing.assert_array_equal(weight[:, 0], [1, 1, 0, 1])
-        return target.numpy()[[0, 1, 3], 0]
-
-    # G_2 = 1 + 0.5 * 10, G_1 = 1 + 0.5 (0.2 * 10 + 0.8 * 6), G_4 = 1 + 0.5 * 10
-    np.testing.assert_allclose(of([1.0, 1, 0, 1, 1]), [4.4, 6, 6])
-    # G_2 = 1, G_1 = 1 + 0.5 (0.2 * 10 + 0.8 * 1)
-    np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [2.4, 1, 6])
-
-
-# The losses.
-
-
 # The learner's update.
 
 
@@ -214,21 +193,6 @@ def test_without_a_proposal_there_is_q_alone(search):
     assert learner.proposal_variables == () and learner.proposal is None
     _, metrics = learner.update(batch_of(make_unrolls(ActionSpace((3, 2)))))
     assert list(metrics) == METRICS[search]
-
-
-def test_a_compiled_update_is_an_eager_one():
-    config = config_of(optimizer="rmsprop", shared_sizes=(4,), learning_rate=1e-2)
-    batch, results = batch_of(make_unrolls(SPACE)), []
-    for compiled in (False, True):
-        learner = AQLLearner(config, EnvironmentSpec(OBSERVATION, 2), SPACE)
-        randomize(learner.actor_variables)
-        update = tf.function(learner.update, jit_compile=True) if compiled else learner.update
-        for _ in range(3):
-            _, metrics = update(batch)
-        assert learner.steps.numpy() == 3
-        results.append([v.numpy() for v in (*learner.actor_variables, *metrics.values())])
-    for eager, jitted in zip(*results):
-        np.testing.assert_allclose(eager, jitted, rtol=1e-3, atol=1e-4)
 
 
 def test_optimisers_and_networks_exist_before_the_first_update():

@@ -71,22 +71,6 @@ def test_targets_are_v_traces_within_each_episode():
     np.testing.assert_allclose(weight * advantage, weight * expected_advantage, rtol=1e-10)
 
 
-def test_a_last_timestep_has_no_error_and_is_bootstrapped_from():
-    """Hand-worked, on policy: r = 1, V = 10, gamma 0.5; LAST is the third of five timesteps."""
-    reward = tf.constant([[1.0], [1], [0], [1], [1]])
-    is_last = tf.constant([[False], [False], [True], [False], [False]])
-    value, log_rho = tf.fill([5, 1], 10.0), tf.zeros([5, 1])
-
-    def of(discounts):
-        discount = tf.constant(discounts)[:, tf.newaxis]
-        v, _, weight = impala.targets(log_rho, reward, discount, is_last, value, 0.5)
-        np.testing.assert_array_equal(weight[:, 0], [1, 1, 0, 1])
-        return v.numpy()[:, 0]
-
-    np.testing.assert_allclose(of([1.0, 1, 0, 1, 1]), [1 + 0.5 * 6, 1 + 0.5 * 10, 10, 6])
-    np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [1 + 0.5 * 1, 1, 10, 6])
-
-
 class Twin64(Float64Values):
     """The learner's networks in float64."""
 
