@@ -40,7 +40,7 @@ class ExportedPolicy(tf.Module):
     def __init__(self, run: TrainedRun):
         """Builds the policy's networks and loads the run's parameters."""
         super().__init__()
-        learner = run.agent.make_learner(run.spec, seed=0)
+        learner = run.agent.make_learner(run.spec)
         self.parameters = list(learner.actor_variables)
         packing.assign(run.parameters, self.parameters)
         function = run.agent.graph_policy(learner, run.spec)

@@ -209,7 +209,7 @@ def load(
             f"{run.config_json} has an agent that cannot act in its environment: {error}"
         ) from None
 
-    learner = agent.make_learner(spec, seed=0)
+    learner = agent.make_learner(spec)
     canonical = environment if isinstance(environment, CanonicalEnvironment) else None
     kept = None if checkpoint in (None, "newest", "best") else run.checkpoints / checkpoint
     if checkpoint != "best" and restore_newest(kept or run.checkpoints, {"learner": learner}):

@@ -36,6 +36,11 @@ class Standardizer(tf.Module):
         """Mean and deviation, in the order in which `StandardizerTwin` loads them."""
         return self.mean, self.deviation
 
+    @property
+    def is_set(self) -> bool:
+        """Whether the moments are others than at first: a run may begin with those of another."""
+        return bool(tf.reduce_any((self.mean != 0) | (self.deviation != 1)))
+
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         """Returns standardised observations: [..., D] -> [..., D] float32."""
         return (observation - self.mean) / (self.deviation + EPSILON)

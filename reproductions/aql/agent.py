@@ -54,11 +54,11 @@ class AQL(Agent):
         shape = [-1, self.config.unroll_length, *spec.image_shape]
         return steps._replace(observation=tf.reshape(images, shape))
 
-    def make_learner(
+    def build_learner(
         self, spec: EnvironmentSpec, seed: int
     ) -> AQLLearner | d3pg.D3PGLearner | impala.ImpalaLearner:
         """Builds the learner of the configured method."""
-        tf.random.set_seed(seed)
+        del seed
         kinds = {"policy": d3pg.D3PGLearner, "none": impala.ImpalaLearner}
         kind = kinds.get(self.config.search, AQLLearner)
         return kind(self.config, spec, self._space(spec))

@@ -346,9 +346,8 @@ class D4PG(ActorCriticAgent):
             remove = memory.Proportional(config.removal_exponent)
         self.data = Transitions(config, memory.prioritized(config.priority_exponent), remove)
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGLearner:
         """Builds the learner of algorithm 1."""
-        tf.random.set_seed(seed)
         return D4PGLearner(self.config, spec, seed)
 
     def make_actor(

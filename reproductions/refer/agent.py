@@ -222,9 +222,9 @@ class Refer(Agent, StoreRules):
         """Returns the columns of a state, with mu of its action."""
         return gaussian_state_specs(spec)
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> ReferLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> ReferLearner:
         """Builds the learner of the configured agent."""
-        tf.random.set_seed(seed)
+        del seed
         kind = KINDS[self.config.agent]
         return kind.learner(self.config, spec.observation_size, spec.action_size)
 
@@ -273,9 +273,10 @@ class Refer(Agent, StoreRules):
     ) -> None:
         """Sets the scales of observations and of rewards if it is time (appendix B).
 
-        A resumed run has the scale of its observations from the checkpoint.
+        A run that is resumed, or begins with another's networks, has the scale of its observations
+        from the checkpoint.
         """
-        if step == 0:
+        if step == 0 and not learner.standardizer.is_set:
             learner.standardizer.set(*memory.observation_moments())
         period = self.config.reward_scale_period
         if is_first or step // period != (step - self.updates_per_call) // period:

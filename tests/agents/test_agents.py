@@ -1,8 +1,10 @@
 """What each agent says to the programs that run it, as its configuration has it."""
 
 import pytest
+import tensorflow as tf
 
 from common.cluster.layout import imported
+from common.environments.spec import EnvironmentSpec
 from common.replay.memory import ContextualPriorityTree, Fifo, Proportional, Uniform
 from reproductions import AGENTS
 
@@ -59,3 +61,13 @@ def test_items_are_drawn_and_removed_as_in_the_paper(name, values, sample, remov
     """A memory applies these exponents to the priorities, which are the learner's errors."""
     distributions = agent_of(name, **values).data.distributions
     assert distributions == {"sample": sample, "remove": remove}
+
+
+def test_without_a_seed_a_learner_leaves_tensorflows_random_numbers_as_they_are():
+    agent, spec = agent_of("d4pg"), EnvironmentSpec(3, 2)
+    drawn = []
+    for seed in (1, 2):
+        tf.random.set_seed(seed)
+        agent.make_learner(spec)
+        drawn.append(float(tf.random.uniform([])))
+    assert drawn[0] != drawn[1]

@@ -10,7 +10,7 @@ class StubAgent(Agent):
 
     jit_compile = False
 
-    def make_learner(self, spec, seed):
+    def build_learner(self, spec, seed):
         return self.learner()
 
     def make_actor(self, spec, actors, num_actors, seed):

@@ -304,13 +304,14 @@ def test_observations_are_scaled_by_the_first_steps_and_then_no_more():
     np.testing.assert_allclose(run.learner.standardizer.mean, mean, rtol=1e-4, atol=1e-6)
 
 
-def test_a_resumed_run_keeps_the_scale_of_observations_and_finds_that_of_rewards():
+@pytest.mark.parametrize("steps", [0, 500])  # begun with the networks of another run, and resumed
+def test_a_run_keeps_the_scale_of_observations_that_it_has_and_finds_that_of_rewards(steps):
     run = Run(environment="gym:Reacher-v4")
     size = run.spec.observation_size
     mean, deviation = np.full(size, 7, np.float32), np.full(size, 3, np.float32)
     run.learner.standardizer.set(mean, deviation)
-    run.learner.steps.assign(500)
-    run.train(501)
+    run.learner.steps.assign(steps)
+    run.train(steps + 1)
     np.testing.assert_array_equal(run.learner.standardizer.mean, mean)
     np.testing.assert_array_equal(run.learner.standardizer.deviation, deviation)
     scale = float(run.learner.reward_scale)
