@@ -123,7 +123,8 @@ void FileWriter::WriteChunk(const char* data, size_t bytes) {
 }
 
 void FileWriter::WriteRaw(const void* data, size_t bytes) {
-  if (std::fwrite(data, 1, bytes, file_.get()) != bytes) Fail();
+  // An empty chunk has no data, which fwrite must not get.
+  if (bytes > 0 && std::fwrite(data, 1, bytes, file_.get()) != bytes) Fail();
 }
 
 void FileWriter::Fail() const {
@@ -221,7 +222,7 @@ void FileReader::ReadChunk() {
 
 void FileReader::ReadRaw(void* to, size_t bytes) {
   bytes_left_ -= bytes;
-  if (std::fread(to, 1, bytes, file_.get()) == bytes) return;
+  if (bytes == 0 || std::fread(to, 1, bytes, file_.get()) == bytes) return;
   Refuse(std::ferror(file_.get()) ? Reason() : "it has become shorter");
 }
 
