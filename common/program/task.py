@@ -293,7 +293,7 @@ def run_task(run: ProgramRun) -> NoReturn:
         if role is layout.keeper:
             _keep(run, context, role.function())
         else:
-            role.function()(context)
+            context.run(role.function())
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
     if role is layout.last_role and not stop.requested:
@@ -339,7 +339,7 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
         stop.end_within(processes.UNLEARNT_SECONDS, record_stop)
         outcome = "failed"
         try:
-            function(context)
+            context.run(function)
             outcome = "stopped" if stop.requested else "finished"
         finally:
             close = functools.partial(run.directory.close_run_record, outcome)

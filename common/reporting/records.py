@@ -5,7 +5,7 @@ groups of a container leave of that machine is read here. Files of any kind are 
 Errors of a full disk are told apart from others.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import contextlib
 import errno
 from importlib import metadata
@@ -274,6 +274,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def size_of(files: Iterable[Path]) -> int:
+    """Returns the bytes in files, some of which may vanish meanwhile."""
+    total = 0
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
 
 
 def with_part(page: Path, begin: str, end: str, part: str) -> str:

@@ -458,6 +458,8 @@ def test_what_an_earlier_start_has_saved_is_counted(machine, tmp_path, monkeypat
     with open(WORKDIR / "replay/replay_0.replay", "wb") as file:
         file.truncate(3 * GB)
     assert check(3 * GB)[1] and check(3 * GB, saves=True)[1]
+    machine(12 * GB, disk=2 * GB)  # others have filled the disk: what is there is loaded
+    assert check(3 * GB)[1] and not check(3 * GB, saves=False)[1]
 
 
 def test_engines_and_a_queue_are_counted_beside_the_replay_but_not_saved(machine):

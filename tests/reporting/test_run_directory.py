@@ -253,7 +253,6 @@ def test_git_state_names_what_differs_and_is_bounded(tmp_path):
 def test_a_run_directory_is_held_by_one_launcher_at_a_time(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.open(CONFIG)
-    before = _contents(run.path)
     with run.hold():
         with pytest.raises(RunDirectoryError, match="another run uses .*--workdir") as error:
             with RunDirectory(run.path).hold():
