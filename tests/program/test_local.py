@@ -261,6 +261,24 @@ except KeyboardInterrupt as interrupt:
         time.sleep(0.05)
 
 
+def test_a_stop_takes_longer_with_a_large_replay_and_says_whose_save_was_cut(
+    tmp_path, monkeypatch, capsys
+):
+    directory = make_run(tmp_path / "run")
+    directory.replay.mkdir()
+    (directory.replay / "replay_0.replay").write_bytes(bytes(100))
+    monkeypatch.setattr(local, "_STOP_SECONDS", 0.2)
+    monkeypatch.setattr(local, "_SAVED_BYTES_PER_SECOND", 100.0)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    roles = {"learner": "import time; time.sleep(600)", "replay": deaf}
+    found = [Process(name, 0, [sys.executable, "-c", code]) for name, code in roles.items()]
+    stop = StopRequest()
+    stop.wait = lambda seconds: time.sleep(seconds) or stop.request() or True
+    LaunchedRun(launched(directory), stop).run(LocalCluster(found, directory.logs))
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "killed" in line]
+    assert line.startswith("replay 0 did not end within 1 s and was killed: what it had not saved")
+
+
 # A start removes what earlier starts of its run have left behind.
 
 
