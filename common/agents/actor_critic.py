@@ -274,9 +274,15 @@ class ActorCriticEvaluator(Policy):
     def __init__(self, networks: ActorCritic):
         self._policy = numpy_twins.twin(networks.policy)
         self._torso = None if networks.torso is None else numpy_twins.twin(networks.torso)
+        self._size = sum(variable.shape.num_elements() for variable in networks.variables)
 
     def load(self, flat: np.ndarray) -> None:
-        """Loads the policy from `ActorCritic.variables`, [P] float32."""
+        """Loads the policy from `ActorCritic.variables`, [P] float32.
+
+        Raises:
+          ValueError: the length is wrong; the old parameters stay.
+        """
+        packing.check_size(flat, self._size)  # the twins load parts of it
         self._policy.load(flat[: self._policy.num_parameters])
         if self._torso is not None:
             self._torso.load(flat[-self._torso.num_parameters :])

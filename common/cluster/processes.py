@@ -126,8 +126,11 @@ class StopRequest:
     def install(self) -> "StopRequest":
         """Handles SIGTERM, SIGHUP (a closed terminal) and SIGINT from now on; returns itself.
 
-        SIGHUP stays ignored where it is, as by `nohup`. Call this in the main thread.
+        SIGHUP stays ignored where it is, as by `nohup`; SIGCHLD does not, or this process would not
+        learn the exit codes of those that it starts. Call this in the main thread.
         """
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in _STOPS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._on_signal)

@@ -264,7 +264,7 @@ class ReplayedUnrolls(Data):
     def make_adder(self, *, actors: range, specs: Nest, seed: int, **_: Any) -> UnrollAdder:
         """Builds the adder of some actors, with their replays; see base class."""
         config = self._config
-        replay = LocalReplay(specs, config.replay_capacity, config.unroll_length, seed)
+        replay = LocalReplay(specs, actors, config.replay_capacity, config.unroll_length, seed)
         return UnrollAdder(
             actors,
             config.unroll_length,

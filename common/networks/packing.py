@@ -70,7 +70,7 @@ def loader(variables: Sequence[tf.Variable]) -> Callable[[np.ndarray | tf.Tensor
     )
 
     def load(flat: np.ndarray | tf.Tensor) -> None:
-        _check_size(flat, size)
+        check_size(flat, size)
         assign_all(flat)
 
     return load
@@ -99,7 +99,7 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
       ValueError: the shapes do not add up to P.
     """
     sizes = [math.prod(shape) for shape in shapes]
-    _check_size(flat, sum(sizes))
+    check_size(flat, sum(sizes))
     arrays, start = [], 0
     for shape, size in zip(shapes, sizes):
         arrays.append(flat[start : start + size].reshape(shape))
@@ -107,7 +107,8 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
     return arrays
 
 
-def _check_size(flat: np.ndarray | tf.Tensor, size: int) -> None:
+def check_size(flat: np.ndarray | tf.Tensor, size: int) -> None:
+    """Raises ValueError unless `flat` is a vector of so many parameters."""
     if flat.shape != (size,):
         raise ValueError(
             f"The networks have {size} parameters, but the vector has shape {flat.shape}: it was "

@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -140,6 +141,8 @@ def temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
 
 
 _STOP_SECONDS = 60.0
+_SAVED_BYTES_PER_SECOND = 50e6
+"""Of a slow disk. A stop takes longer by the time in which the replay's files are written anew."""
 _NEWS_SECONDS = 15.0
 """Age at which the last row is out of date. Rows come every five seconds unless the learner is down
 or busy with something else."""
@@ -201,7 +204,7 @@ class LaunchedRun:
             raise
         finally:
             progress.close()
-            cluster.stop(_STOP_SECONDS)
+            self._stop_cluster(cluster)
             failure = _departure(self._directory.path, opened) or failure
             os.close(opened)
         if failure is not None:
@@ -211,6 +214,22 @@ class LaunchedRun:
             print(progress_lib.result_of(self._directory, self._run.title, False), flush=True)
         if self._stop.requested and not finished:
             print(f"stopped; {_how_to_go_on()}", flush=True)
+
+    def _stop_cluster(self, cluster: Cluster) -> None:
+        """Stops what runs, and prints a line for each process that did not end in time."""
+        running = [key for key, state in cluster.states().items() if state.running]
+        saved = records.size_of(self._directory.replay.glob("*"))
+        seconds = _STOP_SECONDS + saved / _SAVED_BYTES_PER_SECOND
+        cluster.stop(seconds)
+        states = cluster.states()
+        for name, index in running:
+            if states[name, index].exit_code == -signal.SIGKILL:
+                print(
+                    f"{name} {index} did not end within {seconds:.0f} s and was killed: what it "
+                    "had not saved by then is lost",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def _wait(self, cluster: Cluster, progress: ProgressLine, opened: int) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, or None."""

@@ -265,6 +265,12 @@ def require_updates(run: RunDirectory) -> None:
         )
 
 
+def has_ended(run: RunDirectory, limits: Budget) -> bool:
+    """Returns whether the newest start in run.json has reached its limits, which are these."""
+    ended = {"outcome": "finished", "budget": limits.to_json()}
+    return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
+
+
 def is_over(run: RunDirectory, limits: Budget) -> bool:
     """Returns whether a run has reached its limits, and its last evaluation has, too.
 
@@ -272,12 +278,11 @@ def is_over(run: RunDirectory, limits: Budget) -> bool:
     are no evaluations.
     """
     row = csv_rows.last_row(run.evaluator_csv, csv_rows.PROGRESS)
-    ended = {"outcome": "finished", "budget": limits.to_json()}
-    has_ended = any(start.items() >= ended.items() for start in run.read_starts()[-1:])
+    is_finished = has_ended(run, limits)
     if row is None:
-        return has_ended
+        return is_finished
     learnt = csv_rows.last_row(run.learner_csv, ("learner_steps",))
     is_newest = learnt is None or row["learner_steps"] >= learnt["learner_steps"]
     return is_newest and (
-        limits.reached_by(row) or (has_ended and limits.episode_return is not None)
+        limits.reached_by(row) or (is_finished and limits.episode_return is not None)
     )

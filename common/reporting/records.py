@@ -5,7 +5,7 @@ groups of a container leave of that machine is read here. Files of any kind are 
 Errors of a full disk are told apart from others.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import contextlib
 import errno
 from importlib import metadata
@@ -276,6 +276,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def size_of(files: Iterable[Path]) -> int:
+    """Returns the bytes in files, some of which may vanish meanwhile."""
+    total = 0
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
+
+
 def with_part(page: Path, begin: str, end: str, part: str) -> str:
     """Returns the text of a page with another part between two marks.
 
@@ -307,6 +316,29 @@ def disk_full(error: Exception) -> str:
     if getattr(error, "errno", None) in _FULL or any(words in text for words in _TEXTS):
         return f"disk full: {text}"
     return ""
+
+
+_ROOM_SECONDS = 5.0
+
+
+def when_there_is_room(write: Callable[[], None], wait: Callable[[float], bool]) -> None:
+    """Writes a file, again and again while the disk is full.
+
+    Args:
+      write: writes the file.
+      wait: waits so many seconds; returns whether to give up.
+
+    Raises:
+      OSError: of the last attempt, if it was given up, or of another kind.
+    """
+    while True:
+        try:
+            return write()
+        except OSError as error:
+            reason = disk_full(error)
+            if not reason or wait(_ROOM_SECONDS):
+                raise
+            logging.log_every_n_seconds(logging.WARNING, "waiting for room: %s", 60, reason)
 
 
 @contextlib.contextmanager

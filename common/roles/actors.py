@@ -210,7 +210,9 @@ class LocalActing(Acting):
         self._waiting: deque[Delivery] = deque()
         self.version, self._loaded_at, self._learner_steps = 0, -1, 0
         super().__init__(context, self, seed)
-        self.adder.incarnation = incarnation or 1 + self.start
+        # lives.csv lacks starts on a full disk, run.json does not.
+        counted = max(1 + self.start, len(context.directory.read_starts()))
+        self.adder.incarnation = incarnation or counted
 
     @property
     def age_steps(self) -> int:

@@ -107,6 +107,17 @@ print(stop.requested)
     assert run(code) == (0, f"{stops}\n")
 
 
+def test_exit_codes_are_known_though_the_caller_ignored_those_of_its_children():
+    code = """
+import os, signal, subprocess, sys
+from common.cluster.processes import StopRequest
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as after: trap '' CHLD
+StopRequest().install()
+print(subprocess.run([sys.executable, "-c", "raise SystemExit(7)"]).returncode)
+"""
+    assert run(code) == (0, "7\n")
+
+
 END = """
 import hashlib, os, signal, threading, time
 from common.cluster.processes import StopRequest

@@ -25,7 +25,7 @@ ACTORS = range(6, 8)
 
 def make_adder(k, length):
     """An adder that sends all columns and replays nothing."""
-    replay = LocalReplay({}, length, length, seed=1)
+    replay = LocalReplay({}, range(0), length, length, seed=1)
     return UnrollAdder(range(k), length, lambda unrolls: unrolls, replay, 0, most_put=k)
 
 

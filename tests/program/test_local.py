@@ -261,6 +261,24 @@ except KeyboardInterrupt as interrupt:
         time.sleep(0.05)
 
 
+def test_a_stop_takes_longer_with_a_large_replay_and_says_whose_save_was_cut(
+    tmp_path, monkeypatch, capsys
+):
+    directory = make_run(tmp_path / "run")
+    directory.replay.mkdir()
+    (directory.replay / "replay_0.replay").write_bytes(bytes(100))
+    monkeypatch.setattr(local, "_STOP_SECONDS", 0.2)
+    monkeypatch.setattr(local, "_SAVED_BYTES_PER_SECOND", 100.0)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    roles = {"learner": "import time; time.sleep(600)", "replay": deaf}
+    found = [Process(name, 0, [sys.executable, "-c", code]) for name, code in roles.items()]
+    stop = StopRequest()
+    stop.wait = lambda seconds: time.sleep(seconds) or stop.request() or True
+    LaunchedRun(launched(directory), stop).run(LocalCluster(found, directory.logs))
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "killed" in line]
+    assert line.startswith("replay 0 did not end within 1 s and was killed: what it had not saved")
+
+
 # A start removes what earlier starts of its run have left behind.
 
 
@@ -458,6 +476,8 @@ def test_what_an_earlier_start_has_saved_is_counted(machine, tmp_path, monkeypat
     with open(WORKDIR / "replay/replay_0.replay", "wb") as file:
         file.truncate(3 * GB)
     assert check(3 * GB)[1] and check(3 * GB, saves=True)[1]
+    machine(12 * GB, disk=2 * GB)  # others have filled the disk: what is there is loaded
+    assert check(3 * GB)[1] and not check(3 * GB, saves=False)[1]
 
 
 def test_engines_and_a_queue_are_counted_beside_the_replay_but_not_saved(machine):

@@ -34,9 +34,12 @@ VALUES = {
 }
 
 
-def variables(node, local, rank, nodes="gpu1,n[9-10]", per_node="1,3(x2)", tasks=7, job=123456):
+def variables(
+    node, local, rank, nodes="gpu1,n[9-10]", per_node="1,3(x2)", tasks=7, job=123456, step=0
+):
     return {
         "SLURM_JOB_ID": str(job),
+        "SLURM_STEP_ID": str(step),
         "SLURM_STEP_NUM_TASKS": str(tasks),
         "SLURM_STEP_NODELIST": nodes,
         "SLURM_STEP_TASKS_PER_NODE": per_node,
@@ -87,13 +90,13 @@ def test_roles_go_by_their_names_over_nodes_by_theirs(monkeypatch, layout, roles
     assert [place.job for place in places] == roles
 
 
-def test_jobs_have_ports_of_their_own(monkeypatch):
+def test_jobs_and_their_steps_have_ports_of_their_own(monkeypatch):
     ports = set()
-    for job in (1, 2, 3):
-        cluster = topology(monkeypatch, "n9", 0, 1, job=job).cluster
+    for job, step in itertools.product((1, 2, 3), (0, 1, 2)):
+        cluster = topology(monkeypatch, "n9", 0, 1, job=job, step=step).cluster
         addresses = itertools.chain.from_iterable(cluster.values())
         ports |= {address.rpartition(":")[2] for address in addresses}
-    assert len(ports) == 3 * 3
+    assert len(ports) == 3 * 3 * 3
     assert all(20_000 <= int(port) < 32_768 for port in ports)
 
 
