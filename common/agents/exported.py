@@ -112,7 +112,7 @@ def _spaces(run: TrainedRun, policy: ExportedPolicy) -> dict[str, Any]:
             if parts and "" not in parts:  # several, joined in this order
                 observation["parts"] = parts
             if spec.is_discrete:
-                action |= {"scale": 1, "offset": int(environment.own_action(np.int32(0)))}
+                action |= {"scale": 1, "offset": int(environment.own_action(np.array(0, np.int32)))}
         if spec.picture_shape is not None and spec.vector_size:
             observation |= {"vector_size": spec.vector_size, "vector_row": spec.picture_shape[0]}
         if not spec.is_discrete:
