@@ -373,8 +373,9 @@ def main(argv: list[str] | None = None) -> int:
         added = len(keep(plan, arguments.kept))
         print(f"{added} runs added, {len(plan.of(State.FINISHED)) - added} were there")
     elif arguments.set_aside:
-        moved = len(set_aside(plan, arguments.kept))
-        print(f"{moved} runs moved to the scale {plan.scale.name}{EARLIER}")
+        moved = set_aside(plan, arguments.kept)
+        scales = sorted({*moved.values()}) or [plan.scale.name + EARLIER]
+        print(f"{len(moved)} runs moved to the scale {' and '.join(scales)}")
     elif arguments.status or arguments.dry_run:
         _show(_described(plan), [plan], arguments)
     else:
