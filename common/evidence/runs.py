@@ -21,7 +21,7 @@ import pandas
 
 from common.environments import frames_per_step
 from common.environments.spec import q_bound
-from common.evidence.effects import is_by_rule
+from common.evidence.effects import EPISODES, is_by_rule
 from common.evidence.paper import EPISODE_RETURN, Returns
 from common.reporting import csv_rows, records
 from common.reporting.budget import Budget
@@ -172,8 +172,9 @@ class KeptRun:
 
     @property
     def is_by_rule(self) -> bool:
-        """True if it was evaluated as often as claims ask."""
-        return is_by_rule(self.evaluations[self.limit])
+        """True if it was evaluated as often as claims ask, with as many episodes."""
+        rows = self.evaluations
+        return is_by_rule(rows[self.limit][rows["episodes"] >= EPISODES])
 
     @property
     def final_evaluation(self) -> pandas.Series | None:
