@@ -128,6 +128,10 @@ class Reported:
             found[task] = pair
         return found
 
+    def without_scale(self, tasks: Iterable[str]) -> list[str]:
+        """Returns those of the tasks that have no scale."""
+        return [task for task in tasks if self.scale(task) is None]
+
     def scale(self, task: str) -> tuple[float, float] | None:
         """Returns the scale of a task as of `scales`; None without a row."""
         scales = self._scales.items()

@@ -336,7 +336,7 @@ class NewRows:
     def __init__(self, path: str | os.PathLike, *columns: str):
         self._path = Path(path)
         self._columns = columns
-        self._end = self._path.stat().st_size if self._path.exists() else 0
+        self._end = _lines_from(path, -_TAIL_BYTES)[2]  # a writer removes what is torn after it
 
     def read(self) -> list[tuple[float, ...]]:
         """Returns the numbers in the whole rows since the last call, or since the construction.

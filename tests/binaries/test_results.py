@@ -84,6 +84,11 @@ def test_a_malformed_row_ends_it(tmp_path, capsys):
     assert refusal(capsys, results.main, "--figures", *flags[2:]) == expected
 
 
+def test_evaluations_of_no_runs_are_refused(tmp_path, capsys):
+    flags = ["--paper=apex", "--scale=workstation", f"--evaluations={tmp_path}/e.csv"]
+    assert "there are no runs" in refusal(capsys, results.main, *flags, f"--runs={tmp_path}")
+
+
 def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):
     plant_run(tmp_path, "d4pg_prioritized_n5", "control:cheetah:walk", 0, [])
     flags = [f"--runs={tmp_path}", f"--output={tmp_path}"]
