@@ -172,7 +172,7 @@ class KeptRun:
 
     @property
     def is_by_rule(self) -> bool:
-        """True if it was evaluated as often as claims ask, with as many episodes."""
+        """True if it was evaluated as often as claims ask, with enough episodes."""
         rows = self.evaluations
         return is_by_rule(rows[self.limit][rows["episodes"] >= EPISODES])
 

@@ -38,7 +38,7 @@ class Standardizer(tf.Module):
 
     @property
     def is_set(self) -> bool:
-        """Whether the moments are others than at first: a run may begin with those of another."""
+        """Returns whether the moments are others than at first, such as those of another run."""
         return bool(tf.reduce_any((self.mean != 0) | (self.deviation != 1)))
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:

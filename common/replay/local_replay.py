@@ -20,6 +20,8 @@ class LocalReplay:
     Draws depend only on the seed, the actor and the unrolls that it added.
     """
 
+    by_actor = True  # see `Store`
+
     def __init__(self, specs: Nest, actors: range, capacity: int, length: int, seed: int):
         """Makes replays of the same capacity.
 

@@ -113,10 +113,12 @@ class Store(abc.ABC):
       wire: how its rows and draws travel.
       keyed: whether each row has a key by which a repeated `put` changes nothing. Then `put` can be
         traced, too.
+      by_actor: whether each actor's part is saved in a file of its own.
     """
 
     wire: Wire
     keyed: bool = False
+    by_actor: bool = False
 
     @abc.abstractmethod
     def put(self, rows: Any) -> Any:

@@ -16,7 +16,6 @@ from common.environments import watch
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.environments.spec import EnvironmentSpec
 from common.remote.parameters import ParameterService
-from common.replay.local_replay import LocalReplay
 from common.replay.saving import BYTES_PER_SECOND, StoreFile
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
@@ -126,9 +125,7 @@ class RunContext:
         """Returns the file of what is stored in this process; the files of a run share a rate."""
         job = self.topology.job
         name, num_files = f"{job}_{self.topology.index}", len(self.topology.cluster.get(job, ()))
-        if isinstance(store, LocalReplay):
-            # Named by actor: another start may have another number of processes. To each of them
-            # the files of all are one.
+        if store.by_actor:  # another start may have another number of processes
             name, num_files = "actors", 1
         path, rate = self.directory.replay / f"{name}.replay", BYTES_PER_SECOND / max(1, num_files)
         period, is_on = self.checkpoint_seconds, self.saves_replay

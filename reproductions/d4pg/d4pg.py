@@ -27,7 +27,7 @@ from common.learning.learner import Gradients
 from common.networks import control
 from common.replay import memory
 from common.types import Batch
-from common.values import categorical, gaussian_mixture, policy_gradients
+from common.values import categorical, gaussian, policy_gradients
 from common.values.value_learning import importance_weights
 from reproductions.d4pg.config import AGENT, D4PGConfig
 
@@ -165,18 +165,18 @@ class MixtureCritic:
 
     def backup(self, reward, discount, outputs, seed):
         """Returns samples R_N + gamma_N z_j with z_j drawn from Z' (appendix A), [B, J]."""
-        distribution = gaussian_mixture.mixture(outputs, self._min_variance)
-        samples = gaussian_mixture.sample(distribution, self._num_samples, seed)
+        distribution = gaussian.mixture(outputs, self._min_variance)
+        samples = gaussian.sample_mixture(distribution, self._num_samples, seed)
         return reward[:, tf.newaxis] + discount[:, tf.newaxis] * samples
 
     def distance(self, target, outputs):
         """Returns -1/J sum_j log p(R_N + gamma_N z_j); the paper prints the sum, J times that."""
-        distribution = gaussian_mixture.mixture(outputs, self._min_variance)
-        return gaussian_mixture.sampled_cross_entropy(distribution, target)
+        distribution = gaussian.mixture(outputs, self._min_variance)
+        return gaussian.sampled_cross_entropy(distribution, target)
 
     def mean(self, outputs):
         """Returns the mixture's mean (eq 7)."""
-        return gaussian_mixture.mean(outputs)
+        return gaussian.mixture_mean(outputs)
 
     def priorities(self, distance):
         """Returns |d|, following section 4 literally: d is below 0 where the density exceeds 1."""

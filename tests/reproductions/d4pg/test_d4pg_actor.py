@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from common import environments
 from common.acting.loop import ActingLoop
-from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise
+from common.acting.policy import OrnsteinUhlenbeckNoise
 from common.data.transitions import NStepAdder
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
@@ -116,7 +116,7 @@ def test_initial_priorities_use_the_values_of_the_time_each_state_was_seen():
 @pytest.mark.parametrize(
     "kind, make",
     [
-        ("gaussian", lambda seed: GaussianNoise(0.2, seed)),
+        ("gaussian", lambda seed: OrnsteinUhlenbeckNoise(0.2, 1.0, seed)),
         ("ou", lambda seed: OrnsteinUhlenbeckNoise(0.2, 0.1, seed)),
     ],
 )
@@ -154,13 +154,13 @@ import sys
 from common.environments.spec import EnvironmentSpec
 from reproductions.d4pg.d4pg import D4PGActor
 from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.d4pg import gaussian_mixture
+from reproductions.d4pg.d4pg import gaussian
 from reproductions.d4pg.d4pg import D4PGLearner
 
 D4PGActor(D4PGConfig(critic="mixture"), EnvironmentSpec(3, 2), seed=0)
 D4PGLearner(D4PGConfig(), EnvironmentSpec(3, 2))
 print("tensorflow_probability" in sys.modules)
-gaussian_mixture.mixture([[1.0, 2.0, 3.0]], 1e-2)
+gaussian.mixture([[1.0, 2.0, 3.0]], 1e-2)
 print("tensorflow_probability" in sys.modules)
 """
 

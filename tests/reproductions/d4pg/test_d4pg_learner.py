@@ -20,7 +20,7 @@ from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning.updates import UpdateLoop
 from common.types import Batch
-from common.values import categorical, gaussian_mixture
+from common.values import categorical, gaussian
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
 
@@ -142,12 +142,12 @@ class MixtureMaths:
     def __init__(self, batch, target):
         _, _, rewards, discounts, x_n = (np.asarray(c, np.float64) for c in batch.steps)
         outputs = tf.constant(target.outputs(x_n, target.pi(x_n)), tf.float32)
-        z = gaussian_mixture.sample(gaussian_mixture.mixture(outputs, MIN_VARIANCE), J, SEED)
+        z = gaussian.sample_mixture(gaussian.mixture(outputs, MIN_VARIANCE), J, SEED)
         self._y = rewards[:, None] + discounts[:, None] * z.numpy()
 
     def distance(self, online, x, a):
-        mixture = gaussian_mixture.mixture(tf.constant(online.outputs(x, a)), MIN_VARIANCE)
-        return gaussian_mixture.sampled_cross_entropy(mixture, tf.constant(self._y)).numpy()
+        mixture = gaussian.mixture(tf.constant(online.outputs(x, a)), MIN_VARIANCE)
+        return gaussian.sampled_cross_entropy(mixture, tf.constant(self._y)).numpy()
 
     def mean(self, online, x, a):
         omega, mu, _ = np.split(online.outputs(x, a), 3, axis=1)
