@@ -98,10 +98,7 @@ def _measure(case: report.Case, arguments: argparse.Namespace) -> list[report.Ro
     processes.limit_threads(1 if case.one_thread else processes.usable_cores())
     from common.replay import library
 
-    try:
-        library.ops()
-    except library.ReplayLibraryError as error:
-        fail(str(error))
+    library.ops()  # raises UserError if they are not built
     bench = report.Bench(_AGENTS[case.name], arguments.repeats, arguments.peers)
     return case.measure(bench, arguments.quick)
 

@@ -3,6 +3,7 @@
     python -m binaries.environments                    # every name
     python -m binaries.environments control            # of a suite: sizes, and the agents
     python -m binaries.environments gym:CartPole-v1    # one, also of your own
+    python -m binaries.environments "gym:Pendulum-v1(g=1.6)"    # with arguments
     python -m binaries.environments --check python:my_environment:make    # tries it, with advice
 
 An agent that needs another hyperparameter there is shown with it. Suites whose packages are not
@@ -26,7 +27,6 @@ from common.agents.declaration import AgentDeclaration
 from common.environments import advice, watch
 from common.environments.registry import names_of, suites
 from common.environments.spec import EnvironmentSpec
-from common.names import with_arguments
 from common.reporting.command_line import Parser, exit_with, fail
 from reproductions import declared
 
@@ -35,13 +35,6 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.environments", description=__doc__)
     parser.add_argument(
         "which", nargs="?", metavar="SUITE", help=f"one of {', '.join(suites())}, or a whole name"
-    )
-    parser.add_argument(
-        "--env_kwargs",
-        default="",
-        metavar="ARGUMENTS",
-        help="arguments of an environment of gym: or python:, as in gravity=-5,wind=true or a JSON "
-        "object",
     )
     parser.add_argument(
         "--check", action="store_true", help="try an environment, and say what should be changed"
@@ -151,23 +144,15 @@ def _of_gymnasium(environment: dm_env.Environment) -> list[str]:
 def main(argv: list[str] | None = None) -> None:
     """Prints names, or a line for each environment of a suite."""
     arguments = _arguments(argv)
+    watch.limit_seconds = watch.DEFAULT_SECONDS
     which = arguments.which
-    if which is None or ":" not in which:
-        if arguments.check or arguments.env_kwargs:
-            fail("--check and --env_kwargs need a whole name, such as gym:CartPole-v1")
-    else:
-        try:
-            which = with_arguments(which, arguments.env_kwargs)
-        except ValueError as error:
-            fail(f"--env_kwargs: {error}")
+    if arguments.check and (which is None or ":" not in which):
+        fail("--check needs a whole name, such as gym:CartPole-v1")
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     if which is None:
         print(*environments.names(), sep="\n")
     elif which in suites():
-        try:
-            names = names_of(which)
-        except environments.UnusableEnvironmentError as error:
-            fail(str(error))
+        names = names_of(which)
         if not names:
             fail(f"the suite {which} has no list of names: give a whole name, {which}:...")
         for name in names:
@@ -176,12 +161,8 @@ def main(argv: list[str] | None = None) -> None:
             except environments.UnusableEnvironmentError as error:
                 print(f"{name:40} {error}", flush=True)
     elif ":" in which:
-        try:
-            lines = _check(which, arguments.steps) if arguments.check else [_describe(which)]
-            for line in lines:
-                print(line, flush=True)
-        except environments.UnusableEnvironmentError as error:
-            fail(str(error))
+        for line in _check(which, arguments.steps) if arguments.check else [_describe(which)]:
+            print(line, flush=True)
     else:
         fail(f'there is no suite "{which}": there are {", ".join(suites())}')
 

@@ -47,8 +47,8 @@ from reproductions import agent_of
 
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
 """Trained policies, a directory each: the files of a run that its best policy needs."""
-_SUFFIXES = {"proposals": ".png", "json": ".json", "record_starts": ".json"}
-"""Ends of the files that flags name: no two of them, nor a video, can be one file."""
+_SUFFIXES = {"video": (".gif", ".mp4"), "proposals": (".png", ".pdf")}
+"""Ends of the files that flags name, which say in what format they are written."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -109,8 +109,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         type=pathlib.Path,
         metavar="FILE.png",
         help="of a policy that samples actions and takes the best: draw moments of the first "
-        "episode there, and as PDF next to it: a picture, the values of the samples, the "
-        "probabilities of each sub-action, the chosen one in green",
+        "episode there, or to FILE.pdf: a picture, the values of the samples, the probabilities "
+        "of each sub-action, the chosen one in green",
     )
     parser.add_argument(
         "--moments",
@@ -149,21 +149,16 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         fail(f"--episodes must be at least 1, is {arguments.episodes}")
     if not 0 <= arguments.seed < 2**31:
         fail(f"--seed must be in [0, 2^31), is {arguments.seed}")
-    if arguments.video is not None:
-        from common.environments import film as film_lib
-
-        suffix = arguments.video.suffix.lower()
-        if suffix not in film_lib.WRITERS:
-            fail(f"--video={arguments.video} must end in {' or '.join(film_lib.WRITERS)}")
-        if suffix == ".mp4" and util.find_spec("av") is None:
-            fail(
-                f"--video={arguments.video}: the package av is not installed: run `make video` or "
-                "`.venv/bin/pip install av`, or name a .gif"
-            )
-    for flag, suffix in _SUFFIXES.items():
+    for flag, suffixes in _SUFFIXES.items():
         path = getattr(arguments, flag)
-        if path is not None and path.suffix != suffix:
-            fail(f"--{flag}={path} must end in {suffix}")
+        if path is not None and path.suffix not in suffixes:
+            fail(f"--{flag}={path} must end in {' or '.join(suffixes)}")
+    is_mp4 = arguments.video is not None and arguments.video.suffix == ".mp4"
+    if is_mp4 and util.find_spec("av") is None:
+        fail(
+            f"--video={arguments.video}: the package av is not installed: run `make video` or "
+            "`.venv/bin/pip install av`, or name a .gif"
+        )
     if arguments.moments is not None and (
         arguments.proposals is None or min(arguments.moments) < 0
     ):
@@ -186,15 +181,12 @@ def _policies() -> list[str]:
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
     """Returns the agent that made the run, and says which code of a user's is imported to play."""
-    from common.environments import UnusableEnvironmentError, user_code
+    from common.environments import user_code
 
     config = RunDirectory(arguments.workdir).read_config()
     for environment in filter(None, (str(config.get("environment")), arguments.environment)):
         if not arguments.trust_environment:
-            try:
-                user_code.require_trusted(environment, arguments.workdir)
-            except UnusableEnvironmentError as error:
-                fail(str(error))
+            user_code.require_trusted(environment, arguments.workdir)
         source = user_code.source_of(environment)
         if source is not None:
             say(f"importing {source} for {environment}")
@@ -275,7 +267,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         shown = "an episode"
         if len(film.frames) == MAX_FRAMES:
             shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
-        write = film_lib.WRITERS[arguments.video.suffix.lower()]
+        write = film_lib.WRITERS[arguments.video.suffix]
         with records.whole_file(arguments.video) as file:
             write(file, film.frames, film.frame_seconds)
         print(
@@ -339,29 +331,19 @@ def _human_normalised(environment: str, mean: float, from_starts: bool) -> float
     return float(human_normalised(mean, references.loc[game]))
 
 
-def _source(arguments: argparse.Namespace) -> str:
-    """Returns the policy that plays, in words."""
-    if arguments.policy is not None:
-        return f"the policy {arguments.policy}"
-    return f"the policy of {arguments.workdir}"
-
-
 def main(argv: list[str] | None = None) -> None:
     """Evaluates, prints and writes; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
     agent = _trusted_agent(arguments)  # before the seconds that TensorFlow takes
-    say(f"loads {_source(arguments)}")
+    say(f"loads the policy {arguments.policy or f'of {arguments.workdir}'}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU
     with native_output_only_on_failure():
-        processes.limit_threads(1)
-        from common.environments import UnusableEnvironmentError
-        from common.replay.library import ReplayLibraryError
+        processes.limit_threads(1)  # imports TensorFlow
+        from common.environments import watch
 
-    try:
-        _evaluate(arguments, agent)
-    except (UnusableEnvironmentError, ReplayLibraryError) as error:
-        fail(str(error))
+    watch.limit_seconds = watch.DEFAULT_SECONDS
+    _evaluate(arguments, agent)
 
 
 if __name__ == "__main__":

@@ -127,8 +127,9 @@ def _check(arguments: argparse.Namespace) -> None:
     """Ends the program if the arguments do not go together."""
     chosen = [f"{kind} {getattr(arguments, kind)}" for kind in _KINDS if getattr(arguments, kind)]
     arguments.experiment = next(iter(chosen), "")
-    if arguments.seeds is not None and arguments.seeds < 1:
-        fail(f"--seeds must be at least 1, is {arguments.seeds}")
+    for name in ("seeds", "jobs", "cores"):
+        if (number := getattr(arguments, name)) is not None and number < 1:
+            fail(f"--{name} must be at least 1, is {number}")
     if arguments.experiment and not arguments.paper:
         fail("--figure, --table and --section are a paper's: give --paper")
     if arguments.agent and not (arguments.vary and arguments.tasks):
@@ -137,8 +138,12 @@ def _check(arguments: argparse.Namespace) -> None:
         fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
     if arguments.vary and (arguments.keep or arguments.set_aside):
         fail("--keep and --set_aside are for the papers' figures: sweeps stay in --runs")
+    if (arguments.keep or arguments.set_aside) and not arguments.experiment:
+        fail("--keep and --set_aside are for the runs of a --figure, --table or --section")
     if arguments.search and not (arguments.vary and arguments.tasks):
         fail("--search needs --vary, with the flags to search, and --tasks")
+    if arguments.search and (arguments.status or arguments.dry_run or arguments.emit):
+        fail("--status, --dry_run and --emit are not for a --search, which chooses as it goes")
     if arguments.trials is not None and not (arguments.search and arguments.trials > 0):
         fail("--trials, at least 1, is for a --search")
     if arguments.starts and (arguments.search or not arguments.experiment):
@@ -322,7 +327,8 @@ def _search(plan: "Plan", arguments: argparse.Namespace) -> int:
     tried = search.ranges(arguments.vary, config)
     require_flags(run, tried)
     folder = arguments.runs / plan.paper.name / plan.scale.name
-    stem = folder / "_".join(["search", run.setting, *tried]).replace("config.", "")
+    names = ["search", run.setting, run_folder(run.environment), *tried]
+    stem = folder / "_".join(names).replace("config.", "")
     stop = StopRequest().install()
     rows = search.run(
         lambda values: _swept(
@@ -373,8 +379,9 @@ def main(argv: list[str] | None = None) -> int:
         added = len(keep(plan, arguments.kept))
         print(f"{added} runs added, {len(plan.of(State.FINISHED)) - added} were there")
     elif arguments.set_aside:
-        moved = len(set_aside(plan, arguments.kept))
-        print(f"{moved} runs moved to the scale {plan.scale.name}{EARLIER}")
+        moved = set_aside(plan, arguments.kept)
+        scales = sorted({*moved.values()}) or [plan.scale.name + EARLIER]
+        print(f"{len(moved)} runs moved to the scale {' and '.join(scales)}")
     elif arguments.status or arguments.dry_run:
         _show(_described(plan), [plan], arguments)
     else:

@@ -9,9 +9,12 @@ import pathlib
 
 from common.program import flags
 from common.reporting.command_line import Parser, exit_with
+from common.reporting.records import with_part
 from common.reporting.user_error import UserError
 from reproductions import declared
 
+BEGIN = "<!-- hyperparameters: written by make pages -->"
+END = "<!-- end of hyperparameters -->"
 REPRODUCTIONS = pathlib.Path(__file__).parents[1] / "reproductions"
 
 
@@ -19,7 +22,9 @@ def pages() -> dict[pathlib.Path, str]:
     """Returns the text that each of these files should have."""
     agents = declared("config", "AGENT").items()
     readmes = {REPRODUCTIONS / folder / "README.md": agent for folder, agent in agents}
-    return {path: flags.with_table(path, agent) for path, agent in readmes.items()}
+    return {
+        path: with_part(path, BEGIN, END, flags.table(agent)) for path, agent in readmes.items()
+    }
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -34,6 +34,7 @@ from common.evidence.paper import DEFAULT_SCALE, RESULTS, Experiment, Paper
 from common.evidence.reported import DIRECTORY, Reported
 from common.evidence.runs import KeptRuns
 from common.reporting.command_line import Parser, as_it_runs, check_writable, exit_with, fail
+from common.reporting.records import with_part
 from common.reporting.user_error import UserError
 import reproductions
 
@@ -82,11 +83,6 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="directory for figures/ and tables/; default results",
     )
     parser.add_argument("--pdf", action="store_true", help="draw figures as PDF, too")
-    parser.add_argument(
-        "--whole_axis",
-        action="store_true",
-        help="draw the paper's horizontal axis even if our runs cover little of it",
-    )
     arguments = parser.parse_args(argv)
     asked = [kind for kind in _ONE if getattr(arguments, kind) is not None]
     if asked and arguments.paper is None:
@@ -172,7 +168,7 @@ class _Results:
         _say(*verdicts.write(self._papers, self._findings, self._tables))
         if is_whole and (file := self._output / "README.md").exists():
             text = verdicts.overview(self._papers, self._kept, self._findings, self._numbers)
-            verdicts.renew(file, text)
+            file.write_text(with_part(file, verdicts.BEGIN, verdicts.END, text))
             _say(file)
             for paper in self._papers:
                 page = self._output / f"{paper.name}.md"
@@ -194,14 +190,9 @@ class _Results:
         return selection.runs_of(experiment, self._kept.of(paper.name, scale))
 
     def _draw(self, paper: Paper, experiment: Experiment, scale: str) -> None:
-        runs, whole_axis = self._kept.of(paper.name, scale), self._arguments.whole_axis
-        files = figures.draw(
-            *(paper, experiment, scale, runs, self._figures),
-            whole_axis=whole_axis,
-            suffixes=self._suffixes,
-            reported=self._numbers,
-        )
-        _say(*files)
+        runs = self._kept.of(paper.name, scale)
+        of = (paper, experiment, scale, runs, self._figures)
+        _say(*figures.draw(*of, suffixes=self._suffixes, reported=self._numbers))
 
     def _write_table(self, paper: Paper, experiment: Experiment, scale: str | None) -> None:
         runs = self._kept.of(paper.name, scale) if scale else ()

@@ -1,7 +1,5 @@
 """The table of `make lines`."""
 
-import pathlib
-
 import lines
 
 PYTHON = '''"""Of the module."""
@@ -76,19 +74,6 @@ const char* url = "http://a/*b*/";
     // Indented.
 """
     assert lines.cpp_logic(text) == 3
-
-
-def test_rooms():
-    rooms = {
-        "common/types.py": "common",
-        "common/replay/cc/ops.cc": "common/replay",
-        "reproductions/__init__.py": "reproductions",
-        "reproductions/apex/dqn/dqn.py": "reproductions/apex",
-        "binaries/d4pg.py": "binaries",
-        "setup.py": "setup",
-        "tests/values/test_multistep.py": "tests",
-    }
-    assert {path: lines.room_of(pathlib.Path(path)) for path in rooms} == rooms
 
 
 def test_the_table_adds_up(tmp_path, monkeypatch, capsys):

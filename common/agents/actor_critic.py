@@ -11,7 +11,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.acting.policy import GaussianNoise, OrnsteinUhlenbeckNoise, Policy
+from common.acting.policy import OrnsteinUhlenbeckNoise, Policy
 from common.agents.actor_critic_config import ActorCriticConfig
 from common.agents.agent import GraphPolicy
 from common.agents.transition_agent import TransitionAgent
@@ -226,13 +226,9 @@ def make_optimizers(
     return policy, critic
 
 
-def make_noise(
-    kind: str, sigma: float, theta: float, seed: int
-) -> GaussianNoise | OrnsteinUhlenbeckNoise:
+def make_noise(kind: str, sigma: float, theta: float, seed: int) -> OrnsteinUhlenbeckNoise:
     """Returns the noise of a `kind`, "gaussian" or "ou"; `theta` is of the latter."""
-    if kind == "ou":
-        return OrnsteinUhlenbeckNoise(sigma, theta, seed)
-    return GaussianNoise(sigma, seed)
+    return OrnsteinUhlenbeckNoise(sigma, theta if kind == "ou" else 1.0, seed)
 
 
 def make_networks(
@@ -278,9 +274,15 @@ class ActorCriticEvaluator(Policy):
     def __init__(self, networks: ActorCritic):
         self._policy = numpy_twins.twin(networks.policy)
         self._torso = None if networks.torso is None else numpy_twins.twin(networks.torso)
+        self._size = sum(variable.shape.num_elements() for variable in networks.variables)
 
     def load(self, flat: np.ndarray) -> None:
-        """Loads the policy from `ActorCritic.variables`, [P] float32."""
+        """Loads the policy from `ActorCritic.variables`, [P] float32.
+
+        Raises:
+          ValueError: the length is wrong; the old parameters stay.
+        """
+        packing.check_size(flat, self._size)  # the twins load parts of it
         self._policy.load(flat[: self._policy.num_parameters])
         if self._torso is not None:
             self._torso.load(flat[-self._torso.num_parameters :])
@@ -307,9 +309,7 @@ class ActorCriticActor(ActorCriticEvaluator):
     appendix F). A paper's actor inherits it and adds `initial_priorities`.
     """
 
-    def __init__(
-        self, networks: ActorCritic, action_size: int, noise: GaussianNoise | OrnsteinUhlenbeckNoise
-    ):
+    def __init__(self, networks: ActorCritic, action_size: int, noise: OrnsteinUhlenbeckNoise):
         super().__init__(networks)
         self._critic = numpy_twins.twin(networks.critic)
         self._action_size = action_size
@@ -325,8 +325,12 @@ class ActorCriticActor(ActorCriticEvaluator):
         """Returns the state of the noise before an episode."""
         return self._noise.initial_state((num_environments, self._action_size))
 
-    def __call__(self, observation: np.ndarray, state: Nest = ()):
+    def __call__(self, observation: np.ndarray, state: np.ndarray | float = 0.0):
         """Acts on observations [K, ...].
+
+        Args:
+          observation: [K, ...].
+          state: of the noise; 0 before an episode.
 
         Returns:
           action: [K, A], with noise.

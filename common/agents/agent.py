@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 import functools
 from typing import Any, Self
 
+import tensorflow as tf
+
 from common.acting.policy import Policy
 from common.agents.declaration import AgentDeclaration
 from common.config import from_values
@@ -92,9 +94,26 @@ class Agent(abc.ABC):
         """Returns the largest possible value, see `common.environments.spec`."""
         return q_bound(environment, vars(self.config))
 
+    def make_learner(self, spec: EnvironmentSpec, seed: int | None = None) -> Learner:
+        """Builds the learner.
+
+        Args:
+          spec: of the environment.
+          seed: becomes TensorFlow's global seed, from which networks are initialised; None leaves
+            that of a user's process as it is.
+        """
+        if seed is not None:
+            tf.random.set_seed(seed)
+        return self.build_learner(spec, seed or 0)
+
     @abc.abstractmethod
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:
-        """Builds the learner and initialises its networks from `seed`."""
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> Learner:
+        """Builds the learner, with networks from TensorFlow's global seed.
+
+        Args:
+          spec: of the environment.
+          seed: of what else the learner draws.
+        """
 
     @abc.abstractmethod
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> Policy:

@@ -11,6 +11,7 @@ from typing import Any
 
 from common.cluster.layout import FlagValues, Layout, imported
 from common.config import Settings
+from common.reporting.user_error import UserError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,17 +78,19 @@ class AgentDeclaration:
         imported(self.require)(config, spec)
 
     def require_environment(self, config: Any, name: str) -> None:
-        """Raises ValueError, in one line, unless the agent can act in an environment.
+        """Raises UserError unless the agent can act in an environment.
 
         Args:
           config: the agent's configuration.
           name: the environment's name for `common.environments.make`; it is made once.
         """
-        spec = _spec(name, self.num_frames)
+        # A user may change a module and load it again.
+        find = _spec.__wrapped__ if name.startswith(("gym:", "python:")) else _spec
+        spec = find(name, self.num_frames)
         try:
             self.require_spec(config, spec)
         except ValueError as error:
-            raise ValueError(f"{self.name} on {name}: {error}") from None
+            raise UserError(f"{self.name} on {name}: {error}") from None
 
     def make_agent(self, **fields: Any) -> Any:
         """Builds the agent of the default setting with these fields changed; imports TensorFlow."""

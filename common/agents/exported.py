@@ -19,6 +19,7 @@ import tree
 
 from common import environments
 from common.agents.trained import TrainedRun
+from common.environments.canonical import CanonicalEnvironment
 from common.learning.checkpoint import export_policy
 from common.networks import packing
 
@@ -39,7 +40,7 @@ class ExportedPolicy(tf.Module):
     def __init__(self, run: TrainedRun):
         """Builds the policy's networks and loads the run's parameters."""
         super().__init__()
-        learner = run.agent.make_learner(run.spec, seed=0)
+        learner = run.agent.make_learner(run.spec)
         self.parameters = list(learner.actor_variables)
         packing.assign(run.parameters, self.parameters)
         function = run.agent.graph_policy(learner, run.spec)
@@ -106,9 +107,12 @@ def _spaces(run: TrainedRun, policy: ExportedPolicy) -> dict[str, Any]:
     with environments.opened(run.environment, 0, frames) as environment:
         action: dict[str, Any] = {"kind": "discrete", "values": spec.action_size}
         observation: dict[str, Any] = {}
-        wrapped = getattr(environment, "wrapped", environment).observation_spec()
-        if isinstance(wrapped, Mapping):  # joined in this order
-            observation["parts"] = {name: list(part.shape) for name, part in wrapped.items()}
+        if isinstance(environment, CanonicalEnvironment):
+            parts = environment.joined_shapes
+            if parts and "" not in parts:  # several, joined in this order
+                observation["parts"] = parts
+            if spec.is_discrete:
+                action |= {"scale": 1, "offset": int(environment.own_action(np.array(0, np.int32)))}
         if spec.picture_shape is not None and spec.vector_size:
             observation |= {"vector_size": spec.vector_size, "vector_row": spec.picture_shape[0]}
         if not spec.is_discrete:

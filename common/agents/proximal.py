@@ -21,7 +21,7 @@ from common.environments.spec import EnvironmentSpec
 from common.learning import learner as learner_lib
 from common.learning.learner import Gradients
 from common.learning.updates import RolloutLearner, RolloutUpdates
-from common.networks import numpy_twins, standardizer
+from common.networks import numpy_twins, packing, standardizer
 from common.networks.standardizer import EPSILON, Standardizer
 from common.replay.store import Store
 from common.types import Batch, Metrics, Nest
@@ -237,9 +237,9 @@ class GaussianPolicy(Policy):
         self._standardizer = numpy_twins.twin(Standardizer(observation_size))
         sizes = [self._standardizer.num_parameters, 1, 1, action_size]
         sizes += [self._mean_twin.num_parameters, self._value_twin.num_parameters]
-        self._ends = np.cumsum(sizes)
+        self._shapes = [(size,) for size in sizes]
         self._generator = None if seed is None else np.random.default_rng(seed)
-        self.load(np.zeros(self._ends[-1], np.float32))
+        self.load(np.zeros(sum(sizes), np.float32))
 
     def load(self, flat: np.ndarray) -> None:
         """Loads `ProximalLearner.actor_variables`, [P] float32.
@@ -247,12 +247,7 @@ class GaussianPolicy(Policy):
         Raises:
           ValueError: the length is wrong; the previous parameters stay.
         """
-        if flat.shape != (self._ends[-1],):
-            raise ValueError(
-                f"The policy has {self._ends[-1]} parameters, scales included, but the vector has "
-                f"shape {flat.shape}: it comes from networks of other sizes."
-            )
-        parts = np.split(flat.copy(), self._ends[:-1])
+        parts = packing.unpack(flat.copy(), self._shapes)
         moments, scale, self._version, raw, mean, value = parts
         self._standardizer.load(moments)
         self._scale = scale + np.float32(EPSILON)

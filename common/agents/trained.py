@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+import tree
 
 from common import environments
 from common.acting.policy import Policy, reset_rows
@@ -149,8 +150,7 @@ class TrainedPolicy:
             )
         if self._state is None:
             self._state, self._size = self._policy.initial_state(len(batch)), len(batch)
-        has_state = not isinstance(self._state, tuple) or self._state
-        if has_state and len(batch) != self._size:
+        if tree.flatten(self._state) and len(batch) != self._size:
             raise ValueError(
                 f"the policy was called with {self._size} observations before and with "
                 f"{len(batch)} now: call reset() in between"
@@ -209,7 +209,7 @@ def load(
             f"{run.config_json} has an agent that cannot act in its environment: {error}"
         ) from None
 
-    learner = agent.make_learner(spec, seed=0)
+    learner = agent.make_learner(spec)
     canonical = environment if isinstance(environment, CanonicalEnvironment) else None
     kept = None if checkpoint in (None, "newest", "best") else run.checkpoints / checkpoint
     if checkpoint != "best" and restore_newest(kept or run.checkpoints, {"learner": learner}):

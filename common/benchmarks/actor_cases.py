@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from common import environments
-from common.acting.policy import GaussianNoise
 from common.agents.agent import Agent
 from common.agents.declaration import AgentDeclaration
 from common.benchmarks.report import Bench, Row, rate, say
@@ -204,8 +203,9 @@ def random_actions(actors: int, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
     if spec.is_discrete:
         actions = np.random.default_rng(0).integers(spec.action_size, size=(64, actors))
         return itertools.cycle(actions.astype(np.int32))
-    noise, zeros = GaussianNoise(_NOISE, seed=0), np.zeros((actors, spec.action_size), np.float32)
-    return itertools.cycle([noise(zeros)[0] for _ in range(64)])
+    shape = 64, actors, spec.action_size
+    noise = np.random.default_rng(0).standard_normal(shape, np.float32)
+    return itertools.cycle(np.clip(_NOISE * noise, -1, 1))
 
 
 _Actors = tuple[RunContext, Acting, Callable[[], object], Callable[[], int]]

@@ -321,7 +321,8 @@ class Cluster:
             else:
                 is_steady = now - state.ready_at >= self._steady_seconds
                 state.short_runs = 0 if is_steady else state.short_runs + 1
-                pause = self._pause_seconds * 2 ** max(0, state.short_runs - 1)
+                doublings = min(max(0, state.short_runs - 1), 30)  # more than any pause needs
+                pause = self._pause_seconds * 2**doublings
                 pause = min(max(pause, 0.0 if code else _GRACE_SECONDS), _MAX_PAUSE_SECONDS)
                 state.restart_at = now + pause
                 if code:

@@ -120,14 +120,17 @@ class StopRequest:
     def __init__(self):
         self._requested = False  # not a threading.Event: its lock is unsafe in a signal handler
         self._interrupted_at = -math.inf
-        self._take_time: Callable[[], None] | None = None
+        self._has_time = threading.Event()
         self.exit_code = 0
 
     def install(self) -> "StopRequest":
         """Handles SIGTERM, SIGHUP (a closed terminal) and SIGINT from now on; returns itself.
 
-        SIGHUP stays ignored where it is, as by `nohup`. Call this in the main thread.
+        SIGHUP stays ignored where it is, as by `nohup`; SIGCHLD does not, or this process would not
+        learn the exit codes of those that it starts. Call this in the main thread.
         """
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number in _STOPS:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
@@ -161,39 +164,26 @@ class StopRequest:
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        before = signal.set_wakeup_fd(writer)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         # A forked process of the environment must not tell its own signals.
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-        in_time = threading.Event()
 
         def watch() -> None:
-            while number := os.read(reader, 1):  # nothing once the other end is closed
-                if number[0] in _STOPS:  # not one that the environment handles
-                    break
-            if number and not in_time.wait(seconds):
+            while (number := os.read(reader, 1)[0]) not in _STOPS:
+                pass  # the environment handles it
+            if not self._has_time.wait(seconds):
                 try:
                     last()
                 finally:
-                    os._exit(128 + number[0])
-            os.close(reader)
+                    os._exit(128 + number)
 
-        def take_time() -> None:
-            in_time.set()
-            signal.set_wakeup_fd(before)
-            os.close(writer)
-            thread.join()
-
-        thread = threading.Thread(target=watch, name="end", daemon=True)
-        thread.start()
+        threading.Thread(target=watch, name="end", daemon=True).start()
         if self.exit_code:  # the signal came before
             os.write(writer, bytes([self.exit_code - 128]))
-        self._take_time = take_time
 
     def take_time(self) -> None:
         """Lets an orderly end take as long as it needs, from now on."""
-        if self._take_time is not None:
-            self._take_time()
-            self._take_time = None
+        self._has_time.set()
 
     def _on_signal(self, number: int, frame: object) -> None:
         if number == signal.SIGINT:

@@ -58,23 +58,6 @@ class Count:
     dtype = tf.int64
 
 
-def checked_count(name: str, count: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
-    """Returns `count`, in a graph that fails with `InvalidArgumentError` unless 0 <= count <= most.
-
-    Args:
-      name: of the argument, for the error.
-      count: an integer tensor.
-      most: the largest value allowed.
-    """
-    in_range = (count >= 0) & (count <= most)
-    if count.shape.rank:
-        in_range = tf.reduce_all(in_range)
-    # Of numbers, Assert would make a conditional, which takes longer than this text.
-    text = tf.strings.format(name + " must be from 0 to {}, is {}", (most, count), summarize=-1)
-    with tf.control_dependencies([tf.debugging.Assert(in_range, [text])]):
-        return tf.identity(count)
-
-
 def in_python(function: Callable[..., Any], dtypes: Any) -> Callable[..., Nest]:
     """Returns a function of tensors for `Server.register` that runs a function of NumPy arrays.
 
@@ -243,9 +226,16 @@ def _stop(servers: list[Any]) -> None:
 
 def _checked(argument: tf.Tensor, spec: tf.TensorSpec | Count) -> tf.Tensor:
     argument = tf.ensure_shape(argument, spec.shape)
-    if isinstance(spec, Count):
-        return checked_count(spec.name, argument, tf.constant(spec.most, spec.dtype))
-    return argument
+    if not isinstance(spec, Count):
+        return argument
+    most = tf.constant(spec.most, spec.dtype)
+    in_range = tf.reduce_all((argument >= 0) & (argument <= most))
+    # Of numbers, Assert would make a conditional, which takes longer than this text.
+    text = tf.strings.format(
+        spec.name + " must be from 0 to {}, is {}", (most, argument), summarize=-1
+    )
+    with tf.control_dependencies([tf.debugging.Assert(in_range, [text])]):
+        return tf.identity(argument)
 
 
 def _address_in_use(address: str) -> AddressInUseError:

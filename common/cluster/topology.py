@@ -370,9 +370,9 @@ def probe(address: str, timeout_seconds: float = 2.0) -> None:
       NoServiceError: something else listens there.
     """
     try:
-        with connect(address, timeout_seconds) as connection:
+        with connect(address, timeout_seconds) as connection, connection.makefile("rb") as stream:
             connection.sendall(_PREFACE)
-            answer = _receive(connection, len(_EMPTY_SETTINGS))
+            answer = stream.read(len(_EMPTY_SETTINGS))
     except socket.gaierror as error:
         raise UnknownHostError(
             f"cannot resolve the host of {address} ({error.strerror}): correct it in TF_CONFIG, "
@@ -425,10 +425,3 @@ def check_service(address: str, patience_seconds: float) -> None:
             time.sleep(0.5)
         except ServiceUnavailableError:
             return
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    answer = b""
-    while len(answer) < size and (more := connection.recv(size - len(answer))):
-        answer += more
-    return answer

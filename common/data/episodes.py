@@ -19,9 +19,6 @@ from common.types import Nest
 _FIRST = int(dm_env.StepType.FIRST)
 _LAST = int(dm_env.StepType.LAST)
 
-_NUMBERS = ("value", "advantage")
-"""Extras of a policy that the memory stores separately from the columns of a state."""
-
 
 class EpisodeAdder(Adder):
     """Collector of the episodes of K environments; it delivers an episode when it has ended.
@@ -109,41 +106,33 @@ class _Running:
     """A running episode of an environment.
 
     Attributes:
-      states: states so far.
-      values: values of the policy at these states.
-      advantages: advantages of its actions there.
+      states: states so far, with all extras.
       rewards: rewards of the steps between these states.
     """
 
     def __init__(self):
         self.states: list[StoredState] = []
-        self.values: list[float] = []
-        self.advantages: list[float] = []
         self.rewards: list[float] = []
 
     def append(
         self, index: int, observation: Nest, action: np.ndarray, extras: Mapping[str, np.ndarray]
     ) -> None:
         """Appends the state in row `index` of a batch."""
-        for name, numbers in zip(_NUMBERS, (self.values, self.advantages)):
-            numbers.append(extras[name][index] if name in extras else 0.0)
-        self.states.append(
-            StoredState(
-                tree.map_structure(lambda leaf: leaf[index].copy(), observation),
-                np.array(action),
-                {n: leaf[index].copy() for n, leaf in extras.items() if n not in _NUMBERS},
-            )
-        )
+        nest = observation, dict(extras)
+        seen, own = tree.map_structure(lambda leaf: np.array(leaf[index]), nest)
+        self.states.append(StoredState(seen, np.array(action), own))
 
     def episode(self, terminated: bool) -> Episode:
         """Returns the finished episode."""
-        return Episode(
-            tree.map_structure(lambda *leaves: np.stack(leaves), *self.states),
-            np.array(self.rewards, np.float32),
-            np.array(self.values, np.float32),
-            bool(terminated),
-            np.array(self.advantages[:-1], np.float32),
+        states = tree.map_structure(lambda *leaves: np.stack(leaves), *self.states)
+        zeros = np.zeros(len(self.states), np.float32)
+        # The memory stores them separately from the columns of a state.
+        names = "value", "advantage"
+        values, advantages = (
+            np.asarray(states.extras.pop(name, zeros), np.float32) for name in names
         )
+        rewards = np.array(self.rewards, np.float32)
+        return Episode(states, rewards, values, bool(terminated), advantages[:-1])
 
 
 class WholeEpisodes(Data):
@@ -197,7 +186,7 @@ class WholeEpisodes(Data):
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""
-        return EpisodeWire(specs, self._config.updates_per_call, self._history)
+        return EpisodeWire(specs)
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns the limit with which a call is due as soon as its steps have been executed.

@@ -92,13 +92,14 @@ class RolloutAdder(Adder):
         self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]
     ) -> Sequence[Delivery]:
         """Adds the step that led to a timestep; returns the rollout if it is complete."""
-        if not self._states:
+        if not self._taken:
             return ()
         # No step led to a FIRST. This reward makes the TD error there 0.
         is_step = timestep.step_type != _FIRST
-        self._is_step.append(is_step)
-        self._rewards.append(np.where(is_step, timestep.reward, self._values[-1]))
-        self._discounts.append(np.where(is_step, self._discount * timestep.discount, 0))
+        _, value, _ = self._taken[-1]
+        reward = np.where(is_step, timestep.reward, value)
+        discount = np.where(is_step, self._discount * timestep.discount, 0)
+        self._followed.append((reward, discount, is_step))
         self._held += int(np.count_nonzero(is_step))
         if self._held < self._size:
             return ()
@@ -114,24 +115,20 @@ class RolloutAdder(Adder):
         """Stores the states of a timestep; see base class."""
         stored = {name: extras[name] for name in extras if name not in ("value", "version")}
         state = StoredState(timestep.observation, action, stored)
-        self._states.append(tree.map_structure(np.array, state))
-        self._values.append(np.array(extras["value"]))
-        self._versions.append(np.array(extras["version"]))
+        taken = state, extras["value"], extras["version"]
+        self._taken.append(tree.map_structure(np.array, taken))
 
     def _begin(self) -> None:
-        self._states: list[StoredState] = []
-        self._values: list[np.ndarray] = []
-        self._versions: list[np.ndarray] = []
-        self._rewards: list[np.ndarray] = []
-        self._discounts: list[np.ndarray] = []
-        self._is_step: list[np.ndarray] = []
+        self._taken: list[tuple] = []  # states, values and versions
+        self._followed: list[tuple] = []  # rewards, discounts, and whether a step led to them
         self._held = 0
 
     def _rollout(self, value: np.ndarray) -> Rollout:
         """Returns the rollout, given the values of its last states."""
-        values = np.array([*self._values, value], np.float32)
-        rewards = np.array(self._rewards, np.float32)
-        discounts = np.array(self._discounts, np.float32)
+        states, taken_values, versions = zip(*self._taken)
+        rewards, discounts, is_step = map(np.array, zip(*self._followed))
+        values = np.array([*taken_values, value], np.float32)
+        rewards, discounts = rewards.astype(np.float32), discounts.astype(np.float32)
         length = self._unroll_length or len(rewards)
         advantages = np.concatenate(
             [
@@ -144,31 +141,25 @@ class RolloutAdder(Adder):
                 for begin in range(0, len(rewards), length)
             ]
         )
-        is_step = np.array(self._is_step)
 
         def rows(*timesteps: np.ndarray) -> np.ndarray:
             """Selects the steps [N, ...] of T timesteps [K, ...], in chronological order."""
             return np.array(timesteps)[is_step][: self._size]
 
         steps = RolloutSteps(
-            tree.map_structure(rows, *self._states),
-            rows(*rewards),
-            rows(*values[:-1]),
-            rows(*advantages),
+            tree.map_structure(rows, *states), rows(*rewards), rows(*values[:-1]), rows(*advantages)
         )
-        return Rollout(rows(*self._versions).astype(np.int64), steps)
+        return Rollout(rows(*versions).astype(np.int64), steps)
 
 
 class RolloutWire(Wire):
     """The form in which rollouts are sent."""
 
     consumes = True
-    draw_bytes = 1  # a draw is never split, since it empties the store
 
     def __init__(self, specs: Nest):
         """Computes sizes; `specs` are those of `RolloutStore`."""
         self.signature = Signature(specs)
-        self.row_bytes = self.signature.message_bytes + 8
         version = tf.TensorSpec([None], tf.int64, "version")
         self.put_specs = [version, *self.signature.column_specs]
 
@@ -179,15 +170,6 @@ class RolloutWire(Wire):
     def rows(self, columns: Sequence) -> Rollout:
         """Reverses `columns`."""
         return Rollout(columns[0], self.signature.unflatten(columns[1:]))
-
-    def drawn_columns(self, drawn: Rollout) -> list:
-        """Returns the columns."""
-        return self.columns(drawn)
-
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Rollout:
-        """Returns the only part."""
-        (part,) = parts
-        return self.rows(part)
 
 
 class RolloutStore(Store):

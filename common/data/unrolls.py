@@ -83,11 +83,9 @@ class UnrollAdder(Adder):
         self._columns = columns
         self._num_replayed = num_replayed
         self._most_put = most_put
-        self._stored = 0  # timesteps of the current unroll
-        self._nest: Nest = None  # (observation, extras), leaves [K, T, ...]
+        self._held: list[Nest] = []  # (observation, extras) of the unroll's timesteps, [K, ...]
+        self._outcomes: list[tuple[np.ndarray, ...]] = []  # what followed each of them
         self._state: Nest = ()
-        self._leaves: list[np.ndarray] = []
-        self._begin_unroll()
 
     def observe(
         self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
@@ -97,26 +95,21 @@ class UnrollAdder(Adder):
         Every T-th timestep completes an unroll of each environment.
         """
         del extras
-        if not self._stored:
+        if not self._held:
             return ()
-        before = self._stored - 1
         # A reset within an episode also counts, although its last timestep is not LAST.
         is_last = timestep.step_type == _FIRST
-        self._is_last[:, before] = is_last
-        self._reward[:, before] = np.where(is_last, 0, timestep.reward)
-        self._discount[:, before] = np.where(is_last, 0, timestep.discount)
-        if self._stored < self._length:
+        followed = (timestep.reward, timestep.discount)
+        reward, discount = (np.where(is_last, 0, each).astype(np.float32) for each in followed)
+        self._outcomes.append((reward, discount, is_last))
+        if len(self._held) < self._length:
             return ()
-        observation, extras = tree.unflatten_as(self._nest, self._leaves)
-        unrolls = Unrolls(
-            observation=observation,
-            reward=self._reward,
-            discount=self._discount,
-            is_last=self._is_last,
-            extras=extras,
-            state=self._state,
+        (observation, kept), (reward, discount, is_last) = (
+            tree.map_structure(lambda *leaves: np.stack(leaves, axis=1), *timesteps)
+            for timesteps in (self._held, self._outcomes)
         )
-        self._begin_unroll()
+        self._held, self._outcomes = [], []
+        unrolls = Unrolls(observation, reward, discount, is_last, kept, self._state)
         return self._deliveries(unrolls)
 
     def act(
@@ -124,18 +117,10 @@ class UnrollAdder(Adder):
     ) -> None:
         """Stores the timestep that `observe` just got; see base class."""
         del action
-        if not self._stored:
+        if not self._held:
             self._state = tree.map_structure(np.array, extras.get("state", ()))
         kept = {name: extra for name, extra in extras.items() if name != "state"}
-        nest = (timestep.observation, kept)
-        leaves = tree.flatten(nest)
-        if not self._stored:
-            shape = (len(self._actors), self._length)
-            self._nest = nest
-            self._leaves = [np.empty((*shape, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
-        for stored, leaf in zip(self._leaves, leaves, strict=True):
-            stored[:, self._stored] = leaf
-        self._stored += 1
+        self._held.append(tree.map_structure(np.array, (timestep.observation, kept)))
 
     def _deliveries(self, unrolls: Unrolls) -> list[Delivery]:
         burst = self.replay.burst(self._actors, self._columns(unrolls), self._num_replayed)
@@ -147,14 +132,6 @@ class UnrollAdder(Adder):
             tree.map_structure(lambda column, rows=rows: column[rows], burst) for rows in slices
         ]
         return list(map(Delivery, parts, [0] * (len(parts) - 1) + [num_steps]))
-
-    def _begin_unroll(self) -> None:
-        """Makes new arrays, since the last unroll's arrays belong to its receiver."""
-        shape = (len(self._actors), self._length)
-        self._stored = 0
-        self._reward = np.empty(shape, np.float32)
-        self._discount = np.empty(shape, np.float32)
-        self._is_last = np.empty(shape, bool)
 
 
 class UnrollBatch(NamedTuple):
@@ -188,7 +165,6 @@ class UnrollWire(Wire):
     def __init__(self, specs: Nest):
         """Computes sizes; `specs` are those of the queue."""
         self.signature = Signature(specs)
-        self.row_bytes = self.draw_bytes = self.signature.message_bytes
         self.put_specs = self.signature.column_specs
 
     def columns(self, rows: Nest) -> list:
@@ -198,15 +174,6 @@ class UnrollWire(Wire):
     def rows(self, columns: Sequence) -> Nest:
         """Reverses `columns`."""
         return self.signature.unflatten(columns)
-
-    def drawn_columns(self, drawn: UnrollBatch) -> list:
-        """Returns the columns of the unrolls."""
-        return self.signature.flatten(drawn.steps)
-
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> UnrollBatch:
-        """Joins batches."""
-        columns = [tf.concat(column, 0) for column in zip(*parts)]
-        return UnrollBatch(self.signature.unflatten(columns))
 
 
 class UnrollQueue(Store):
@@ -223,12 +190,7 @@ class UnrollQueue(Store):
         Args:
           specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
           capacity: maximal number of unrolls in the queue.
-
-        Raises:
-          ValueError: `capacity` is less than 1.
         """
-        if capacity < 1:
-            raise ValueError(f"capacity must be at least 1, is {capacity}")
         self.wire = UnrollWire(specs)
         self.signature = self.wire.signature
         self.capacity = capacity
@@ -265,8 +227,6 @@ class UnrollQueue(Store):
         """Removes and returns the oldest unrolls; returns None if fewer than `num_items` wait."""
         del seed
         count = int(num_items)
-        if count < 1:
-            raise ValueError(f"num_items must be at least 1, is {count}")
         with self._lock:
             if len(self._rows) < count:
                 return None
@@ -304,7 +264,7 @@ class ReplayedUnrolls(Data):
     def make_adder(self, *, actors: range, specs: Nest, seed: int, **_: Any) -> UnrollAdder:
         """Builds the adder of some actors, with their replays; see base class."""
         config = self._config
-        replay = LocalReplay(specs, config.replay_capacity, config.unroll_length, seed)
+        replay = LocalReplay(specs, actors, config.replay_capacity, config.unroll_length, seed)
         return UnrollAdder(
             actors,
             config.unroll_length,

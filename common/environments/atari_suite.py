@@ -93,12 +93,7 @@ class AtariBatch:
           max_frames: the most frames of an episode, without those before its first step; a
             multiple of those of a step.
           stack: frames in an observation.
-
-        Raises:
-          ValueError: there are no seeds.
         """
-        if not len(seeds):
-            raise ValueError("AtariBatch needs at least one seed")
         # ALE's seeds are int32, and it ignores negative ones.
         self._seeds: np.ndarray | None = np.array(seeds, np.int64) % 2**31
         self._max_steps = max_frames // FRAMES_PER_STEP

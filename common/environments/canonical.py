@@ -233,6 +233,14 @@ class CanonicalEnvironment(Wrapper):
         own = getattr(self.wrapped, "own_action", lambda action: action)
         return own(self._mapped(action))
 
+    @property
+    def joined_shapes(self) -> dict[str, list[int]]:
+        """The shapes of the joined numbers by their paths, in their order; of one-hot vectors."""
+        return {
+            "/".join(map(str, path)): list(spec.shape) if first is None else [length]
+            for path, length, first, spec in self._places
+        }
+
     def observation_spec(self) -> specs.Array:
         """Returns the spec of the observation, flat float32 [D] or an image uint8 [H, W, C]."""
         return self._observation_spec

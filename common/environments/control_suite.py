@@ -41,11 +41,8 @@ def names() -> list[str]:
     return sorted(f"{domain}:{task}" for domain, task in tasks)
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> CanonicalEnvironment:
+def make(name: str, seed: int) -> CanonicalEnvironment:
     """Makes the task called `name`, one of `names()`; `seed` is in [0, 2**32)."""
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     is_walk = name == "cheetah:walk"
     domain, task = ("cheetah", "run") if is_walk else name.split(":")
     environment = suite.load(domain, task, task_kwargs={"random": seed})

@@ -30,15 +30,12 @@ def names() -> list[str]:
     return list(_LEVELS)
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> "LabEnvironment":
+def make(name: str, seed: int) -> "LabEnvironment":
     """Makes the level called `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the Lab is not installed, or does not have the level.
     """
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     return LabEnvironment(name, seed)
 
 

@@ -217,7 +217,6 @@ _BUTTONS = (
 )
 _VARIABLES = ("ITEMCOUNT", "POSITION_X", "POSITION_Y", "ANGLE", "PITCH")
 _DEAF_TICS = 7  # after an episode's start, in which the engine ignores buttons
-_SHARED_MEMORY = Path("/dev/shm")
 
 # The engine ignores SIGTERM and outlives a killed parent, unless the kernel is told to kill it. It
 # writes its settings into its working directory, so that has to be a temporary one.
@@ -244,7 +243,6 @@ class DoomEngine:
                 f'environment "{name}": there is no program setpriv, without which engines would '
                 "outlive a killed actor: install it (Debian: apt-get install util-linux)"
             )
-        remove_abandoned_memory()
         self._folder = tempfile.TemporaryDirectory(prefix="maze_")
         folder = Path(self._folder.name)
         script = folder / "engine"
@@ -278,6 +276,7 @@ class DoomEngine:
                 f'environment "{name}": the engine of vizdoom does not start '
                 f"({' '.join(str(error).split())}): see whether it is installed whole (make maze)"
             ) from error
+        _unname_memory()
         self._game = game
         # Also of a game that nobody closes: the engine ends before its folder is removed.
         self._end = weakref.finalize(self, _end, game, self._folder)
@@ -319,37 +318,19 @@ class DoomEngine:
         self._end()
 
 
-def remove_abandoned_memory() -> None:
-    """Removes the shared memory of games that were killed, 10.7 MB each: files without a user."""
-    owned = [
-        path
-        for path in _SHARED_MEMORY.glob("ViZDoom*")
-        if (status := _status(path)) is not None and status.st_uid == os.geteuid()
-    ]
-    if not owned:
-        return
-    used = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            lines = maps.read_text().splitlines()
-        except OSError:  # of another user, or ended
-            continue
-        used |= {line.split()[-1] for line in lines if str(_SHARED_MEMORY) in line}
-    for path in owned:
-        if str(path) not in used:
-            path.unlink(missing_ok=True)
+def _unname_memory() -> None:
+    """Removes the names of this process's games' memory, which then ends with its users.
+
+    A game that is killed leaves none behind, 10.7 MB each.
+    """
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "/dev/shm/ViZDoom" in line:
+            Path(line.split()[5]).unlink(missing_ok=True)
 
 
 def _end(game: Any, folder: tempfile.TemporaryDirectory) -> None:
     game.close()
     folder.cleanup()
-
-
-def _status(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:  # its game has just ended
-        return None
 
 
 def _module(name: str) -> ModuleType:

@@ -70,23 +70,17 @@ def why_unknown(name: str) -> str | None:
     )
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> "FlowEnvironment":
+def make(name: str, seed: int) -> "FlowEnvironment":
     """Makes a flow, whose solver is made at the first reset."""
-    del evaluation, frames  # evaluations follow the rules of training; there are no images
     return FlowEnvironment(FlowBatch(name, [seed]))
 
 
-def make_batch(
-    name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
-) -> "FlowBatch":
+def make_batch(name: str, seeds: Sequence[int]) -> "FlowBatch":
     """Makes a flow for each of the seeds, and their solver.
 
     Raises:
       UnusableEnvironmentError: they do not fit into the machine's memory.
     """
-    del evaluation, frames
     batch = FlowBatch(name, seeds)
     batch.prepare()
     return batch
@@ -109,11 +103,8 @@ class FlowBatch:
           seeds: one of each flow, in [0, 2**32).
 
         Raises:
-          ValueError: there are no seeds.
           UnusableEnvironmentError: the flows do not fit into the machine's memory.
         """
-        if not len(seeds):
-            raise ValueError("FlowBatch needs at least one seed")
         grid = _grid(name)
         assert grid is not None
         cells, self._courant = grid

@@ -100,11 +100,7 @@ def near(name: str) -> list[str]:
 
 
 def make(
-    name: str,
-    seed: int,
-    evaluation: bool = False,
-    frames: int | None = None,
-    arguments: Mapping[str, Any] = MappingProxyType({}),
+    name: str, seed: int, arguments: Mapping[str, Any] = MappingProxyType({})
 ) -> dm_env.Environment:
     """Makes the environment with the id `name`; `seed` is in [0, 2**32).
 
@@ -112,7 +108,6 @@ def make(
       UnusableEnvironmentError: it cannot be made, or its observations or actions are of another
         kind than agents take.
     """
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     given = {**_ARGUMENTS.get(name, {}), **arguments}
     wrappers = given.pop("wrappers", ())
     try:

@@ -23,7 +23,7 @@ import numpy as np
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.episodic_environment import StepOutcome
 from common.environments.mujoco_environment import MujocoEnvironment, mujoco
-from common.environments.spec import UnknownEnvironmentError, UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError
 
 OBJECT_MASS = 0.05
 """kg, ours."""
@@ -165,15 +165,12 @@ def names() -> list[str]:
     return sorted(_TASKS)
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> CanonicalEnvironment:
+def make(name: str, seed: int) -> CanonicalEnvironment:
     """Makes the task called `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the hand is not installed.
     """
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     return CanonicalEnvironment(Hand(name, seed))
 
 
@@ -323,13 +320,8 @@ class Hand(MujocoEnvironment):
         """Makes the task called `task`; `seed` determines starts and targets.
 
         Raises:
-          UnknownEnvironmentError: there is no such task.
           UnusableEnvironmentError: the hand is not installed.
         """
-        if task not in _TASKS:
-            raise UnknownEnvironmentError(
-                f'unknown task "{task}" of the hand: name one of {", ".join(names())}'
-            )
         self._task: _Task = _TASKS[task]()
         try:
             model = make_model(

@@ -58,15 +58,12 @@ def names() -> list[str]:
     return list(_TASKS)
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> "MazeEnvironment":
+def make(name: str, seed: int) -> "MazeEnvironment":
     """Makes the maze called `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the package or the program `setpriv` is missing.
     """
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     return MazeEnvironment(name, seed)
 
 

@@ -43,15 +43,12 @@ def names() -> list[str]:
     return list(_GAMES)
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> "MinAtarEnvironment":
+def make(name: str, seed: int) -> "MinAtarEnvironment":
     """Makes the game called `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the package is not installed.
     """
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     return MinAtarEnvironment(name, seed)
 
 

@@ -236,11 +236,8 @@ def names() -> list[str]:
     return sorted(_BODIES)
 
 
-def make(
-    name: str, seed: int, evaluation: bool = False, frames: int | None = None
-) -> CanonicalEnvironment:
+def make(name: str, seed: int) -> CanonicalEnvironment:
     """Makes the parkour of the body called `name`, one of `names()`; `seed` is in [0, 2**32)."""
-    del evaluation, frames  # evaluations follow the rules of training; nothing is stacked
     return CanonicalEnvironment(_BODIES[name](seed))
 
 

@@ -7,11 +7,10 @@ seed if it has a parameter for one; Gymnasium's environments get it at their fir
 
 from collections.abc import Callable, Mapping
 import difflib
-import functools
 import inspect
 import sys
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any
 
 import dm_env
 
@@ -27,11 +26,7 @@ def names() -> list[str]:
 
 
 def make(
-    name: str,
-    seed: int,
-    evaluation: bool = False,
-    frames: int | None = None,
-    arguments: Mapping[str, Any] = MappingProxyType({}),
+    name: str, seed: int, arguments: Mapping[str, Any] = MappingProxyType({})
 ) -> dm_env.Environment:
     """Calls `FUNCTION(seed, **arguments)` and makes the environment canonical.
 
@@ -40,7 +35,6 @@ def make(
     Raises:
       UnusableEnvironmentError: something failed; the message says what and where.
     """
-    del evaluation, frames  # evaluations follow the rules of training; images stay as they are
     whole = f"python:{name}"
     with in_one_line(whole):
         function = _function(name)
@@ -139,34 +133,4 @@ def _function(name: str) -> Callable[[int], dm_env.Environment]:
         near = difflib.get_close_matches(function_name, callables, n=1)
         hint = f'; did you mean "{near[0]}"?' if near else ""
         raise UnusableEnvironmentError(f'{module_name} has no function "{function_name}"{hint}')
-    _require_maker(function, module_name)
     return function
-
-
-def _require_maker(function: Callable, module_name: str) -> None:
-    """Raises if a callable makes no environments, before it is called: it may end the process.
-
-    Raises:
-      UnusableEnvironmentError: it is a class of something else, says that it returns something
-        else, is compiled, or is imported from the standard library.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    makes: Any = Any
-    if isinstance(function, type):
-        makes = function
-    elif inspect.isfunction(function):
-        try:
-            makes = get_type_hints(function).get("return", Any)
-        except NameError:  # of an import for type checkers alone
-            pass
-    owner = str(getattr(function, "__module__", "")).partition(".")[0]
-    if (
-        inspect.isbuiltin(function)
-        or (owner in sys.stdlib_module_names and owner != module_name.partition(".")[0])
-        or (inspect.isclass(makes) and makes is not Any and not issubclass(makes, _kinds()))
-    ):
-        raise UnusableEnvironmentError(
-            f"{function!r} makes neither a dm_env.Environment nor a gymnasium.Env: name a function "
-            "of yours, or an environment's class"
-        )

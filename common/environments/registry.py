@@ -24,11 +24,11 @@ from common.environments.spec import (
 
 # The suites. That called "atari" is the module `atari_suite` of this room. It defines
 #   names() -> list[str]: the names that may follow "atari:"; empty if they cannot be listed.
-#   make(name, seed, evaluation, frames) -> dm_env.Environment; with the parameter `arguments` if
-#     names may have some
+#   make(name, seed) -> dm_env.Environment; with the parameter `arguments` if names may have some,
+#     and with `evaluation` and `frames` if they count, as for `make` below
 # and may define
 #   is_known(name) -> bool: whether there is an environment of a name, if not all are listed
-#   make_batch(name, seeds, evaluation, frames) -> EnvironmentBatch
+#   make_batch(name, seeds) -> EnvironmentBatch; with the parameters of `make`
 #   batch_of(name, environments) -> EnvironmentBatch | None: a faster batch of what `make` gave
 #   near(name) -> list[str]: names that may be meant, if not all are listed
 #   rehearse(name, environment): tries what may fail later, in an environment that no run uses
@@ -62,7 +62,7 @@ def make(
       UnusableEnvironmentError: it is the user's own ("python:MODULE:FUNCTION") and cannot be made.
     """
     suite, rest, arguments = _find(name)
-    return suite.make(rest, seed, evaluation, frames, **arguments)
+    return suite.make(rest, seed, **_rules(suite, evaluation, frames), **arguments)
 
 
 def make_batch(
@@ -74,9 +74,10 @@ def make_batch(
       BrokenSpecError: their specs differ.
     """
     suite, rest, arguments = _find(name)
+    rules = _rules(suite, evaluation, frames)
     if hasattr(suite, "make_batch") and not arguments:
-        return suite.make_batch(rest, seeds, evaluation, frames)
-    made = [suite.make(rest, seed, evaluation, frames, **arguments) for seed in watch.each(seeds)]
+        return suite.make_batch(rest, seeds, **rules)
+    made = [suite.make(rest, seed, **rules, **arguments) for seed in watch.each(seeds)]
     if not arguments and (batch := getattr(suite, "batch_of", lambda *made: None)(rest, made)):
         return batch
     is_canonical = all(isinstance(environment, CanonicalEnvironment) for environment in made)
@@ -101,8 +102,8 @@ def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.E
       As `make`.
     """
     suite, rest, arguments = _find(name)
-    with watch.Call(name, watch.MAKING):
-        environment = suite.make(rest, seed, False, frames, **arguments)
+    with watch.Call(name, watch.MAKING, seconds=watch.MAKE_CALLS * watch.limit_seconds):
+        environment = suite.make(rest, seed, **_rules(suite, False, frames), **arguments)
         getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
     yield environment
     with watch.Call(name, "close()"):
@@ -160,6 +161,13 @@ def _find(name: str) -> tuple[ModuleType, str, dict[str, Any]]:
             f'environment "{name}": those of {suite} take no arguments, but those of gym and python'
         )
     return module, rest, {"arguments": arguments}
+
+
+def _rules(suite: ModuleType, evaluation: bool, frames: int | None) -> dict[str, Any]:
+    """Returns those of the options that a suite's `make` takes."""
+    takes = inspect.signature(suite.make).parameters
+    rules = {"evaluation": evaluation, "frames": frames}
+    return {name: value for name, value in rules.items() if name in takes}
 
 
 def _installed() -> list[str]:

@@ -5,7 +5,6 @@ not import TensorFlow.
 """
 
 from collections.abc import Mapping, Sequence
-import functools
 import math
 import re
 import reprlib
@@ -14,6 +13,8 @@ from typing import Any, NamedTuple
 import dm_env
 from dm_env import specs
 import numpy as np
+
+from common.reporting.user_error import UserError
 
 
 class HybridArray(specs.BoundedArray):
@@ -122,7 +123,7 @@ def vector_rows(vector_size: int, width: int, channels: int) -> int:
     return math.ceil(4 * vector_size / (width * channels))
 
 
-class UnusableEnvironmentError(ValueError):
+class UnusableEnvironmentError(UserError):
     """An environment that cannot be made or used; the message is one line that says why."""
 
 
@@ -142,11 +143,15 @@ def kind_of(value: Any) -> str:
 
 
 def random_action(spec: Any, generator: np.random.Generator) -> np.ndarray:
-    """Returns a uniformly random action of a bounded spec, integers or floats."""
-    draw = generator.uniform
+    """Returns a uniformly random action of a bounded spec: integers, floats, or both."""
     if spec.dtype.kind in "iu":
-        draw = functools.partial(generator.integers, endpoint=True)
-    return np.asarray(draw(spec.minimum, spec.maximum, spec.shape), spec.dtype)
+        action = generator.integers(spec.minimum, spec.maximum, spec.shape, endpoint=True)
+    else:
+        action = generator.uniform(spec.minimum, spec.maximum, spec.shape)
+    if isinstance(spec, HybridArray):
+        integers = generator.integers(np.maximum(spec.choices, 1))
+        action = np.where(spec.choices, integers, action)
+    return np.asarray(action, spec.dtype)
 
 
 MIN_SIDES = {"atari": 36, "minatar": 3}

@@ -6,16 +6,20 @@ which call it was. This module imports no NumPy.
 
 from collections.abc import Callable, Iterable, Iterator
 import functools
+import math
 import os
 import sys
 import threading
 import time
 from typing import TypeVar
 
-limit_seconds = 60.0
-"""Longest call of an environment's code in this process: `--environment_seconds`."""
-exit_code = 1
-"""Exit code of this process if it does not end though its work is done."""
+DEFAULT_SECONDS = 60.0
+limit_seconds = math.inf
+"""Longest call of an environment's code in this process; a program sets `--environment_seconds`."""
+MAKE_CALLS = 10
+"""Calls whose time it may take to make an environment."""
+exit_code: int | None = None
+"""Exit code of this process if it does not end though its work is done; None: it may go on."""
 MAKING = "the function that makes it, its first reset or its first step"
 _POLL_SECONDS = 0.5
 
@@ -115,7 +119,7 @@ def _watch() -> None:
         for call in tuple(_running):
             if now - call.begun_at > call.seconds:
                 call.stall()
-        if not threading.main_thread().is_alive():  # Python waits for other threads
+        if exit_code is not None and not threading.main_thread().is_alive():  # others may be left
             ended_at = ended_at or now
             if now - ended_at > limit_seconds:
                 end_process(_left(), exit_code)

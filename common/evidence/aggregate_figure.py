@@ -113,12 +113,13 @@ def _grids(paper: Paper, evidence: Evidence) -> Iterator[_Grid]:
         for _, runs in found.groupby("by_rule"):
             counts = runs.groupby(["setting", "task"])["seed"].nunique().unstack(fill_value=0)
             counts = counts.reindex(there.settings, fill_value=0)
-            counts = counts.reindex(columns=there.environments, fill_value=0)
+            lacking = evidence.reported.without_scale(there.environments)
+            counts = counts.reindex(columns=there.environments, fill_value=0).drop(columns=lacking)
             has_enough = counts >= _FEWEST
             methods = has_enough.sum()
             tasks = list(methods.index[methods == methods.max()])
             chosen = list(has_enough.index[has_enough[tasks].all(axis=1)])
-            if len(chosen) > 1:
+            if tasks and len(chosen) > 1:
                 runs = runs[runs["task"].isin(tasks)]
                 runs = effects.by_run(effects.normalised(runs, evidence.reported.scales(tasks)))
                 scores = {name: aggregates.scores_of(runs, [name], tasks) for name in chosen}

@@ -360,7 +360,7 @@ class MainEffects:
             for scale in evidence.scales(paper)
             if scale in deciding
         ]
-        found = [finding for finding in found if finding.effects] or [Finding(Verdict.OPEN)]
+        found = [each for each in found if each.effects or each.lacks] or [Finding(Verdict.OPEN)]
         best = min(found, key=lambda finding: finding.verdict is Verdict.OPEN)
         if best.verdict is not Verdict.OPEN:
             return best
@@ -387,6 +387,8 @@ class MainEffects:
         if self.clock:
             frame = effects.up_to_common_end(frame)
         if y == EPISODE_RETURN and self.measure not in effects.MAGNITUDES:
+            if lacking := evidence.reported.without_scale(tasks):
+                return Finding(Verdict.OPEN, lacks=f"task_scales.csv: {', '.join(lacking)}")
             frame = effects.normalised(frame, evidence.reported.scales(tasks))
         measured = effects.by_run(frame, self.measure, y == EPISODE_RETURN)
         is_better = y == EPISODE_RETURN and self.measure in effects.MEANS

@@ -28,6 +28,8 @@ LATE = 2 / 3
 """The primary measure is of the evaluations after this part of a run."""
 EVALUATIONS = 10
 """Evaluations in the last third; runs with fewer were made before this rule."""
+EPISODES = 5
+"""The fewest of such an evaluation."""
 _LEVELLED = 0.2
 """Runs that gain at most this part of their rise in the last third have levelled off. A straight
 line gains 0.4 of it, an exponential approach of time constant 1/5 of the run 0.03."""
@@ -193,6 +195,8 @@ class EffectPart:
           by_task: on each task.
           num_parts: of the claim.
         """
+        if effect.is_too_early:
+            return Verdict.OPEN
         risk, on_tasks = 1 - effect.confidence, by_task.values()
         of_task, of_part = 1 - risk / len(by_task), 1 - risk / num_parts
         of_both = 1 - risk / num_parts / len(by_task)
@@ -212,7 +216,7 @@ class EffectPart:
             fails = outside > 0
         elif (holds or within) and (fails or outside):
             return Verdict.MIXED
-        if effect.is_too_early or not (holds or fails):
+        if not (holds or fails):
             return Verdict.OPEN
         return Verdict.HOLDS if holds else Verdict.FAILS
 
@@ -228,7 +232,9 @@ class EffectPart:
         return high < self.bounds[0] or low > self.bounds[1]
 
     def _fails(self, effect: Effect, confidence: float) -> bool:
-        is_level = effect.outcome is Outcome.LEVEL and self.bounds[0] >= 0
+        low, high = effect.interval(confidence)
+        is_close = LEVEL[0] < low and high < LEVEL[1]
+        is_level = effect.outcome is Outcome.LEVEL and is_close and self.bounds[0] >= 0
         return is_level or self._is_outside(effect, confidence)
 
 
@@ -305,13 +311,19 @@ def deciding(
     """Returns the runs that decide a claim about settings on tasks.
 
     These are the runs evaluated by the rule, if each setting has `FIRST_LOOK` seeds of them on each
-    task. Else they are all runs, and the claim's verdict is exploratory.
+    task. Else they are all runs, and the claim's verdict is exploratory. Of each setting on each
+    task they are the first seeds up to the last look that there was, or all before the first look.
     """
     wanted = pandas.MultiIndex.from_product([list(settings), list(tasks)])
     frame = frame[frame["setting"].isin(wanted.levels[0]) & frame["task"].isin(wanted.levels[1])]
     counts = frame[frame["by_rule"]].groupby(["setting", "task"])["seed"].nunique()
     is_confirmed = (counts.reindex(wanted, fill_value=0) >= FIRST_LOOK).all()
-    return frame[frame["by_rule"]] if is_confirmed else frame
+    frame = frame[frame["by_rule"]] if is_confirmed else frame
+    number = frame.groupby(["setting", "task"])["seed"].rank("dense")
+    seeds = number.groupby([frame["setting"], frame["task"]]).transform("max")
+    looks = np.array([0, FIRST_LOOK, SECOND_LOOK, LAST_LOOK])
+    last = looks[np.searchsorted(looks, seeds, "right") - 1]
+    return frame[(number <= last) | (last == 0)]
 
 
 def normalised(

@@ -15,7 +15,6 @@ import reprlib
 import shutil
 import signal
 import subprocess
-import tempfile
 from typing import TextIO
 
 import tabulate
@@ -29,7 +28,7 @@ from common.reporting.budget import duration
 from common.reporting.csv_rows import numbered_rows
 from common.reporting.progress import LiveLine, shortened
 from common.reporting.records import as_typed
-from common.reporting.run_directory import RunDirectory, RunDirectoryError
+from common.reporting.run_directory import RunDirectory
 from common.reporting.user_error import UserError
 
 COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")
@@ -337,15 +336,7 @@ class Session(LiveLine):
         if self._kept is None or status.is_kept:
             return
         try:
-            try:
-                keep_run(job.planned, self._kept)
-            except RunDirectoryError:
-                if (
-                    job.process is None
-                    or job.planned.read_kept_status().state is not State.FINISHED
-                ):
-                    raise
-                self.print(f"{job.planned.name}: another session has kept it meanwhile")
+            keep_run(job.planned, self._kept)
             if job.planned.scale.is_compact:
                 _remove(job.planned)
         except (UserError, OSError) as error:
@@ -412,12 +403,9 @@ def wait(
 
 
 def _remove(planned: PlannedRun) -> None:
-    """Removes a run's directory, of which nothing is seen as a run if this is interrupted."""
-    directory = planned.directory
+    """Removes a run's directory; what is kept of it counts if this is interrupted."""
     os.sync()  # what is kept of it comes first, if the power fails
-    removed = tempfile.mkdtemp(prefix=f"{directory.name}.removed_", dir=directory.parent)
-    directory.rename(removed)
-    shutil.rmtree(removed)
+    shutil.rmtree(planned.directory)
     log_of(planned).unlink(missing_ok=True)
 
 

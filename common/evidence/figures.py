@@ -1,5 +1,6 @@
 """The papers' figures, drawn from the kept runs, and the effects of a paper's claims."""
 
+import collections
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import pathlib
@@ -142,7 +143,6 @@ def draw(
     scale: str,
     runs: Sequence[KeptRun],
     directory: pathlib.Path,
-    whole_axis: bool = False,
     suffixes: Sequence[str] = PNG,
     reported: Reported | None = None,
 ) -> tuple[pathlib.Path, ...]:
@@ -154,7 +154,6 @@ def draw(
       scale: of the runs.
       runs: of the scale.
       directory: of the files.
-      whole_axis: whether the paper's horizontal axis is drawn even if our runs cover little of it.
       suffixes: of the files, ".png" and ".pdf".
       reported: the numbers of papers; None: those of this repository.
 
@@ -165,15 +164,17 @@ def draw(
     every = listed = selection.runs_of(experiment, runs)
     if any(each.name == scale and each.is_compact for each in paper.scales):
         listed = _of_one_rule(experiment, every)
+    names = [part.name if part.settings else "" for part in experiment.parts] or [""]
     parts = [
-        _Part(paper, part, _lines(part, listed, numbers), numbers) for part in experiment.divided()
+        _Part(paper, part, _lines(part, listed, numbers), numbers, name)
+        for part, name in zip(experiment.divided(), names)
     ]
     having = {setting for part in parts for _, setting in part.lines}
     if not having:
         words = f"no run of {experiment.name} at the scale {scale} has anything to draw"
         raise NothingToDraw(words)
     if experiment.x:
-        page = _page_of_curves(parts, having, whole_axis)
+        page = _page_of_curves(parts, having)
     else:
         page = _page_of_finals(experiment, parts, having)
     settings = [name for name in experiment.settings if name in having]
@@ -286,12 +287,14 @@ class _Part:
       experiment: what the part shows.
       lines: of its runs.
       reported: numbers of papers.
+      name: for the titles of its panels.
     """
 
     paper: Paper
     experiment: Experiment
     lines: Lines
     reported: Reported
+    name: str = ""
 
     def looks(self, having: Container[str]) -> Looks:
         """Returns the looks of those settings that the figure has."""
@@ -299,9 +302,9 @@ class _Part:
         return {name: (self.paper.label(name), chosen[name]) for name in chosen if name in having}
 
     def end(self, panel: str | None = None) -> float | None:
-        """Returns where the longest run ends, of one panel or of all; None without runs."""
+        """Returns where the longest curve ends, of one panel or of all; None without curves."""
         shown = (tasks for (name, _), tasks in self.lines.items() if panel in (None, name))
-        ends = [line.index[-1] for tasks in shown for seeds in tasks for line in seeds]
+        ends = [min(line.index[-1] for seeds in tasks for line in seeds) for tasks in shown]
         return max(ends, default=None)
 
     def shown(
@@ -312,18 +315,19 @@ class _Part:
             if (panel, setting) in self.lines:
                 yield *look, self.lines[panel, setting]
 
-    def group(self, names: Sequence[str], having: Container[str], whole: bool) -> panels.PanelGroup:
-        """Returns the panels; `whole`: with the paper's horizontal axis."""
+    def group(self, names: Sequence[str], having: Container[str]) -> panels.PanelGroup:
+        """Returns the panels."""
         experiment, ours, looks = self.experiment, self.end(), self.looks(having)
         papers = papers_limit(experiment)
         limit = None if experiment.name == ALL_RUNS else ours
         if experiment.is_of_ends:
             limit = max([ours or 0, *(curve.x[0] for curve in self._reported_points())])
-        elif papers is not None and (whole or (ours or 0) >= _PAPERS_AXIS_FROM * papers):
+        elif papers is not None and (ours or 0) >= _PAPERS_AXIS_FROM * papers:
             limit = max(papers, ours or 0)
         is_log = experiment.y in _LOGARITHMIC
         drawn = tuple(self.panel(name, looks) for name in names)
-        return panels.PanelGroup(drawn, experiment.x, limit, _y_label(experiment), is_log)
+        label = _y_label(experiment)
+        return panels.PanelGroup(drawn, experiment.x, limit, label, is_log, self.name)
 
     def panel(self, name: str, looks: Looks) -> panels.Panel:
         """Returns the panel of a task, or of several that are combined."""
@@ -434,11 +438,13 @@ def _references(paper: Paper, experiment: Experiment, reported: Reported) -> Ref
     )
 
 
-def _page_of_curves(
-    parts: Sequence[_Part], having: Container[str], whole_axis: bool
-) -> drawing.Page:
+def _page_of_curves(parts: Sequence[_Part], having: Container[str]) -> drawing.Page:
     """Returns the page of a figure of learning curves."""
-    shown = {panel for part in parts for panel, _ in part.lines}
+    counts = [collections.Counter(panel for panel, _ in part.lines) for part in parts]
+    shown = {panel for count in counts for panel in count}
+    compared = {panel for count in counts for panel in count if count[panel] > 1}
+    if len(parts) > 1 and compared:
+        shown = compared  # other tasks have the curve that all parts share, and no other yet
     groups = []
     for part in parts:
         of_part, runs = part.experiment, part.experiment.runs
@@ -452,7 +458,7 @@ def _page_of_curves(
         names = tuple(dict.fromkeys(panel for panel, _ in part.lines)) or ("",)
         if of_part.over_tasks is OverTasks.APART:
             names = tuple(name for name in of_part.environments if name in shown)
-        groups.append(part.group(names, having, whole_axis))
+        groups.append(part.group(names, having))
     return panels.draw(groups)
 
 

@@ -17,19 +17,21 @@ import numpy as np
 import pandas
 
 from common.config import earlier_values
-from common.evidence.paper import EARLIER, Returns
+from common.evidence.paper import EARLIER, EPISODE_RETURN, Returns
 from common.evidence.plan import Plan, PlannedRun, State, last_progress
-from common.evidence.runs import KEYS, Key, Tables, read_rows
+from common.evidence.runs import IN_ORDER, KEYS, Key, Tables, read_rows
 from common.reporting import csv_rows
 from common.reporting import records as records_lib
 from common.reporting.records import replace_file
 from common.reporting.run_directory import (
     RunDirectory,
     RunDirectoryError,
+    RunInUseError,
     differences,
     hold,
     listed,
 )
+from common.reporting.user_error import UserError
 
 STRETCHES = 50
 """The number of parts of a run; means over each are kept: ReF-ER's 2e5 steps of 1e7."""
@@ -41,9 +43,23 @@ Rows = list[dict[str, str]]
 
 
 def keep(plan: Plan, root: pathlib.Path) -> list[PlannedRun]:
-    """Keeps the plan's finished runs below `root`, and returns those of which anything is new."""
-    finished = [planned for planned in plan.of(State.FINISHED) if not planned.status.is_kept]
-    return [planned for planned in finished if keep_run(planned, root)]
+    """Keeps the plan's finished runs below `root`, and returns those of which anything is new.
+
+    Raises:
+      UserError: as of `keep_run`, after all other runs were kept.
+    """
+    new, refused = [], []
+    for planned in plan.of(State.FINISHED):
+        try:
+            if not planned.status.is_kept and keep_run(planned, root):
+                new.append(planned)
+        except RunInUseError:
+            raise
+        except UserError as error:
+            refused.append(str(error))
+    if refused:
+        raise RunDirectoryError("; ".join(refused))
+    return new
 
 
 def keep_run(planned: PlannedRun, root: pathlib.Path) -> bool:
@@ -68,12 +84,24 @@ def keep_run(planned: PlannedRun, root: pathlib.Path) -> bool:
     return is_new
 
 
-def set_aside(plan: Plan, root: pathlib.Path) -> list[PlannedRun]:
-    """Moves what is kept of the plan's runs to the scale for replaced runs; returns these runs."""
+def set_aside(plan: Plan, root: pathlib.Path) -> dict[Key, str]:
+    """Moves what is kept of the plan's runs to scales for replaced runs; returns where each is.
+
+    That is "small_earlier", or "small_earlier_earlier" if the first has another run of the seed.
+    """
+    name, moved = plan.scale.name, dict[Key, str]()
     with _held(root):
-        there = [TableWriter(root, plan.paper.name, plan.scale.name + end) for end in (EARLIER, "")]
-        moved = [planned for planned in plan.runs if there[0].take(planned.key, there[1])]
-        for writer in there if moved else ():
+        writers = {name: TableWriter(root, plan.paper.name, name)}
+        for key in (planned.key for planned in plan.runs):
+            scale = name
+            while key in writers[name]:
+                scale += EARLIER
+                if scale not in writers:
+                    writers[scale] = TableWriter(root, plan.paper.name, scale)
+                with contextlib.suppress(RunDirectoryError):  # another run or config is there
+                    writers[scale].take(key, writers[name])
+                    moved[key] = scale
+        for writer in reversed(writers.values()) if moved else ():
             writer.write()
     return moved
 
@@ -125,15 +153,17 @@ class TableWriter:
             {name: cells[name] for name in csv_rows.RESULT}
             for _, cells in csv_rows.numbered_rows(run.evaluator_csv)
         ]
-        if planned.scale.is_compact:  # even if a signal came after the last evaluation
-            starts[-1]["outcome"] = "finished"
+        if starts[-1].get("outcome") not in IN_ORDER:  # killed after its last evaluation
+            starts[-1]["outcome"] = "stopped"
         ends = map(last_progress, (run.learner_csv, run.evaluator_csv))
         record = {
             "progress": dict(zip(csv_rows.PROGRESS, map(max, *ends))),
             "starts": [_without_diff(start) for start in starts],
         }
-        if run.read_evaluation() is not None and planned.has_final_evaluation:
-            record["evaluation"] = records_lib.read_json(run.evaluation_json)
+        evaluation = records_lib.read_json(run.evaluation_json)
+        if evaluation is not None and planned.has_final_evaluation:
+            records_lib.require_keys(run.evaluation_json, evaluation, {EPISODE_RETURN: float})
+            record["evaluation"] = evaluation
         training = _training(run, config.get("num_actors") or 1)
         earlier = earlier_values(planned.run.agent.settings.config_class)
         return self.put(planned.key, config, record, evaluations, training, earlier)
@@ -179,16 +209,17 @@ class TableWriter:
         self._evaluations.rows[key], self._training.rows[key] = evaluations, training
         return True
 
-    def take(self, key: Key, other: "TableWriter") -> bool:
-        """Moves a run from another scale; returns whether there was one."""
-        record = other._records.get(key)
-        if record is None:
-            return False
+    def __contains__(self, key: Key) -> bool:
+        return key in self._records
+
+    def take(self, key: Key, other: "TableWriter") -> None:
+        """Moves a run from another scale; raises as `put`."""
+        record = other._records[key]
         config = other._configs[record["config"]]
         kept = {name: record[name] for name in record if name not in (*KEYS, "config", "rows")}
         self.put(key, config, kept, *other._rows(key))
         del other._records[key]
-        return True
+        other._outdated.add(key)
 
     def write(self) -> None:
         """Replaces the files; if that is cut, runs are missing that were replaced or are new."""

@@ -63,6 +63,7 @@ class PanelGroup:
       x_limit: end of the horizontal axis in all panels; None: in each the end of its runs.
       y_label: of the vertical axis.
       is_log: whether the vertical axis is logarithmic.
+      name: of what tells its curves from another group's, for the titles.
     """
 
     panels: tuple[Panel, ...]
@@ -70,6 +71,12 @@ class PanelGroup:
     x_limit: float | None
     y_label: str
     is_log: bool = False
+    name: str = ""
+
+    @property
+    def titles(self) -> list[str]:
+        """The panels' titles, with the group's name."""
+        return [", ".join(filter(None, (panel.title, self.name))) for panel in self.panels]
 
     @property
     def shares(self) -> bool:
@@ -117,8 +124,7 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     legends, marks = [], {}
     for number, (part, places, width) in enumerate(zip(parts, grids, widths)):
         above, below = parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)]
-        titles, titles_above = ([panel.title for panel in row.panels] for row in (part, above))
-        has_titles = not (are_rows and number and titles == titles_above)
+        has_titles = not (are_rows and number and part.titles == above.titles)
         has_unit = part is below or not (are_rows and _unit(below) == _unit(part))
         legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
     _share_heights(parts, grids)
@@ -154,14 +160,14 @@ def _draw_part(
     """
     unit, size = _unit(part)
     legend = {}
-    for number, (place, panel) in enumerate(zip(places, part.panels)):
+    for number, (place, panel, title) in enumerate(zip(places, part.panels, part.titles)):
         near, fallen = (panel.curves, ()) if part.is_log else _divide(panel.curves)
         far = _far_lines(near, panel.lines)
         words = [f"{label}: {value:,.6g}" for value, label in far]
         words += [f"{curve.label}: down to {curve.middle.min():,.0f}" for curve in fallen]
-        is_wide = columns <= 4 and len(panel.title) <= _WIDE_TITLE
+        is_wide = columns <= 4 and len(title) <= _WIDE_TITLE * 4 / columns
         place.set_title(
-            "\n".join([panel.title] * has_titles + words),
+            "\n".join([title] * has_titles + words),
             pad=3,
             fontsize=drawing.NORMAL if is_wide else drawing.SMALL,
             color="black" if panel.curves else drawing.GREY,

@@ -245,7 +245,8 @@ class Part:
     """A half of a figure, or a row of it, with panels of its own.
 
     Attributes:
-      name: "left", "right", "row N = 1", for the text below the figure.
+      name: "left" or "N = 1", for the text below the figure and, if it has curves of its own, above
+        its panels.
       settings: the settings that this part shows; empty shows all.
       environments: the tasks that this part shows; empty shows all.
       overrides: fields of `Experiment` to replace in this part.
@@ -487,7 +488,8 @@ def flag_values(flags: Iterable[str]) -> dict[str, str]:
 def same_value(value: Any, text: str) -> bool:
     """Returns whether a value of JSON is the one that a flag's text says."""
     if isinstance(value, list):  # as "(128, 128)", "128,128" or "(128,)"
-        value, text = ",".join(map(str, value)), text.strip("() ").rstrip(",")
+        texts = [part for part in text.strip("() ").split(",") if part]
+        return len(texts) == len(value) and all(map(same_value, value, texts))
     try:
         return float(value) == float(text)
     except (TypeError, ValueError):

@@ -208,16 +208,19 @@ class PlannedRun:
         return there if is_decisive else here
 
     def read_kept_status(self) -> Status:
-        """Returns the status of the kept run, which is missing if it has not reached the budget."""
+        """Returns the status of the kept run; one of a smaller budget is in another's place."""
         try:
             run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
             if run:
                 _check_identity(run.where, self._completed(run.config), self.flags)
         except UserError as error:
             return Status(State.UNUSABLE, note=str(error), is_kept=True)
-        if run and run.has_ended and self.budget.reached(*run.progress):
+        if not (run and run.has_ended):
+            return Status(State.MISSING)
+        if self.budget.reached(*run.progress):
             return Status(State.FINISHED, run.progress, is_kept=True)
-        return Status(State.MISSING)
+        note = f"{run.where} has not reached {self.budget}: set it aside to make another run"
+        return Status(State.UNUSABLE, run.progress, note, is_kept=True)
 
     def _read_directory_status(self) -> Status:
         """Returns the status of the run in its directory; changes nothing.

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 import fnmatch
 import functools
 import math
-import operator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ class Reported:
 
         Returns:
           `COLUMNS` as text, the value as printed but without thousands separators; and `number`,
-          the value as a float, nan where the paper has no single number ("unknown", "10+1").
+          the value as a float, nan where the paper prints no single number ("unknown", "2^18").
 
         Raises:
           ReportedError, CsvError: the file does not exist or is malformed.
@@ -129,6 +128,10 @@ class Reported:
             found[task] = pair
         return found
 
+    def without_scale(self, tasks: Iterable[str]) -> list[str]:
+        """Returns those of the tasks that have no scale."""
+        return [task for task in tasks if self.scale(task) is None]
+
     def scale(self, task: str) -> tuple[float, float] | None:
         """Returns the scale of a task as of `scales`; None without a row."""
         scales = self._scales.items()
@@ -169,18 +172,9 @@ def human_normalised(scores: Any, references: pandas.Series | pandas.DataFrame) 
 
 
 def _number(text: str) -> float:
-    """Returns the value of "1.5e-7", "22800M", "0.00025 / 4" or "2^18"; else nan."""
+    """Returns the value of "1.5e-7" or "22800M"; nan of other text, such as "2^18"."""
+    digits, factor = (text[:-1], _FACTORS[text[-1]]) if text[-1:] in _FACTORS else (text, 1.0)
     try:
-        return _value(text)
-    except (ValueError, ArithmeticError):
+        return float(digits) * factor
+    except ValueError:
         return math.nan
-
-
-def _value(text: str) -> float:
-    for mark, combine in (("/", operator.truediv), ("^", math.pow)):
-        left, found, right = text.partition(mark)
-        if found:
-            return combine(float(left), float(right))
-    if text[-1:] in _FACTORS:
-        return float(text[:-1]) * _FACTORS[text[-1]]
-    return float(text)

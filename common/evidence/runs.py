@@ -21,12 +21,13 @@ import pandas
 
 from common.environments import frames_per_step
 from common.environments.spec import q_bound
-from common.evidence.effects import is_by_rule
+from common.evidence.effects import EPISODES, is_by_rule
 from common.evidence.paper import EPISODE_RETURN, Returns
 from common.reporting import csv_rows, records
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError, read_numbers
 from common.reporting.run_directory import RunDirectoryError, require_config, require_starts
+from common.reporting.user_error import UserError
 
 _RUNS = pathlib.Path("results/runs")
 IN_ORDER = ("finished", "stopped")
@@ -171,8 +172,9 @@ class KeptRun:
 
     @property
     def is_by_rule(self) -> bool:
-        """True if it was evaluated as often as claims ask."""
-        return is_by_rule(self.evaluations[self.limit])
+        """True if it was evaluated as often as claims ask, with enough episodes."""
+        rows = self.evaluations
+        return is_by_rule(rows[self.limit][rows["episodes"] >= EPISODES])
 
     @property
     def final_evaluation(self) -> pandas.Series | None:
@@ -184,7 +186,8 @@ class KeptRun:
     def budget(self) -> Budget:
         """The limits of its last start; for a run that was stopped before, the minutes it took."""
         limits = Budget(**self._last_start.get("budget", {}))
-        if self._last_start.get("outcome") == "finished" and limits != Budget():
+        is_finished = self._last_start.get("outcome") == "finished" and limits != Budget()
+        if is_finished or limits.reached(*self.progress):
             return limits
         return Budget(minutes=float(f"{self.reached('wall_seconds') / 60:.2g}"))
 
@@ -316,15 +319,25 @@ class KeptRuns:
 
     def _by_key(self, paper: str, scale: str) -> dict[Key, KeptRun]:
         tables = Tables.of(self.root, paper, scale)
-        try:
-            state = tables.runs.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        stamp = (state.st_ino, state.st_mtime_ns)  # `keep` replaces the file
-        if self._read.get(tables, ((0, 0), {}))[0] != stamp:
-            runs = _read_runs(tables, paper, scale)
-            self._read[tables] = (stamp, {run.key: run for run in runs})
-        return self._read[tables][1]
+        no_runs: tuple[tuple[int, int], dict[Key, KeptRun]] = ((0, 0), {})
+        while self._read.get(tables, no_runs)[0] != (stamp := _stamp(tables.runs)):
+            try:
+                runs = {run.key: run for run in _read_runs(tables, paper, scale)}
+            except UserError:
+                if stamp == _stamp(tables.runs):  # else `keep` replaced the files meanwhile
+                    raise
+            else:
+                self._read[tables] = (stamp, runs)
+        return self._read.get(tables, no_runs)[1]
+
+
+def _stamp(path: pathlib.Path) -> tuple[int, int]:
+    """Returns what tells a file from the one that replaces it; zeros if there is none."""
+    try:
+        state = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, 0
+    return state.st_ino, state.st_mtime_ns
 
 
 def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:

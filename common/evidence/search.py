@@ -4,6 +4,7 @@ Optuna is an extra, imported by `run` alone. A study is an SQLite file next to t
 so that the same command goes on with it; a trial that was cut resumes its run.
 """
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
@@ -17,11 +18,13 @@ from common.cluster.processes import StopRequest
 from common.config import Config
 from common.evidence.effects import late_mean
 from common.evidence.execute import Slot, log_of, start, wait
+from common.evidence.paper import EPISODE_RETURN
 from common.evidence.plan import Plan, PlannedRun, State
 from common.evidence.sweep import SweepError, values_of
 from common.reporting.command_line import say
 from common.reporting.csv_rows import RESULT, read_numbers
 from common.reporting.run_directory import RunDirectory
+from common.reporting.user_error import UserError
 
 _PARTS = 8
 """Trials are compared at the ends of these parts of a run."""
@@ -92,7 +95,8 @@ def _between(ends: Sequence[str], text: str, each: dataclasses.Field | None) -> 
 
 
 def _range(low: float, high: float, is_whole: bool) -> Range:
-    return Range((), low, high, low > 0 and high >= _FACTOR * low, is_whole)
+    is_log = low > 0 and high >= _FACTOR * low
+    return Range((), max(low, 1) if is_log and is_whole else low, high, is_log, is_whole)
 
 
 def _of_field(each: dataclasses.Field, value: Any) -> Range:
@@ -168,24 +172,31 @@ def run(
     for trial in study.get_trials(states=(states.FAIL,)):  # cut ones go on, with the same values
         if not trial.user_attrs.get("failed") and trial.params not in known:
             study.enqueue_trial(trial.params)
+            known.append(trial.params)
     free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     for slot in slots:
         free.put(slot)
     lock = threading.Lock()  # to plan a run may make an environment
+    # Trials of equal values have the same run: the second one waits for it.
+    in_use: dict[pathlib.Path, threading.Lock] = collections.defaultdict(threading.Lock)
 
     def objective(trial: Any) -> float:
         values = {name: each.suggest(trial, name) for name, each in tried.items()}
         words = f"trial {trial.number}, {', '.join('='.join(pair) for pair in values.items())}"
-        slot = free.get()
         try:
             with lock:
                 plan = plan_of(values)
-            value = _value_of(plan, slot, trial, stop)
-        except SweepError as error:  # values that do not go together
+                is_free = in_use[plan.runs[0].directory]
+            with is_free:
+                slot = free.get()
+                try:
+                    value = _value_of(plan, slot, trial, stop)
+                finally:
+                    free.put(slot)
+        except UserError as error:  # values that do not go together
             trial.set_user_attr("failed", str(error))
             raise _UnfinishedError from None
         finally:
-            free.put(slot)
             if why := trial.user_attrs.get("failed"):
                 say(f"{words}: failed: {why}")
         say(f"{words}: late mean {value:.4g}")
@@ -234,12 +245,13 @@ def _value_of(plan: Plan, slot: Slot, trial: Any, stop: StopRequest) -> float:
     status = planned.read_status()
     if status.state is not State.FINISHED:
         if not stop.requested:
-            reason = status.note or f"the output of its run is in {log_of(planned)}"
+            where = f"in {log_of(planned)}" if slot.is_quiet else "above"
+            reason = status.note or f"the output of its run is {where}"
             trial.set_user_attr("failed", reason)
         raise _UnfinishedError
-    rows = read_numbers(RunDirectory(planned.directory).evaluator_csv, RESULT)
-    x = rows[plan.experiment.x or "wall_seconds"]
-    return late_mean(rows.assign(x=x, value=rows["episode_return_mean"]))
+    columns = (plan.experiment.x or "wall_seconds", EPISODE_RETURN)
+    rows = read_numbers(RunDirectory(planned.directory).evaluator_csv, columns)
+    return late_mean(rows.set_axis(["x", "value"], axis="columns"))
 
 
 def _tell(planned: PlannedRun, trial: Any, told: set[int]) -> None:

@@ -203,7 +203,7 @@ def caption(
     seeds = collections.Counter(run.curve for run in runs).values()
     spread = {"shaded" if experiment.x else "bars": str(paper.band)}
     has_names = experiment.over_tasks is not OverTasks.APART and len(shown) <= LISTED
-    others = [paper.label(name) for name in experiment.settings if name not in settings]
+    others = [f'"{paper.label(name)}"' for name in experiment.settings if name not in settings]
     tasks = [task_title(name) for name in experiment.environments if name not in shown]
     return joined(
         {

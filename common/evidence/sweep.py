@@ -104,7 +104,7 @@ def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experi
       varied: values by flag, as of `parse_varied`.
 
     Raises:
-      SweepError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
+      UserError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
         the environment.
     """
     runs = []
@@ -158,7 +158,7 @@ def require_flags(run: Run, chosen: Iterable[str]) -> None:
 
 
 def _check(run: Run, chosen: Mapping[str, str]) -> None:
-    """Raises SweepError unless the run's agent takes the values, and can act in its environment."""
+    """Raises UserError unless the run's agent takes the values, and can act in its environment."""
     require_flags(run, chosen)
     settings, others = run.agent.settings, flags_lib.variable(run.agent)
     config = settings.configuration(run.agent_setting or settings.default)
@@ -171,10 +171,7 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
         config = dataclasses.replace(config, **changes)
     except (ValueError, TypeError) as error:
         raise SweepError(f"--vary: {error}") from None
-    try:
-        run.agent.require_environment(config, run.environment)
-    except ValueError as error:
-        raise SweepError(str(error)) from None
+    run.agent.require_environment(config, run.environment)
 
 
 def _value(text: str) -> object:

@@ -13,6 +13,7 @@ from common.evidence.paper import EPISODE_RETURN, Experiment, Paper
 from common.evidence.reported import Reported, ReportedError
 from common.evidence.runs import EVALUATIONS, KeptRun
 from common.evidence.selection import task_title
+from common.reporting.user_error import UserError
 
 OURS, DIFFERENCE = "ours", "difference"
 _OF_RUNS = ("frames", "seeds", "episodes", "setting")
@@ -155,6 +156,8 @@ def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:
         own["is_final"] = False if final is None else rows.index == final.name
         frames = rows["actor_steps"] * frames_per_step(run.environment)
         parts.append(rows.assign(environment_frames=frames, **own))
+    if not parts:
+        raise UserError("there are no runs, so that there are no evaluations: give another --scale")
     counts = ("seed", "actor_steps", "learner_steps", "episodes", "environment_frames")
     columns = ("paper", "scale", *EVALUATIONS, "environment_frames", "score")
     table = pandas.concat(parts)[[*columns, "budget", "by_rule", "is_final"]]

@@ -212,10 +212,6 @@ def _why_open(finding: Finding) -> str:
     return "; ".join(words)
 
 
-class OverviewError(UserError):
-    """A file without a place for the overview."""
-
-
 def overview(papers: Sequence[Paper], kept: KeptRuns, findings: Findings, numbers: Reported) -> str:
     """Returns the overview as Markdown: each paper's main statements, then what there is.
 
@@ -246,12 +242,14 @@ def page(paper: Paper, kept: KeptRuns, findings: Sequence[tuple[Claim, Finding]]
         parts.append(f"![{paper.title}, effects](figures/{paper.name}_{figures.EFFECTS}.png)")
         parts.append(f"![{paper.title}, aggregates](figures/{paper.name}_{AGGREGATES}.png)")
     pictures: dict[str, list[str]] = {}
-    for name, picture in _pictures(paper, kept):
+    for _, name, picture in sorted(_pictures(paper, kept), key=lambda found: -found[0]):
         pictures.setdefault(name, []).append(picture)
-    for name, shown in pictures.items():
-        title = "" if name == selection.ALL_RUNS else f": {paper.experiment(name).title}"
-        of_figure = [of for of in findings if of[0].experiment == name]
-        parts += [f"## {name.capitalize()}{title}", *shown, *_tables(of_figure)]
+    of_no_figure = pictures.pop(selection.ALL_RUNS, [])
+    for experiment in (each for each in paper.experiments if each.name in pictures):
+        of_figure = [of for of in findings if of[0].experiment == experiment.name]
+        parts.append(f"## {experiment.name.capitalize()}: {experiment.title}")
+        parts += [*pictures[experiment.name], *_tables(of_figure)]
+    parts += ["## Runs of no figure", *of_no_figure] if of_no_figure else []
     others = [of for of in findings if of[0].experiment not in pictures]
     decided = [of for of in others if of[1].verdict is not Verdict.OPEN]
     waiting = [of for of in others if of[1].verdict is Verdict.OPEN]
@@ -273,20 +271,6 @@ def _table(columns: Sequence[str], rows: Iterable[Row]) -> str:
     return tables.markdown_table(
         columns, [[row.get(column, "") for column in columns] for row in rows]
     )
-
-
-def renew(file: pathlib.Path, overview: str) -> None:
-    """Replaces what is between the marks in a file by the overview.
-
-    Raises:
-      OverviewError: the file does not have both marks in their order.
-    """
-    text = file.read_text(errors="surrogateescape")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise OverviewError(f"{file} has no place for the overview: put {BEGIN} and {END} there")
-    file.write_text(f"{before}{BEGIN}\n\n{overview}\n\n{END}{after}", errors="surrogateescape")
 
 
 def _changes(paper: Paper, kept: KeptRuns) -> Iterator[str]:
@@ -337,21 +321,25 @@ def _has_ours(paper: Paper, experiment: Experiment, kept: KeptRuns, numbers: Rep
     )
 
 
-def _pictures(paper: Paper, kept: KeptRuns) -> Iterator[tuple[str, str]]:
-    """Yields the name of each figure with runs, and its picture with the command that draws it."""
+def _pictures(paper: Paper, kept: KeptRuns) -> Iterator[tuple[int, str, str]]:
+    """Yields the number of runs, the name, and the picture with its command, of each figure."""
     for scale in selection.deciding_scales(paper, kept):
         for experiment in figures.drawn(paper, scale, kept.of(paper.name, scale)):
             runs = selection.runs_of(experiment, kept.of(paper.name, scale))
             curves = {run.curve for run in runs}
             tasks = len(selection.shown_tasks(experiment, curves))
-            listed = len({run.curve for run in experiment.runs})
             is_everything = experiment.name == selection.ALL_RUNS
             flag = f"--figure={selection.ALL_RUNS}" if is_everything else experiment.flag
             file = f"figures/{selection.file_name(paper.name, experiment.name, scale)}.png"
             counts = (
-                f"Scale {scale}: {len(curves)} of {listed} curves, {tasks} of "
-                f"{len(experiment.environments)} tasks, {len(runs)} runs, {_hours(runs):.1f} hours."
+                f"Scale `{scale}`: settings {len({name for name, _ in curves})} of "
+                f"{len(experiment.settings)}, tasks {tasks} of {len(experiment.environments)}, "
+                f"runs {len(runs)}, hours {_hours(runs):.1f}."
             )
             command = f".venv/bin/python -m binaries.results --paper={paper.name} {flag}"
             picture = f"![{paper.title} {experiment.name}, scale {scale}]({file})"
-            yield experiment.name, f"{picture}\n\n{counts}\n\n    {command} --scale={scale}"
+            yield (
+                len(runs),
+                experiment.name,
+                f"{picture}\n\n{counts}\n\n    {command} --scale={scale}",
+            )

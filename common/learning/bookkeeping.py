@@ -35,8 +35,6 @@ from common.types import Metrics
 
 _UNKNOWN = 0
 """Number for all incarnations whose counts were lost; a replay assigns larger numbers."""
-_MOST_STEPS = 2**53
-"""Upper bound of the sum: float64 represents every integer up to it."""
 
 
 class SavedCounters(tf.Module):
@@ -89,7 +87,7 @@ class RunCounters:
     @property
     def actor_steps(self) -> int:
         """Accepted transitions of all actors, as of the last `update`."""
-        return min(_MOST_STEPS, max(sum(self._accepted.values()), self._known_actor_steps))
+        return max(sum(self._accepted.values()), self._known_actor_steps)
 
     def count_unreported(self) -> None:
         """Adds steps that learner.csv recorded but no replay reports.

@@ -12,7 +12,6 @@ import pathlib
 import re
 import shutil
 from typing import Any, NamedTuple
-import zipfile
 
 import numpy as np
 import sonnet as snt
@@ -27,7 +26,6 @@ _PARTIAL = re.compile(rf"{_SAVE.pattern}_temp(_[0-9a-f]+)?")
 _FILE = re.compile(rf"({_SAVE.pattern})\.(data-\d+-of-\d+|index\.tempstate\d+)")
 _NAMES_FILE = "checkpoint"
 _NEWEST = re.compile(rb'^model_checkpoint_path: "(%s)"$' % _SAVE.pattern.encode(), re.MULTILINE)
-_VALUE_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _UNREADABLE = "cannot be read ({}): remove nothing, mend that and start again"
 _OF_DAMAGE = (tf.errors.OpError, tf.errors.DataLossError, tf.errors.OutOfRangeError, IndexError)
 """TensorFlow's errors for wrong content. A malformed index raises the first, without a code."""
@@ -72,14 +70,7 @@ class Checkpoints:
         if path is None:
             return False
         with _readable(path) as plain:
-            reader = tf.train.load_checkpoint(plain)
-            there = {
-                name.removesuffix(_VALUE_SUFFIX): shape
-                for name, shape in reader.get_variable_to_shape_map().items()
-            }
-            _refuse_foreign(path, there, self._checkpoint)
-            read = self._checkpoint.read(plain)
-            read.assert_existing_objects_matched().expect_partial()
+            self._checkpoint.read(plain).assert_existing_objects_matched().expect_partial()
         return True
 
     def save(self) -> None:
@@ -194,19 +185,24 @@ def _readable(path: pathlib.Path) -> Iterator[str]:
     have a special meaning. A path through a file descriptor has none of these.
 
     Raises:
-      CheckpointError: TensorFlow cannot read the files. The message names files for removal only
+      CheckpointError: TensorFlow cannot read the files, or variables of this program are not in
+        them, or have other shapes. The message names files for removal only
         if they are surely damaged: Python can read them, and TensorFlow rejects their content.
     """
     descriptor = os.open(path.parent, os.O_PATH)
     directory = pathlib.Path(f"/proc/self/fd/{descriptor}")
     try:
         yield str(directory / path.name)
-    except CheckpointError:
-        raise
     # TensorFlow's readers raise any of these for a truncated file.
     except (tf.errors.OpError, IndexError, ValueError, AssertionError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".: ")
         reason = reason.rpartition("}} ")[2].replace(str(directory), str(path.parent))
+        if isinstance(error, AssertionError) or "incompatible" in reason:
+            raise CheckpointError(
+                f"the checkpoint {path} belongs to another run or to another version of this "
+                f"program: {reason:.300}; continue it with the version and flags that it was "
+                "started with, or give --workdir a new directory"
+            ) from None
         files = sorted(directory.glob(f"{path.name}.*"))
         try:
             for file in files:
@@ -225,41 +221,6 @@ def _readable(path: pathlib.Path) -> Iterator[str]:
         ) from None
     finally:
         os.close(descriptor)
-
-
-def _refuse_foreign(
-    path: pathlib.Path, there: Mapping[str, list[int]], checkpoint: tf.train.Checkpoint
-) -> None:
-    """Raises CheckpointError if names or shapes differ, before anything is restored."""
-    here = _shapes(checkpoint)
-    differences = [
-        f"{name} is {list(there[name])} there and {shape.as_list()} here"
-        if name in there
-        else f"{name} is not there"
-        for name, shape in here.items()
-        if name not in there or not shape.is_compatible_with(there[name])
-    ]
-    if differences:
-        more = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
-        raise CheckpointError(
-            f"the checkpoint {path} belongs to another run or to another version of this program: "
-            f"{differences[0]}{more}; continue it with the version and flags that it was started "
-            "with, or give --workdir a new directory"
-        )
-
-
-def _shapes(checkpoint: tf.train.Checkpoint) -> dict[str, tf.TensorShape]:
-    """Returns the shapes of variables by their names in a checkpoint, which are shortest paths."""
-    view = tf.train.TrackableView(checkpoint)
-    shapes, queue, seen = {}, [("", checkpoint)], {id(checkpoint)}  # variables have no hash
-    for path, node in queue:  # the loop appends to it: breadth-first search
-        if isinstance(node, tf.Variable):
-            shapes[path.removesuffix("/")] = node.shape
-        for name, child in view.children(node).items():
-            if id(child) not in seen:
-                seen.add(id(child))
-                queue.append((f"{path}{name}/", child))
-    return shapes
 
 
 def _saves(directory: pathlib.Path) -> list[pathlib.Path]:
@@ -319,42 +280,23 @@ def read_policy(path: pathlib.Path, num_parameters: int | None) -> StoredPolicy 
       CheckpointError: the file is damaged, or has another number of parameters.
     """
     try:
-        with zipfile.ZipFile(path) as file:
-            steps = int(_array(file, "learner_steps", np.int64, ()))
-            mean = float(_array(file, "episode_return", np.float64, ()))
-            flat = np.empty(0, np.float32)
-            if num_parameters is not None:
-                flat = _array(file, "parameters", np.float32, (num_parameters,))
-            if not math.isfinite(mean):
-                raise ValueError(f"its return is {mean}")
-            return StoredPolicy(flat, steps, mean)
+        with np.load(path) as file:
+            steps, mean = int(file["learner_steps"]), float(file["episode_return"])
+            is_read = num_parameters is not None
+            flat = np.asarray(file["parameters"]) if is_read else np.empty(0, np.float32)
     except FileNotFoundError:
         return None
-    except CheckpointError as error:
-        raise CheckpointError(f"{path} {error}: it belongs to another run, or is damaged") from None
     except OSError as error:
         raise CheckpointError(f"{path} {_UNREADABLE.format(error.strerror)}") from None
     except Exception as error:  # readers of the archive and its parts raise any for damage
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path} cannot be read ({reason}): remove it") from None
-
-
-def _array(file: zipfile.ZipFile, name: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns an array of an .npz file; unpacks at most the bytes of this type and shape.
-
-    Raises:
-      CheckpointError: the array has another type or shape.
-    """
-    with file.open(f"{name}.npy") as member:
-        if np.lib.format.read_magic(member) != (1, 0):
-            raise ValueError("it is of another version of the format")
-        there, _, kind = np.lib.format.read_array_header_1_0(member)
-        if (there, kind) != (shape, dtype):
-            wanted = f"{np.dtype(dtype)} {list(shape)}"
-            raise CheckpointError(f"has {name} of {kind} {list(there)}, not {wanted}")
-        # Reading a byte more reaches the end, where zipfile compares the checksum.
-        content = member.read(math.prod(shape) * kind.itemsize + 1)
-        return np.frombuffer(content, dtype).reshape(shape).copy()
+    if flat.dtype != np.float32 or flat.shape != (num_parameters or 0,) or not math.isfinite(mean):
+        raise CheckpointError(
+            f"{path} has {flat.dtype} {list(flat.shape)} and the return {mean}, not float32 "
+            f"[{num_parameters or 0}] and a number: it belongs to another run, or is damaged"
+        )
+    return StoredPolicy(flat, steps, mean)
 
 
 def write_policy(path: pathlib.Path, policy: StoredPolicy) -> None:

@@ -120,13 +120,11 @@ class AppliedGradients:
         worker, incarnation, number, learner_steps = update.head.tolist()
         # It is below 0 if the worker has parameters from after the restored checkpoint.
         staleness = max(0, int(self._learner.steps) - learner_steps)
-        if number > self._inbox.received(incarnation):
-            self._refuse(worker, "it names another delivery")  # this one would count as taken
-            return None
         self._applied[incarnation] = number
         before = int(self._learner.steps)
         if not (np.isfinite(update.metrics).all() and self._apply(update.steps)):
-            self._refuse(worker, "it has values that are not finite")
+            self._num_refused += 1
+            logging.warning("refused an update of worker %d: it is not finite", worker)
             starts = self._diverged.setdefault(worker, set())
             starts.add(incarnation)
             if len(starts) == _MOST_DIVERGED:
@@ -154,10 +152,6 @@ class AppliedGradients:
     def close(self) -> None:
         """Releases the waiting workers."""
         self._inbox.close()
-
-    def _refuse(self, worker: int, reason: str) -> None:
-        self._num_refused += 1
-        logging.warning("refused an update of worker %d: %s", worker, reason)
 
     def _apply_finite(self, flat: tf.Tensor) -> tf.Tensor:
         is_finite = tf.reduce_all(tf.math.is_finite(flat))

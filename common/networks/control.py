@@ -325,7 +325,7 @@ class MixtureHead(snt.Module):
         self.layers = [snt.Linear(3 * num_components, name="mixture")]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns the outputs that `gaussian_mixture.mixture` takes: [B, F] -> [B, 3 C]."""
+        """Returns the outputs that `gaussian.mixture` takes: [B, F] -> [B, 3 C]."""
         return self.layers[0](features)
 
 

@@ -24,17 +24,9 @@ def create_variables(
       critic: (observations, actions) -> any tensor.
       observation_size: length of a flat float32 observation.
       action_size: length of an action.
-
-    Raises:
-      ValueError: the policy's actions have another size.
     """
     observation = tf.zeros([1, observation_size])
-    action = policy(observation)
-    if action.shape != (1, action_size):
-        raise ValueError(
-            f"The policy gives actions of {action.shape[-1]} elements, but action_size is "
-            f"{action_size}: construct it with that action_size."
-        )
+    policy(observation)
     critic(observation, tf.zeros([1, action_size]))
 
 
@@ -44,12 +36,7 @@ def shapes(variables: Sequence[tf.Variable]) -> list[tuple[int, ...]]:
 
 
 def pack(variables: Sequence[tf.Variable]) -> tf.Tensor:
-    """Returns all variables in one vector [P] float32, in the order given; works in graphs too.
-
-    Raises:
-      ValueError: there are no variables, or one is not float32.
-    """
-    _check_packable(variables)
+    """Returns float32 variables in one vector [P], in the order given; works in graphs, too."""
     return tf.concat([tf.reshape(variable, [-1]) for variable in variables], axis=0)
 
 
@@ -58,11 +45,7 @@ def to_numpy(variables: Sequence[tf.Variable]) -> np.ndarray:
 
     On a CPU it takes two thirds of the time of a graph call for the same, and a raw read half of
     that of `variable.value()`.
-
-    Raises:
-      ValueError: see `pack`.
     """
-    _check_packable(variables)
     reads = (
         tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
         for variable in variables
@@ -87,7 +70,7 @@ def loader(variables: Sequence[tf.Variable]) -> Callable[[np.ndarray | tf.Tensor
     )
 
     def load(flat: np.ndarray | tf.Tensor) -> None:
-        _check_size(flat, size)
+        check_size(flat, size)
         assign_all(flat)
 
     return load
@@ -116,7 +99,7 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
       ValueError: the shapes do not add up to P.
     """
     sizes = [math.prod(shape) for shape in shapes]
-    _check_size(flat, sum(sizes))
+    check_size(flat, sum(sizes))
     arrays, start = [], 0
     for shape, size in zip(shapes, sizes):
         arrays.append(flat[start : start + size].reshape(shape))
@@ -124,18 +107,8 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
     return arrays
 
 
-def _check_packable(variables: Sequence[tf.Variable]) -> None:
-    if not variables:
-        raise ValueError("There are no variables to pack: call the networks once first.")
-    for variable in variables:
-        if variable.dtype != tf.float32:
-            raise ValueError(
-                f"Only float32 variables can be packed, but {variable.name} is "
-                f"{variable.dtype.name}."
-            )
-
-
-def _check_size(flat: np.ndarray | tf.Tensor, size: int) -> None:
+def check_size(flat: np.ndarray | tf.Tensor, size: int) -> None:
+    """Raises ValueError unless `flat` is a vector of so many parameters."""
     if flat.shape != (size,):
         raise ValueError(
             f"The networks have {size} parameters, but the vector has shape {flat.shape}: it was "

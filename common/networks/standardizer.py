@@ -36,37 +36,17 @@ class Standardizer(tf.Module):
         """Mean and deviation, in the order in which `StandardizerTwin` loads them."""
         return self.mean, self.deviation
 
+    @property
+    def is_set(self) -> bool:
+        """Returns whether the moments are others than at first, such as those of another run."""
+        return bool(tf.reduce_any((self.mean != 0) | (self.deviation != 1)))
+
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         """Returns standardised observations: [..., D] -> [..., D] float32."""
         return (observation - self.mean) / (self.deviation + EPSILON)
 
-    def set(self, mean: np.ndarray, deviation: np.ndarray) -> None:
-        """Sets the moments, outside of graphs.
-
-        Args:
-          mean: [D] floating.
-          deviation: [D], at least 0.
-
-        Raises:
-          ValueError: a shape is wrong, or a moment is not finite.
-        """
-        mean, deviation = np.asarray(mean, np.float64), np.asarray(deviation, np.float64)
-        for name, values in (("mean", mean), ("standard deviation", deviation)):
-            if values.shape != tuple(self.mean.shape):
-                raise ValueError(
-                    f"The observations' {name} must have shape {tuple(self.mean.shape)}, got "
-                    f"{values.shape}."
-                )
-            if not np.isfinite(values).all():
-                raise ValueError(f"The observations' {name} must be finite, got {values}.")
-        self._assign(mean, deviation)
-
-    def follow(self, moments: "RunningMoments") -> None:
-        """Sets the moments to those of all rows so far; works in graphs."""
-        self._assign(moments.mean, moments.deviation)
-
-    def _assign(self, mean: np.ndarray | tf.Tensor, deviation: np.ndarray | tf.Tensor) -> None:
-        """Assigns float64 moments.
+    def set(self, mean: np.ndarray | tf.Tensor, deviation: np.ndarray | tf.Tensor) -> None:
+        """Sets the moments, float64 [D]; works in graphs.
 
         A component without variance keeps its unit: its deviation becomes 1. So does one whose
         deviation is below the resolution of float32 at its mean, since rounding alone gives that.
@@ -75,6 +55,10 @@ class Standardizer(tf.Module):
         unit = tf.where(resolution >= deviation, tf.ones_like(deviation), deviation)
         self.mean.assign(tf.cast(mean, tf.float32))
         self.deviation.assign(tf.cast(unit, tf.float32))
+
+    def follow(self, moments: "RunningMoments") -> None:
+        """Sets the moments to those of all rows so far; works in graphs."""
+        self.set(moments.mean, moments.deviation)
 
 
 class StandardizerTwin:

@@ -293,29 +293,7 @@ def _is_ours(name: str) -> bool:
     return not (flags.FLAGS.find_module_defining_flag(name) or "").startswith("absl.")
 
 
-_BEGIN = "<!-- hyperparameters: written by make pages -->\n"
-_END = "<!-- end of hyperparameters -->\n"
 _HEAD = "| `--config.` | Default | Allowed | Meaning and source |\n|---|---|---|---|\n"
-
-
-def with_table(page: pathlib.Path, agent: AgentDeclaration) -> str:
-    """Returns a README's text with a new table between its two markers.
-
-    Args:
-      page: the README.
-      agent: whose hyperparameters and number of actors are listed.
-
-    Raises:
-      UserError: the markers are missing, or there are several.
-    """
-    found = re.split(f"({_BEGIN}|{_END})", page.read_text())
-    if found[1::2] != [_BEGIN, _END]:
-        raise UserError(
-            f'{page} has no place for hyperparameters: give it one line "{_BEGIN.strip()}" and, '
-            f'below, one "{_END.strip()}"'
-        )
-    before, begin, _, end, after = found
-    return f"{before}{begin}\n{table(agent)}\n{end}{after}"
 
 
 def table(agent: AgentDeclaration) -> str:

@@ -60,10 +60,21 @@ flags.DEFINE_integer(
 )
 
 
-def _learner_threads(values: FlagValues, cores: int) -> int:
-    return values["learner_threads"] or cores
-
-
+_LEARNER = Role(
+    "learner",
+    is_called=True,
+    max_tasks=1,
+    run="common.roles.keeper:run",
+    threads=lambda values, cores: values["learner_threads"] or cores,
+    uses_gpu=True,
+)
+_ACTOR = Role(
+    "actor",
+    calls=("learner",),
+    run="common.roles.actors:run_actor",
+    local_tasks=lambda values: values["actor_processes"],
+    acts=True,
+)
 _EVALUATOR = Role(
     "evaluator", calls=("learner",), run="common.roles.evaluator:run", outlives_keeper=True
 )
@@ -95,15 +106,7 @@ def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues
 DISTRIBUTED = Layout(
     "learner, replay and actors",
     (
-        Role(
-            "learner",
-            calls=("replay",),
-            is_called=True,
-            max_tasks=1,
-            run="common.roles.keeper:run",
-            threads=_learner_threads,
-            uses_gpu=True,
-        ),
+        dataclasses.replace(_LEARNER, calls=("replay",)),
         Role(
             "replay",
             is_called=True,
@@ -113,13 +116,7 @@ DISTRIBUTED = Layout(
             local_tasks=_replay_tasks,
             threads=lambda values, cores: min(2, cores),
         ),
-        Role(
-            "actor",
-            calls=("learner", "replay"),
-            run="common.roles.actors:run_actor",
-            local_tasks=lambda values: values["actor_processes"],
-            acts=True,
-        ),
+        dataclasses.replace(_ACTOR, calls=("learner", "replay")),
         _EVALUATOR,
     ),
     flags=("actor_processes", "learner_threads", "replay", "replay_shards"),
@@ -132,24 +129,7 @@ DISTRIBUTED = Layout(
 
 LEARNER_AND_ACTORS = Layout(
     "a learner and actors",
-    (
-        Role(
-            "learner",
-            is_called=True,
-            max_tasks=1,
-            run="common.roles.keeper:run",
-            threads=_learner_threads,
-            uses_gpu=True,
-        ),
-        Role(
-            "actor",
-            calls=("learner",),
-            run="common.roles.actors:run_actor",
-            local_tasks=lambda values: values["actor_processes"],
-            acts=True,
-        ),
-        _EVALUATOR,
-    ),
+    (_LEARNER, _ACTOR, _EVALUATOR),
     flags=("actor_processes", "learner_threads"),
     acting_flag="actor_processes",
     local_values=_share_cores,
@@ -203,15 +183,7 @@ A worker has one actor, so that the program's flag --num_workers counts both.
 ONE_PROCESS = Layout(
     "one process",
     (
-        Role(
-            "learner",
-            is_called=True,
-            max_tasks=1,
-            run="common.roles.keeper:run",
-            threads=_learner_threads,
-            acts=True,
-            uses_gpu=True,
-        ),
+        dataclasses.replace(_LEARNER, acts=True),
         dataclasses.replace(
             _EVALUATOR, local_tasks=lambda values: int(values["evaluation_steps"] is None)
         ),
@@ -232,11 +204,7 @@ CENTRAL = dataclasses.replace(
     name="a learner that acts, and actors that step its environments",
     roles=(
         dataclasses.replace(ONE_PROCESS.keeper, calls=("actor",)),
-        dataclasses.replace(
-            LEARNER_AND_ACTORS.role("actor"),
-            run="common.roles.actors:run_environments",
-            is_called=True,
-        ),
+        dataclasses.replace(_ACTOR, run="common.roles.actors:run_environments", is_called=True),
         *ONE_PROCESS.roles[1:],
     ),
     flags=("actor_processes", *ONE_PROCESS.flags),

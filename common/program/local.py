@@ -9,7 +9,7 @@ import json
 import os
 import pathlib
 import shutil
-import stat
+import signal
 import sys
 import tempfile
 import time
@@ -116,9 +116,12 @@ def processes_of(
     return found
 
 
-_PREFIX = "replay_rl_"
-_OWNER = "run"
-"""Name of the file in the directory that says of which run it is."""
+def temporary_path(run: RunDirectory) -> pathlib.Path:
+    """Returns where the temporary files of a run on this machine are, by the directory's inode."""
+    # Not in the run directory itself: the path of a socket is short (`topology.check_address`).
+    status = run.path.stat()
+    name = f"replay_rl_{os.getuid()}_{status.st_dev}_{status.st_ino}"
+    return pathlib.Path(tempfile.gettempdir(), name)
 
 
 @contextlib.contextmanager
@@ -126,61 +129,20 @@ def temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
     """Makes a directory for the sockets and temporary files of the roles of a local run.
 
     No other user can open it. A killed role leaves temporary files behind, such as those of a
-    maze's engine, and a killed launcher leaves the directory: the link `tmp` in the run directory
-    tells the next start what to remove. Anybody may have made that link, so a start removes only
-    what such a start of this run has made.
+    maze's engine, and a killed launcher leaves the directory, which the next start removes.
     """
-    link = run.path / "tmp"
-    with contextlib.suppress(OSError):  # there is no link
-        left = pathlib.Path(os.readlink(link))
-        if _is_of(left, run):
-            shutil.rmtree(left, ignore_errors=True)
-        link.unlink()
-    # Not in the run directory itself: the path of a socket is short (`topology.check_address`).
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as directory:
-        pathlib.Path(directory, _OWNER).write_text(f"{_identity(run)}{run.path.absolute()}\n")
-        try:
-            link.symlink_to(directory)
-        except OSError as error:
-            print(
-                f"{link} cannot be a link to the run's temporary files ({error.strerror}): it is "
-                f"left as it is, and they are in {directory}",
-                file=sys.stderr,
-                flush=True,
-            )
-        try:
-            yield pathlib.Path(directory)
-        finally:
-            with contextlib.suppress(OSError):  # the run directory was moved, or the link replaced
-                if os.readlink(link) == directory:
-                    link.unlink()
-
-
-def _is_of(directory: pathlib.Path, run: RunDirectory) -> bool:
-    """Returns whether a path is that of a directory which a start of this run has made.
-
-    A copy of a run directory has the link of the run that it is a copy of, but another inode. One
-    that was moved keeps its inode.
-    """
+    directory = temporary_path(run)
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(mode=0o700)
     try:
-        status = directory.lstat()
-        return (
-            directory.parent == pathlib.Path(tempfile.gettempdir())
-            and directory.name.startswith(_PREFIX)
-            and status.st_mode == stat.S_IFDIR | 0o700
-            and status.st_uid == os.getuid()
-            and (directory / _OWNER).read_bytes().startswith(_identity(run).encode())
-        )
-    except OSError:
-        return False
-
-
-def _identity(run: RunDirectory) -> str:
-    status = run.path.stat()
-    return f"{status.st_dev} {status.st_ino} "
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 _STOP_SECONDS = 60.0
+_SAVED_BYTES_PER_SECOND = 50e6
+"""Of a slow disk. A stop takes longer by the time in which the replay's files are written anew."""
 _NEWS_SECONDS = 15.0
 """Age at which the last row is out of date. Rows come every five seconds unless the learner is down
 or busy with something else."""
@@ -206,7 +168,6 @@ class LaunchedRun:
         self._seen_at = time.monotonic()
         self._first_steps: int | None = None  # learner steps in the first row of this start
         self._actor_steps, self._acted_at = 0, self._seen_at
-        self._written_at, self._saved_at = _written_at(run.directory.checkpoints), self._seen_at
 
     def run(self, cluster: Cluster) -> None:
         """Runs the processes until the run is over or a stop is requested.
@@ -228,7 +189,7 @@ class LaunchedRun:
     def _run_processes(self, cluster: Cluster) -> None:
         progress = ProgressLine(self._run.limits, self._run.min_replay_size)
         progress.print(f"{self._run.title}; run directory {self._directory.path}")
-        if self._last_wall >= 0 and not self._written_at:
+        if self._last_wall >= 0 and not (self._directory.checkpoints / "checkpoint").exists():
             progress.print("the run has rows but no checkpoint: learning begins again at step 0")
         failure = None
         # The descriptor keeps the inode number, by which it is known, from being used again.
@@ -237,13 +198,13 @@ class LaunchedRun:
             cluster.start()
             failure = self._wait(cluster, progress, opened)
             if self._stop.requested:
-                progress.print(f"stopping: {self._to_save(cluster)}")
+                progress.print(f"stopping: the {self._layout.keeper.name} saves what it has learnt")
         except KeyboardInterrupt:
             cluster.stop(0.0)
             raise
         finally:
             progress.close()
-            cluster.stop(_STOP_SECONDS)
+            self._stop_cluster(cluster)
             failure = _departure(self._directory.path, opened) or failure
             os.close(opened)
         if failure is not None:
@@ -253,6 +214,22 @@ class LaunchedRun:
             print(progress_lib.result_of(self._directory, self._run.title, False), flush=True)
         if self._stop.requested and not finished:
             print(f"stopped; {_how_to_go_on()}", flush=True)
+
+    def _stop_cluster(self, cluster: Cluster) -> None:
+        """Stops what runs, and prints a line for each process that did not end in time."""
+        running = [key for key, state in cluster.states().items() if state.running]
+        saved = records.size_of(self._directory.replay.glob("*"))
+        seconds = _STOP_SECONDS + saved / _SAVED_BYTES_PER_SECOND
+        cluster.stop(seconds)
+        states = cluster.states()
+        for name, index in running:
+            if states[name, index].exit_code == -signal.SIGKILL:
+                print(
+                    f"{name} {index} did not end within {seconds:.0f} s and was killed: what it "
+                    "had not saved by then is lost",
+                    file=sys.stderr,
+                    flush=True,
+                )
 
     def _wait(self, cluster: Cluster, progress: ProgressLine, opened: int) -> str | None:
         """Waits for the end of the run; returns the failure that ended it, or None."""
@@ -279,16 +256,6 @@ class LaunchedRun:
             if not waits or time.monotonic() - finished_at > _LAST_EVALUATION_SECONDS:
                 return None
         return None
-
-    def _to_save(self, cluster: Cluster) -> str:
-        """Returns what the role that keeps the run does before it ends."""
-        keeper = self._layout.keeper.name
-        state = cluster.states()[keeper, 0]
-        if _has_ended(state):
-            return "everything is learnt and saved, the last evaluation is not waited for"
-        if state.running and state.has_been_ready:
-            return f"the {keeper} saves what it has learnt"
-        return f"the {keeper} has not begun to learn, so there is nothing new to save"
 
     def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
         row = csv_rows.last_row(self._directory.learner_csv, csv_rows.PROGRESS)
@@ -318,12 +285,6 @@ class LaunchedRun:
             notes.append("starting")
         if available_disk(self._directory.path) < _FULL_DISK_BYTES:
             notes.append("disk full")
-        written_at = _written_at(self._directory.checkpoints)
-        if written_at != self._written_at:  # not by the clock, which may be set
-            self._written_at, self._saved_at = written_at, time.monotonic()
-        unsaved = time.monotonic() - self._saved_at
-        if is_fresh and unsaved >= 2 * self._run.checkpoint_seconds + _NEWS_SECONDS:
-            notes.append(f"no checkpoint for {unsaved:.0f}s")
         idle = time.monotonic() - self._acted_at
         if is_fresh and idle >= _IDLE_SECONDS:
             notes.append(f"no actor step for {idle:.0f}s")
@@ -360,14 +321,6 @@ def _departure(path: pathlib.Path, opened: int) -> str | None:
 def _has_ended(state: ProcessState) -> bool:
     """Returns whether a process has finished its work."""
     return not state.running and state.exit_code == 0
-
-
-def _written_at(checkpoints: pathlib.Path) -> float:
-    """Returns when the newest checkpoint was written, 0 if there is none."""
-    try:
-        return (checkpoints / "checkpoint").stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _note(name: str, index: int, state: ProcessState) -> str:

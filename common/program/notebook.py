@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from common.agents.trained import TrainedPolicy, TrainedRun
 
 _ERROR = "error: "
-_NOT_SAVED = ("logs", "replay", "tmp")
+_NOT_SAVED = ("logs", "replay")
 _POLL_SECONDS = 0.2
 _EPISODE = ("wall_seconds", "actor", "actor_steps", "episode_return", "episode_length")
 """Columns of acting.csv that a callback gets."""
@@ -185,7 +185,8 @@ class NotebookAgent:
                         print(line, flush=True)
                 for reader, columns, function in () if is_enough or raised else readers:
                     rows = [dict(zip(columns, numbers)) for numbers in reader.read()]
-                    if any(function(row) is False for row in rows):
+                    results = [function(row) for row in rows]
+                    if any(result is not None and not result for result in results):
                         is_enough = True
                         process.send_signal(signal.SIGINT)
                 if printed is None:

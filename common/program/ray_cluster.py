@@ -49,7 +49,6 @@ def run_on_ray(run: ProgramRun) -> None:
     nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
     values, counts = with_defaults(run, max(nodes))
     cores = cores_of(run.layout, values, counts, max(nodes))
-    check_cores(cores, nodes, run.layout.flags)
     run.open_directory()
     with run.directory.hold():
         cluster = RayCluster(
@@ -107,33 +106,6 @@ def cores_of(
         for role in layout.roles
         for index in range(counts[role.name])
     }
-
-
-def check_cores(needed: Mapping[Task, int], nodes: Sequence[int], flags: Sequence[str]) -> None:
-    """Raises ClusterError if a cluster has too few cores.
-
-    Args:
-      needed: cores of each task.
-      nodes: cores of each node.
-      flags: names of the flags that change what is needed.
-    """
-    largest = max(needed, key=lambda task: needed[task])
-    has = f"the Ray cluster has {sum(nodes)} on {len(nodes)} nodes"
-    advice = f"add nodes, or lower {' or '.join(f'--{name}' for name in flags)}"
-    if needed[largest] > max(nodes, default=0):
-        name, index = largest
-        raise ClusterError(
-            f"{name} {index} needs {needed[largest]} cores of one node, but {has}, "
-            f"{max(nodes, default=0)} on the largest: {advice}"
-        )
-    if sum(needed.values()) > sum(nodes):
-        cores: Counter[str] = Counter()
-        for (name, _), number in needed.items():
-            cores[name] += number
-        parts = ", ".join(f"{name} {number}" for name, number in cores.items())
-        raise ClusterError(
-            f"the run needs {sum(needed.values())} cores ({parts}), but {has}: {advice}"
-        )
 
 
 class RemoteProcess:
@@ -228,9 +200,11 @@ class RayCluster(Cluster):
         deadline = time.monotonic() + _PLACE_SECONDS
         while not self._group.wait(1):
             if time.monotonic() > deadline or self._is_stopping:
+                flags = " or ".join(f"--{name}" for name in self._layout.flags)
                 raise ClusterError(
-                    f"Ray found no place for {self._resources} within {_PLACE_SECONDS:g} s: "
-                    "others use its cores, or no node has enough of them together, see `ray status`"
+                    f"Ray found no place for {self._resources} within {_PLACE_SECONDS:g} s: it has "
+                    "too few cores, others use them, or no node has enough of them together, see "
+                    f"`ray status`: add nodes, or lower {flags}"
                 )
         self._place(self._nodes())
 

@@ -89,16 +89,18 @@ def check_resources(
       need: of the run, of which the replay alone is saved.
       directory: the run's directory, which need not exist yet.
       ignore: whether to start anyway if that is not enough.
-      saves: whether the replay's contents are saved; None: if the disk has room for them.
+      saves: whether the replay's contents are saved; None: if the disk has room for them, or an
+        earlier start has saved them.
 
     Raises:
       ClusterError: memory or disk do not suffice.
     """
     memory, disk = available_memory(), available_disk(directory)
-    saved = sum(file.stat().st_size for file in RunDirectory(directory).replay.glob("*"))
+    saved = records.size_of(RunDirectory(directory).replay.glob("*"))
     in_memory, on_disk = sum(need), 2 * need.replay  # a file is written before the last one goes
     fits = on_disk + _MIN_DISK <= disk + saved
-    is_saved = need.replay > 0 and (fits if saves is None else saves)
+    # What an earlier start has saved is loaded, though it may not be saved again.
+    is_saved = need.replay > 0 and ((fits or saved > 0) if saves is None else saves)
     parts = [name for name, number in need._asdict().items() if number]
     verb = "needs" if parts in (["replay"], ["queue"]) else "need"
     needs = f"{', '.join(parts)} {verb} about {size_in_words(in_memory)}"

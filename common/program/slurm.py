@@ -17,8 +17,10 @@ from common.cluster.topology import Topology
 from common.program.task import ProgramRun
 
 _PORTS, _FIRST_PORT, _LAST_PORT = 64, 20_000, 32_000
-"""Ports per Slurm job and their range. The job's number selects its ports, so that jobs on the same
-node rarely collide. Linux assigns higher ports to clients."""
+"""Ports per Slurm step and their range. The numbers of job and step select the ports, so that steps
+on the same node rarely collide. Linux assigns higher ports to clients."""
+_STEP = 60
+"""A step's ports are those of so many jobs later: jobs on a node often have numbers in a row."""
 
 
 def run_task(run: ProgramRun) -> None:
@@ -52,8 +54,8 @@ def topology(layout: Layout, values: FlagValues, num_actors: int) -> Topology:
             f"{acting.name}{'' if acting.max_tasks else ', or more'}"
         )
     layout.require_tasks(jobs, num_actors)
-    job_number = _number("SLURM_JOB_ID")
-    port = _FIRST_PORT + _PORTS * (job_number % ((_LAST_PORT - _FIRST_PORT) // _PORTS))
+    number = _number("SLURM_JOB_ID") + _STEP * _number("SLURM_STEP_ID")
+    port = _FIRST_PORT + _PORTS * (number % ((_LAST_PORT - _FIRST_PORT) // _PORTS))
     local = _number("SLURM_LOCALID")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf  # takes seconds, so mistakes are reported first

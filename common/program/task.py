@@ -33,6 +33,7 @@ from common.program.flags import UsageError
 from common.program.resources import Need
 from common.reporting.budget import Budget
 from common.reporting.command_line import fail
+from common.reporting.records import when_there_is_room
 from common.reporting.run_directory import RunDirectory
 
 
@@ -136,7 +137,7 @@ class ProgramRun:
             a line if a user's environment is probably wrong for the agent.
 
         Raises:
-          UsageError: there is no such environment, the agent cannot act in it, or --starts has
+          UserError: there is no such environment, the agent cannot act in it, or --starts has
             none of it.
         """
         from common import environments
@@ -153,8 +154,6 @@ class ProgramRun:
                 if is_launch and self.environment.startswith(("gym:", "python:")):
                     self._advise(environment)
                 return self._inspect(environment, share, num_environments, has_queue)
-        except environments.UnusableEnvironmentError as error:
-            raise UsageError(str(error)) from None
         finally:
             logging.set_verbosity(verbosity)
 
@@ -247,8 +246,7 @@ def run_task(run: ProgramRun) -> NoReturn:
         processes.limit_threads(threads)
     except RuntimeError:
         logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
-    from common.environments import BrokenSpecError, UnusableEnvironmentError, watch
-    from common.replay.library import ReplayLibraryError
+    from common.environments import BrokenSpecError, watch
     from common.roles.run_context import RunContext
 
     identity = {
@@ -295,11 +293,9 @@ def run_task(run: ProgramRun) -> NoReturn:
         if role is layout.keeper:
             _keep(run, context, role.function())
         else:
-            role.function()(context)
+            context.run(role.function())
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
-    except (ReplayLibraryError, UnusableEnvironmentError) as error:
-        raise UsageError(str(error)) from None
     if role is layout.last_role and not stop.requested:
         from common.reporting import progress
 
@@ -313,12 +309,18 @@ def run_task(run: ProgramRun) -> NoReturn:
     sys.exit(stop.exit_code)
 
 
+_LOCK_SECONDS = 120.0
+"""Longest wait for the lock of the checkpoints: NFS keeps that of a dead node for 90 seconds."""
+
+
 def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
     """Runs the role that keeps the run, and records its start and its end in run.json."""
     launched = os.environ.get(START_VARIABLE)
     command, changed = json.loads(launched) if launched else (sys.orig_argv, run.changed)
-    with run.directory.hold_checkpoints(run.layout.keeper.name):
-        run.directory.write_run_record(
+    role, stop = run.layout.keeper.name, context.stop
+    with run.directory.hold_checkpoints(role, _LOCK_SECONDS, stop.wait):
+        write = functools.partial(
+            run.directory.write_run_record,
             seed=flags_lib.SEED.value,
             scale=flags_lib.SCALE.value or f"{run.num_actors} actors",
             scale_changes=flags_lib.SCALE_CHANGES.value,
@@ -327,18 +329,21 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             command=command,
             config=run.record,
         )
+        # Not skipped: versions of the parameters begin with the number of the start.
+        when_there_is_room(write, stop.wait)
 
         def record_stop() -> None:
             logging.info("stopped without a checkpoint: nothing has been learnt since the start")
             run.directory.close_run_record("stopped")
 
-        context.stop.end_within(processes.UNLEARNT_SECONDS, record_stop)
+        stop.end_within(processes.UNLEARNT_SECONDS, record_stop)
         outcome = "failed"
         try:
-            function(context)
-            outcome = "stopped" if context.stop.requested else "finished"
+            context.run(function)
+            outcome = "stopped" if stop.requested else "finished"
         finally:
-            run.directory.close_run_record(outcome)
+            close = functools.partial(run.directory.close_run_record, outcome)
+            when_there_is_room(close, stop.wait)
 
 
 def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:

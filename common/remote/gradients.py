@@ -16,7 +16,7 @@ from common.cluster import rpc
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest
 from common.remote.outbox import RemoteStore
-from common.replay.store import MOST_STEPS, Counters, Store, Wire
+from common.replay.store import Counters, Store, Wire
 
 _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.001
@@ -47,9 +47,6 @@ class GradientWire(Wire):
     """The form in which `FlatGradients` travel."""
 
     consumes = True
-    reported_steps = MOST_STEPS  # a worker's store is its own: no put says how far it has acted
-
-    row_bytes = draw_bytes = 1  # they are neither cut nor drawn elsewhere
     put_specs = (
         tf.TensorSpec([4], tf.int64, "head"),
         tf.TensorSpec([None], tf.string, "names"),
@@ -64,14 +61,6 @@ class GradientWire(Wire):
     def rows(self, columns: Sequence) -> FlatGradients:
         """Reverses `columns`."""
         return FlatGradients(*columns)
-
-    def drawn_columns(self, drawn: FlatGradients) -> list:
-        """Returns the fields."""
-        return list(drawn)
-
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> FlatGradients:
-        """Returns the only part."""
-        return FlatGradients(*parts[0])
 
 
 class GradientQueue(Store):
@@ -89,8 +78,7 @@ class GradientQueue(Store):
         """Adds the gradients of a learner step.
 
         Raises:
-          ValueError: they are of another network, have other metrics than the first ones, or the
-            head has a number below 0.
+          ValueError: they are of another network, or have other metrics than the first ones.
         """
         copy = FlatGradients(*map(np.array, rows))
         names = copy.names if self._names is None else self._names
@@ -102,8 +90,6 @@ class GradientQueue(Store):
                 f"but worker {copy.head.flat[0]} sent {copy.steps.size} and {copy.metrics.size} of "
                 f"'{sent}': start all roles with the same version of the program"
             )
-        if copy.head.min() < 0:
-            raise ValueError(f"head must not be negative, is {copy.head.tolist()}")
         self._names = names
         self._queue.put(copy)
         self._inserted += 1
@@ -228,6 +214,7 @@ class GradientSender:
                     time.sleep(self._pause)
                 received, published = self.report()
                 if published >= number:
+                    self._store.number = number  # also if the answer to the put was lost
                     self._pause = min(_SLEPT * (time.monotonic() - sent_at), _LONGEST_PAUSE)
                     return True
                 is_sent = received >= number

@@ -3,7 +3,7 @@
 Its inbox makes each delivery count once, however often it arrives.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import secrets
 import threading
@@ -14,18 +14,16 @@ import tensorflow as tf
 
 from common.cluster import rpc, rpc_server
 from common.replay import footprint
-from common.replay.store import MOST_STEPS, Counters, Store
+from common.replay.store import Counters, Store
 
 PART_BYTES = 3 * 2**20
 """Bytes of a part of a delivery that exceeds a message, but for the last one."""
-_MOST_BYTES = 1 << 30
-"""Upper bound of a delivery that arrives in parts, and of all unfinished ones together."""
 _IDENTITIES = 1 << 32
 _PRESENT_SECONDS = 10.0
 """Age of a sender's last report at which it counts as gone; senders report every second."""
-_ABANDONED_SECONDS = 60.0
-"""Age of a delivery's last part at which its sender counts as gone. A sender that is only slow
-sends all parts again."""
+_HELD_SECONDS = 60.0
+"""Time for which the parts of a delivery are held after the last one, since its sender may be gone.
+A sender that is only slow sends all parts again."""
 
 
 def pack(columns: Sequence) -> bytes:
@@ -50,36 +48,6 @@ def unpack(packed: bytes, dtypes: Sequence[tf.DType]) -> list[np.ndarray]:
     return columns
 
 
-class _Parts:
-    """A delivery of which parts are still missing.
-
-    Attributes:
-      number: of the delivery.
-      size: of the delivery, in bytes.
-      at: time of the last part.
-    """
-
-    def __init__(self, number: int, size: int):
-        self.number, self.size = number, size
-        self.at = time.monotonic()
-        self._buffer = bytearray(size)
-        self._missing = set(range(0, size, PART_BYTES))
-
-    def add(self, offset: int, part: bytes) -> bytes | None:
-        """Adds a part; returns the delivery once it is whole.
-
-        Raises:
-          ValueError: it is not a part of this delivery.
-        """
-        expected = min(PART_BYTES, len(self._buffer) - offset)
-        if offset % PART_BYTES or len(part) != expected:
-            raise ValueError(f"no part of a delivery: {len(part)} bytes at offset {offset}")
-        self.at = time.monotonic()
-        self._buffer[offset : offset + len(part)] = part
-        self._missing.discard(offset)
-        return None if self._missing else bytes(self._buffer)
-
-
 @contextlib.contextmanager
 def _mistakes_as_value_errors() -> Iterator[None]:
     """Converts errors of the replay ops: `tf.numpy_function` keeps the type of Python's only."""
@@ -100,54 +68,35 @@ class Inbox:
     A delivery has a number in its incarnation: 1, 2, ... It is taken once. A store whose rows have
     keys needs no numbers. With each delivery a sender says how many of its actor steps are accepted
     after it. So a restarted service knows the count again at the sender's next delivery, and a call
-    that is repeated or late changes nothing. An incarnation of this service begins at 0. One of
-    another service, which may be this one before it restarted, has at most the steps that the run
-    had by then. Methods on tensors can be traced into graphs.
+    that is repeated or late changes nothing. Methods on tensors can be traced into graphs.
     """
 
-    def __init__(self, store: Store, former_steps: int = 0):
-        """Makes an empty table.
-
-        Args:
-          store: gets the deliveries.
-          former_steps: actor steps of the run before this start of the service, as last noted; up
-            to `MOST_STEPS` were accepted since.
-        """
+    def __init__(self, store: Store):
+        """Makes an empty table; `store` gets the deliveries."""
         self._store = store
-        self._most_former = min(former_steps + MOST_STEPS, rpc_server.MAX_COUNT)
         # Not the module random, which a user's environment may seed.
         self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
         # A random start, so that a new service does not repeat the numbers of a former one.
-        first = secrets.randbelow(footprint.MAX_INCARNATIONS)
-        self._number = tf.Variable(first, dtype=tf.int64, trainable=False)
+        self._number = secrets.randbelow(footprint.MAX_INCARNATIONS)
         self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
         self._one_at_a_time = tf.CriticalSection()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._received: dict[int, int] = {}
         self._heard: set[int] = set()  # not those of which only a checkpoint has an older number
-        self._parts: dict[int, _Parts] = {}
+        self._parts: dict[tuple[int, int], tuple[float, dict[int, bytes]]] = {}
         self._done: dict[int, int] = {}
         self._closed = False
         self._reports: dict[int, tuple[float, Counters]] = {}
 
-    def next_incarnation(self) -> tf.Tensor:
-        """Returns an int64 incarnation whose number no incarnation in the table has."""
-        return self._one_at_a_time.execute(self._next_incarnation)
-
-    def checked(
-        self, incarnation: tf.Tensor, accepted: tf.Tensor, added: int | tf.Tensor
-    ) -> tf.Tensor:
-        """Returns `accepted`, in a graph that fails if it is negative or a leap from the last.
-
-        Args:
-          incarnation: int64, of the sender.
-          accepted: int64, the number accepted from it, as it says.
-          added: actor steps that this call can add; int64, if it is a tensor.
-        """
-        is_own = tf.equal(incarnation // footprint.MAX_INCARNATIONS, self._identity)
-        if_unknown = tf.where(is_own, tf.constant(0, tf.int64), self._most_former)
-        last = self._accepted.lookup(incarnation, if_unknown)
-        return rpc_server.checked_count("accepted", accepted, last + added)
+    def next_incarnation(self) -> int:
+        """Returns an incarnation whose number no incarnation in the table has."""
+        count = footprint.MAX_INCARNATIONS
+        with self._lock:
+            taken = {incarnation % count for incarnation in self.accepted()}
+            following = [(self._number + 1 + i) % count for i in range(count)]
+            # If none is free, the next number, which was given out longest ago.
+            self._number = next((n for n in following if n not in taken), following[0])
+            return self._identity * count + self._number
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
         """Raises the number accepted from an incarnation to at least `accepted`; returns it."""
@@ -191,25 +140,23 @@ class Inbox:
         """Takes a part of a delivery, and the delivery once it is whole; see `put`.
 
         Returns:
-          True if the delivery was taken, now or before; False also if there is no room for its
-          parts now, in addition to those of others.
+          True if the delivery was taken, now or before.
         """
         with self._lock:
             if not self._is_new(incarnation, number):
                 return True
-            parts = self._parts.get(incarnation)
-            if parts is None or (parts.number, parts.size) != (number, size):
-                self._drop_abandoned()
-                others = [each for sender, each in self._parts.items() if sender != incarnation]
-                if size + sum(each.size for each in others) > _MOST_BYTES:
-                    return False
-                parts = self._parts[incarnation] = _Parts(number, size)
-            whole = parts.add(offset, part)
-            if whole is None:
+            now = time.monotonic()
+            _, parts = self._parts.pop((incarnation, number), (now, {}))
+            parts[int(offset)] = part
+            if sum(map(len, parts.values())) < size:
+                held = {
+                    key: each for key, each in self._parts.items() if now - each[0] < _HELD_SECONDS
+                }
+                self._parts = held | {(incarnation, number): (now, parts)}
                 return False
-            del self._parts[incarnation]
-        dtypes = [spec.dtype for spec in self._store.wire.put_specs]
-        return self.put(incarnation, number, unpack(whole, dtypes))
+            whole = b"".join(parts[offset] for offset in sorted(parts))
+            dtypes = [spec.dtype for spec in self._store.wire.put_specs]
+            return self.put(incarnation, number, unpack(whole, dtypes))
 
     def report(self, sender: int, incarnation: int, counters: Sequence[int]) -> tuple[int, int]:
         """Takes the counters of a sender's own store.
@@ -221,11 +168,6 @@ class Inbox:
             self._reports[sender] = time.monotonic(), Counters.of(counters)
             received = self._received.get(incarnation, 0)
             return received, received if self._closed else self._done.get(incarnation, 0)
-
-    def received(self, incarnation: int) -> int:
-        """Returns the number of the newest delivery received from an incarnation."""
-        with self._lock:
-            return self._received.get(incarnation, 0)
 
     def reported(self) -> list[Counters]:
         """Returns the counters of the senders that have reported lately."""
@@ -250,11 +192,6 @@ class Inbox:
         """Releases senders that wait for deliveries which come too late."""
         self._closed = True
 
-    def _drop_abandoned(self) -> None:
-        """Frees the memory of deliveries whose senders have died half way."""
-        oldest = time.monotonic() - _ABANDONED_SECONDS
-        self._parts = {sender: parts for sender, parts in self._parts.items() if parts.at > oldest}
-
     def _is_new(self, incarnation: int, number: int) -> bool:
         if self._store.keyed:
             return True
@@ -262,18 +199,6 @@ class Inbox:
         if number > last + 1 and incarnation in self._heard:
             raise ValueError(f"number must be at most {last + 1}, is {number}")
         return number > last
-
-    def _next_incarnation(self):
-        count = footprint.MAX_INCARNATIONS
-        taken = self._accepted.export()[0] % count
-        is_free = tf.tensor_scatter_nd_update(
-            tf.ones([count], tf.int32), taken[:, None], tf.zeros_like(taken, tf.int32)
-        )
-        following = (self._number + 1 + tf.range(count, dtype=tf.int64)) % count
-        # The first free number; if none is free, the next number, which was given out longest ago.
-        number = following[tf.argmax(tf.gather(is_free, following))]
-        with tf.control_dependencies([self._number.assign(number)]):
-            return self._identity * count + number
 
 
 def as_dict(table: tuple[tf.Tensor, tf.Tensor]) -> dict[int, int]:
@@ -294,41 +219,41 @@ class StoreService:
       inbox: of the deliveries to it.
     """
 
-    def __init__(self, server: rpc_server.Server, store: Store, former_steps: int = 0):
+    def __init__(self, server: rpc_server.Server, store: Store):
         """Registers the methods on a server that has not started yet.
 
         Args:
           server: offers the methods.
           store: the store.
-          former_steps: see `Inbox`.
         """
-        self.store, self.inbox = store, Inbox(store, former_steps)
-        self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
+        self.store, self.inbox = store, Inbox(store)
         self._finished = tf.Variable(False, trainable=False)
         self._learner_present = tf.Variable(False, trainable=False)
-        int64, flag = tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.bool)
+        int32, int64 = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int64)
         counters = rpc_server.Count("counters", shape=[len(Counters._fields)])
         incarnation = rpc_server.Count("incarnation", tf.int64.max)
-        head = [incarnation, rpc_server.Count("number"), int64]
-        part = [
-            rpc_server.Count("size", _MOST_BYTES),
-            rpc_server.Count("offset", _MOST_BYTES),
-            tf.TensorSpec([], tf.string),
-        ]
-        keys = tf.TensorSpec([None], tf.int64)
-        for name, function, signature in (
-            ("join", self.inbox.next_incarnation, []),
+        accepted = rpc_server.Count("accepted")
+        head = [incarnation, rpc_server.Count("number"), accepted]
+        part = [rpc_server.Count("size"), rpc_server.Count("offset"), tf.TensorSpec([], tf.string)]
+        methods: list[tuple[str, Callable, list]] = [
+            ("join", rpc_server.in_python(self.inbox.next_incarnation, tf.int64), []),
             ("put", self._put, [*head, *store.wire.put_specs]),
             ("put_part", self._put_part, [*head, *part]),
-            ("report", self._report, [rpc_server.Count("sender"), incarnation, int64, counters]),
-            ("draw", self._draw, [tf.TensorSpec([], tf.int32), int64]),
-            ("write_back", self._write_back, [keys, *store.wire.output_specs]),
+            ("report", self._report, [rpc_server.Count("sender"), incarnation, accepted, counters]),
             ("counters", store.counters_tensor, []),
             ("trim", store.trim, []),
             ("mass", store.mass, []),
             ("accepted", self._serve_accepted, []),
-            ("disconnect", self._disconnect, [flag]),
-        ):
+            ("disconnect", self._disconnect, [tf.TensorSpec([], tf.bool)]),
+        ]
+        if store.keyed:
+            self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
+            outputs = [tf.TensorSpec([None], tf.int64), *store.wire.output_specs]
+            methods += [
+                ("draw", self._draw, [int32, int64]),
+                ("write_back", self._write_back, outputs),
+            ]
+        for name, function, signature in methods:
             server.register(f"store_{name}", function, signature)
 
     @property
@@ -346,22 +271,17 @@ class StoreService:
         return self.inbox.accepted()
 
     def _put(self, incarnation, number, accepted, *columns):
-        wire = self.store.wire
-        accepted = self.inbox.checked(incarnation, accepted, wire.most_steps(columns))
-        with tf.control_dependencies([accepted]):
-            if self.store.keyed:
-                is_taken = tf.constant(True)
-                self.store.put(wire.rows(columns))
-            else:
-                is_taken = tf.numpy_function(
-                    self._put_columns, [incarnation, number, *columns], tf.bool
-                )
+        if self.store.keyed:
+            is_taken = tf.constant(True)
+            self.store.put(self.store.wire.rows(columns))
+        else:
+            is_taken = tf.numpy_function(
+                self._put_columns, [incarnation, number, *columns], tf.bool
+            )
         return self._answer(is_taken, incarnation, accepted)
 
     def _put_part(self, incarnation, number, accepted, *part):
-        accepted = self.inbox.checked(incarnation, accepted, MOST_STEPS)
-        with tf.control_dependencies([accepted]):
-            is_taken = tf.numpy_function(self.inbox.put_part, [incarnation, number, *part], tf.bool)
+        is_taken = tf.numpy_function(self.inbox.put_part, [incarnation, number, *part], tf.bool)
         return self._answer(is_taken, incarnation, accepted)
 
     def _answer(self, is_taken, incarnation, accepted):
@@ -384,7 +304,6 @@ class StoreService:
         return self.inbox.put(incarnation, number, columns)
 
     def _report(self, sender, incarnation, accepted, counters):
-        accepted = self.inbox.checked(incarnation, accepted, self.store.wire.reported_steps)
         with tf.control_dependencies([self.inbox.raise_to(incarnation, accepted)]):
             numbers = [sender, incarnation, counters]
             return tf.stack(tf.numpy_function(self.inbox.report, numbers, [tf.int64, tf.int64]))
@@ -393,19 +312,8 @@ class StoreService:
         text = f"num_items must be from 1 to {self._most_drawn} to fit a message, is"
         in_range = (num_items >= 1) & (num_items <= self._most_drawn)
         fits = tf.debugging.Assert(in_range, [text, num_items])
-        wire = self.store.wire
         with tf.control_dependencies([fits]):
-            if self.store.in_graph:
-                return wire.drawn_columns(self.store.draw(num_items, seed))
-            dtypes = [spec.dtype for spec in wire.put_specs]
-            return tf.numpy_function(self._draw_now, [num_items, seed], dtypes)
-
-    def _draw_now(self, num_items, seed) -> list:
-        """Draws from a store whose draws have the columns of its puts; no rows if it cannot."""
-        drawn = self.store.draw(int(num_items), int(seed))
-        if drawn is not None:
-            return self.store.wire.drawn_columns(drawn)
-        return [np.zeros([0], spec.dtype.as_numpy_dtype) for spec in self.store.wire.put_specs]
+            return self.store.wire.drawn_columns(self.store.draw(num_items, seed))
 
     def _write_back(self, token, *outputs):
         return self.store.write_back(token, outputs[0] if len(outputs) == 1 else outputs)

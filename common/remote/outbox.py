@@ -32,8 +32,8 @@ _NOTHING = Counters()
 class RemoteStore(Store):
     """A client of a `StoreService`.
 
-    What exceeds a message travels in several calls. If one of the calls for rows with keys fails,
-    the others are not undone; a retry never duplicates. Errors are those of `rpc.Client.call`.
+    What exceeds a message travels in several calls; rows are put once all of them have arrived. A
+    retry never duplicates. Errors are those of `rpc.Client.call`.
     After `tf.errors.InvalidArgumentError`, a caller's mistake, the call has left the store
     unchanged.
 
@@ -53,8 +53,6 @@ class RemoteStore(Store):
         """
         self.wire = wire
         self._client = client
-        self._most_put = max(1, rpc.MAX_ARGUMENT_BYTES // wire.row_bytes)
-        self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // wire.draw_bytes)
         self.incarnation = self.num_accepted = self.number = 0
         self.last_counters = Counters()
 
@@ -78,22 +76,17 @@ class RemoteStore(Store):
           False if the store has no room for them now.
         """
         columns = self.wire.columns(rows)
-        parts = self.wire.cut(columns, self._most_put)
-        num_rows, num_done = max(1, np.size(columns[0])), 0
-        for part in parts:
-            # In sequence, since each call says how many steps are accepted after it.
-            num_done += np.size(part[0]) if len(parts) > 1 else num_rows
-            accepted = self.num_accepted + steps * num_done // num_rows
-            head = [tf.constant(n, tf.int64) for n in (self.incarnation, self.number + 1, accepted)]
-            tensors = [_checked(*pair) for pair in zip(part, self.wire.put_specs, strict=True)]
-            if rpc.most_bytes(tensors) <= _MOST_BYTES:
-                answer = self._client.call("store_put", [*head, *tensors])
-            else:
-                answer = self._put_in_parts(head, inbox.pack(tensors))
-            if not answer[0]:
-                return False
-            self.number += 1
-        self.num_accepted += steps
+        accepted = self.num_accepted + steps
+        head = np.int64([self.incarnation, self.number + 1, accepted])
+        tensors = [_checked(*pair) for pair in zip(columns, self.wire.put_specs, strict=True)]
+        if rpc.most_bytes(tensors) <= _MOST_BYTES:
+            answer = self._client.call("store_put", [*head, *tensors])
+        else:
+            answer = self._put_in_parts(head, inbox.pack(tensors))
+        if not answer[0]:
+            return False
+        self.number += 1
+        self.num_accepted = accepted
         self.last_counters = Counters.of(answer[1:])
         return True
 
@@ -109,34 +102,22 @@ class RemoteStore(Store):
         Returns:
           The numbers of the newest delivery received, and of the newest that is done with.
         """
-        numbers = (sender, self.incarnation, self.num_accepted, counters)
-        arguments = [tf.constant(number, tf.int64) for number in numbers]
+        arguments = [*np.int64([sender, self.incarnation, self.num_accepted]), np.int64(counters)]
         received, done = self._client.call("store_report", arguments).numpy().tolist()
         return received, done
 
     def draw(self, num_items: int, seed: int | None = None) -> Any:
-        """Draws items; see the store's `draw`."""
-        if self.wire.consumes and self.counters().items < num_items:
-            return None
-        # In units, since each call draws as many batches as the whole has.
-        unit = self.wire.num_batches
-        num_units = num_items // unit
-        calls = max(1, math.ceil(num_units / max(1, self._most_drawn // unit)))
-        sizes = [unit * (num_units // calls + (i < num_units % calls)) for i in range(calls)]
+        """Draws rows with keys, which stay in the store; see its `draw`."""
+        most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // self.wire.draw_bytes)
+        calls = max(1, math.ceil(num_items / most_drawn))
+        sizes = [num_items // calls + (i < num_items % calls) for i in range(calls)]
         split = seed and calls > 1  # with one seed all parts would draw the same items
         part_seeds = [store.derive_seed(seed, i) if split else seed or 0 for i in range(calls)]
-        # What is drawn once is drawn in order, and not by calls at the same time, which may fail.
-        call = self._client.call if self.wire.consumes else self._client.call_async
-        answers = [
-            call("store_draw", [tf.constant(size, tf.int32), tf.constant(part_seed, tf.int64)])
+        futures = [
+            self._client.call_async("store_draw", [np.int32(size), np.int64(part_seed)])
             for size, part_seed in zip(sizes, part_seeds)
         ]
-        if not self.wire.consumes:
-            answers = [future.result() for future in answers]
-        parts = [tf.nest.flatten(answer) for answer in answers]
-        if self.wire.consumes and not all(len(part[0]) for part in parts):
-            return None
-        return self.wire.drawn(parts)
+        return self.wire.drawn([tf.nest.flatten(future.result()) for future in futures])
 
     def write_back(self, token: Any, outputs: Nest) -> tf.Tensor:
         """Sends the outputs of updates; returns how many of the items are gone (int64)."""
@@ -165,17 +146,15 @@ class RemoteStore(Store):
         """Tells the service that this learner ends, and whether the run is over."""
         self._client.call("store_disconnect", [tf.constant(finished)])
 
-    def _put_in_parts(self, head: list, packed: bytes) -> np.ndarray:
+    def _put_in_parts(self, head: np.ndarray, packed: bytes) -> np.ndarray:
         """Sends the parts of a delivery at once; returns the answer to the last one that came."""
-        size = tf.constant(len(packed), tf.int64)
         futures = [
             self._client.call_async(
                 "store_put_part",
                 [
                     *head,
-                    size,
-                    tf.constant(offset, tf.int64),
-                    tf.constant(packed[offset : offset + inbox.PART_BYTES]),
+                    *np.int64([len(packed), offset]),
+                    packed[offset : offset + inbox.PART_BYTES],
                 ],
             )
             for offset in range(0, len(packed), inbox.PART_BYTES)

@@ -187,11 +187,7 @@ class ParameterClient:
         futures = [
             self._client.call_async(
                 f"{self._name}_read",
-                [
-                    tf.constant(version, tf.int64),
-                    tf.constant(offset, tf.int64),
-                    tf.constant(min(SLICE_SIZE, num_parameters - offset), tf.int64),
-                ],
+                [*np.int64([version, offset, min(SLICE_SIZE, num_parameters - offset)])],
             )
             for offset in offsets
         ]

@@ -114,7 +114,6 @@ class EpisodeMemory(Store):
       drawn_items: name of what a `draw` consists of.
     """
 
-    in_graph = True
     drawn_items = "steps"
 
     def __init__(
@@ -161,12 +160,11 @@ class EpisodeMemory(Store):
         if removal not in _REMOVALS:
             raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
         self._ops = library.ops()
-        self.wire = EpisodeWire(specs, num_batches, history)
+        self.wire = EpisodeWire(specs)
         self.signature = self.wire.signature
         self.capacity = capacity
         self._num_batches, self._history = num_batches, history
         self._no_seed = tf.zeros([], tf.int64)
-        self._no_advantages = tf.zeros([0])
         self._handle = self._ops.episode_memory(
             capacity=capacity,
             discount=discount,
@@ -232,7 +230,7 @@ class EpisodeMemory(Store):
         """
         columns = self.signature.flatten(steps)
         if advantages is None:
-            advantages = self._no_advantages
+            advantages = tf.zeros_like(rewards)
         return self._ops.episode_add(self._handle, rewards, values, advantages, terminated, columns)
 
     def sample(
@@ -348,7 +346,7 @@ class EpisodeMemory(Store):
             self._handle,
             keys,
             values,
-            self._no_advantages if advantages is None else advantages,
+            tf.zeros_like(values) if advantages is None else advantages,
             rhos,
             divergences,
             errors,
@@ -384,10 +382,6 @@ class EpisodeMemory(Store):
             self._handle, tf.cast(scale, tf.float64), recompute=recompute
         )
 
-    def count_far_policy(self, c_max) -> tf.Tensor:
-        """Returns how many stored steps have rho <= 1 / c_max or rho >= c_max (int64)."""
-        return self._ops.episode_count_far_policy(self._handle, c_max)
-
     def distance(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns how far the steps are from the policy by what the last updates of them computed.
 
@@ -406,9 +400,15 @@ class EpisodeMemory(Store):
         Both have the column's shape, in float64.
 
         Args:
-          column: name of the column, with slashes as in `columns.names`.
+          column: name of the column, with slashes as in `signature.names`.
+
+        Raises:
+          ValueError: the memory has no column of that name.
         """
-        return tuple(self._ops.episode_moments(self._handle, column=column))
+        if column not in self.signature.names:
+            raise ValueError(f'column "{column}" is none of {self.signature.names}')
+        number = self.signature.names.index(column)
+        return tuple(self._ops.episode_moments(self._handle, column=number))
 
     def count_steps(self, n) -> None:
         """Adds n (int64) to the number of executed steps, `inserted` in the statistics."""

@@ -1,4 +1,4 @@
-"""What a memory of episodes takes and draws, and the form in which both travel."""
+"""What a memory of episodes takes and draws, and the form in which episodes travel."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,9 +9,6 @@ import tensorflow as tf
 from common.replay.columns import Signature
 from common.replay.store import Wire
 from common.types import Batch, Nest
-
-_BYTES_BESIDE_STATE = 64
-"""The most that a step's key and numbers take in a message."""
 
 
 class Episode(NamedTuple):
@@ -135,23 +132,15 @@ class EpisodeSample(NamedTuple):
 
 
 class EpisodeWire(Wire):
-    """The form in which `Episodes` and samples of their steps travel.
+    """The form in which `Episodes` travel.
 
     Attributes:
       signature: the columns of a state.
-      history: states before a drawn step; None if none are drawn with it.
     """
 
-    output_specs = (*[tf.TensorSpec([None], tf.float32)] * 6, tf.TensorSpec(None, tf.float32))
-
-    def __init__(self, specs: Nest, num_batches: int = 1, history: int | None = None):
-        """Computes sizes; the arguments are those of the memory."""
-        self.num_batches = num_batches
-        self.history = history
+    def __init__(self, specs: Nest):
+        """Computes the columns; `specs` are those of the memory."""
         self.signature = Signature(specs)
-        state_bytes = self.signature.message_bytes
-        self.row_bytes = state_bytes + _BYTES_BESIDE_STATE
-        self.draw_bytes = (2 + (history or 0)) * state_bytes + _BYTES_BESIDE_STATE
         self.put_specs = [
             tf.TensorSpec([], tf.int64, "num_steps"),
             tf.TensorSpec([None], tf.int64, "lengths"),
@@ -208,27 +197,6 @@ class EpisodeWire(Wire):
         )
         return Episodes(int(num_steps), episodes)
 
-    def drawn_columns(self, drawn: EpisodeSample) -> list:
-        """Returns the fields of a sample, the states as columns."""
-        states, other, *numbers = drawn.steps
-        columns = self.signature.flatten(states)
-        columns += [other] if self.history is not None else self.signature.flatten(other)
-        return [drawn.keys, drawn.probabilities, *numbers, drawn.count, *columns]
-
-    def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> EpisodeSample:
-        """Joins samples of one memory, whose size may have changed between them.
-
-        A batch of the result consists of a batch of each part. These are drawn independently.
-        """
-        joined = [
-            self._joined(column) if column[0].shape.rank else column[0] for column in zip(*parts)
-        ]
-        (keys, probabilities, *numbers, count), columns = joined[:8], joined[8:]
-        if self.history is None:
-            return self.sample(keys, probabilities, numbers, count, columns)
-        *columns, lengths = columns
-        return self.sample(keys, probabilities, numbers, count, columns, lengths)
-
     def sample(
         self, keys, probabilities, numbers: Sequence, count, columns: Sequence, lengths=None
     ) -> EpisodeSample:
@@ -250,7 +218,3 @@ class EpisodeWire(Wire):
         half = len(columns) // 2
         steps = EpisodeBatch(unflatten(columns[:half]), unflatten(columns[half:]), *numbers)
         return EpisodeSample(keys, probabilities, steps, count)
-
-    def _joined(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-        batches = [tf.split(part, self.num_batches) for part in parts]
-        return tf.concat([part for batch in zip(*batches) for part in batch], 0)

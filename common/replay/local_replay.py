@@ -1,37 +1,33 @@
 """Replays of unrolls in the process of the actors, one for each actor."""
 
 from collections.abc import Sequence
-import glob
 import pathlib
-import re
 
 from absl import logging
 import numpy as np
 import tree
 
 from common.replay import store
-from common.replay.footprint import MAX_ACTORS
 from common.replay.memory import Fifo, Memory, Uniform
 from common.replay.saving import ReplayFileError
 from common.replay.store import Counters
-from common.reporting.records import replace_file
 from common.types import Nest
-
-_ACTOR = re.compile(rf"[0-9]{{1,{len(str(MAX_ACTORS))}}}")
 
 
 class LocalReplay:
     """The replays of a process's actors, which sample uniformly and forget the oldest unroll first.
 
-    An actor's replay is made when its first unroll comes. Draws depend only on the seed, the actor
-    and the unrolls that it added.
+    Draws depend only on the seed, the actor and the unrolls that it added.
     """
 
-    def __init__(self, specs: Nest, capacity: int, length: int, seed: int):
+    by_actor = True  # see `Store`
+
+    def __init__(self, specs: Nest, actors: range, capacity: int, length: int, seed: int):
         """Makes replays of the same capacity.
 
         Args:
           specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
+          actors: numbers of the actors in this process.
           capacity: timesteps in the replay of each actor.
           length: T, timesteps of an unroll.
           seed: of the draws, not negative.
@@ -41,10 +37,13 @@ class LocalReplay:
         """
         if capacity < length:
             raise ValueError(f"a replay of {capacity} timesteps holds no unroll of {length}")
-        self._specs = specs
-        self._capacity = capacity // length
-        self._seed = seed
-        self._memories: dict[int, Memory] = {}
+        distributions = {"sample": Uniform(), "remove": Fifo()}
+        self._memories = {
+            actor: Memory(
+                specs, capacity // length, distributions, "remove", store.derive_seed(seed, actor)
+            )
+            for actor in actors
+        }
 
     def burst(self, actors: Sequence[int] | np.ndarray, columns: Nest, replayed: int) -> Nest:
         """Adds unrolls, and returns each followed by R unrolls from the replay of its actor.
@@ -66,7 +65,7 @@ class LocalReplay:
         parts: list[list[np.ndarray]] = [[] for _ in leaves]
         for row, actor in enumerate(actors):
             unroll = [leaf[row : row + 1] for leaf in leaves]
-            memory = self._memory(int(actor))
+            memory = self._memories[actor]
             memory.insert(
                 np.array([memory.counters().inserted]),
                 tree.unflatten_as(columns, unroll),
@@ -85,26 +84,21 @@ class LocalReplay:
 
     def save(self, path: pathlib.Path) -> None:
         """Writes a file for each actor next to `path`; see `Memory.save`."""
-        for actor, memory in list(self._memories.items()):
-            memory.save(path.with_name(f"{path.name}_{actor}"))
-        replace_file(path, "")
+        for actor, memory in self._memories.items():
+            memory.save(_file_of(path, actor))
 
     def load(self, path: pathlib.Path) -> None:
-        """Loads the files that were saved under `path`; says of which actors it cannot."""
-        for file in sorted(path.parent.glob(f"{glob.escape(path.name)}_*")):
-            actor = file.name.removeprefix(f"{path.name}_")
-            if not _ACTOR.fullmatch(actor):
-                continue  # what a killed save has left, or somebody else's
-            try:
-                self._memory(int(actor)).load(file)
-            except ReplayFileError as error:
-                logging.warning("the replay of actor %s starts empty: %s", actor, error)
+        """Loads the files of these actors, whichever process saved them under `path`.
 
-    def _memory(self, actor: int) -> Memory:
-        if actor not in self._memories:
-            distributions = {"sample": Uniform(), "remove": Fifo()}
-            seed = store.derive_seed(self._seed, actor)
-            self._memories[actor] = Memory(
-                self._specs, self._capacity, distributions, "remove", seed
-            )
-        return self._memories[actor]
+        Says of which actors it cannot.
+        """
+        for actor, memory in self._memories.items():
+            try:
+                if (file := _file_of(path, actor)).exists():
+                    memory.load(file)
+            except ReplayFileError as error:
+                logging.warning("the replay of actor %d starts empty: %s", actor, error)
+
+
+def _file_of(path: pathlib.Path, actor: int) -> pathlib.Path:
+    return path.with_name(f"{path.name}_{actor}")

@@ -241,7 +241,6 @@ class ItemWire(Wire):
         """
         self.signature = Signature(specs)
         step_bytes = self.signature.message_bytes
-        self.row_bytes = step_bytes + _BYTES_BESIDE_STEP
         self.draw_bytes = max(1, sequence_length) * step_bytes + _BYTES_BESIDE_STEP
         self.put_specs = [
             tf.TensorSpec([None], tf.int64, "keys"),
@@ -265,23 +264,6 @@ class ItemWire(Wire):
         """Reverses `columns`."""
         keys, priorities, item_keys, item_lengths, *steps = columns
         return Items(keys, self.signature.unflatten(steps), priorities, item_keys, item_lengths)
-
-    def cut(self, columns: list, num_rows: int) -> list[list]:
-        """Cuts steps that are items; those of sequences belong together."""
-        keys, priorities, item_keys, item_lengths, *steps = columns
-        if len(keys) <= num_rows or len(item_keys):
-            return [columns]
-        # The last part also has surplus rows of other columns, for the memory to refuse.
-        slices = [slice(begin, begin + num_rows) for begin in range(0, len(keys), num_rows)]
-        slices[-1] = slice(slices[-1].start, None)
-        return [
-            [keys[part], priorities[part], item_keys, item_lengths, *(c[part] for c in steps)]
-            for part in slices
-        ]
-
-    def most_steps(self, columns: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Returns the number of steps: an actor step adds one at least."""
-        return tf.size(columns[0], tf.int64)
 
     def drawn_columns(self, drawn: Sample) -> list:
         """Returns the fields of a sample, the steps as columns."""
@@ -323,7 +305,6 @@ class Memory(Store):
     capacity only `trim` removes items.
     """
 
-    in_graph = True
     keyed = True
 
     def __init__(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from concurrent import futures
 import glob
-import os
 import pathlib
 import time
 from typing import Any
@@ -12,6 +11,7 @@ from absl import logging
 import tensorflow as tf
 
 from common.replay.store import Counters
+from common.reporting.records import size_of
 from common.reporting.user_error import UserError
 
 BYTES_PER_SECOND = 1e6
@@ -74,11 +74,13 @@ class StoreFile:
 
     def load(self) -> None:
         """Loads the contents, if there are any; says in one line why not if they are unusable."""
+        # A killed save leaves NAME.tmp.
+        is_there = any(file.suffix != ".tmp" for file in self._files())
         if not self._is_on:
-            if self._path.exists():
+            if is_there:
                 logging.warning("the replay's file is removed, since this start saves none")
             self._remove()
-        elif self._path.exists():
+        elif is_there:
             try:
                 self._store.load(self._path)
                 logging.info(
@@ -100,8 +102,8 @@ class StoreFile:
     def _start(self) -> None:
         """Saves the present contents in a thread, unless the last save still runs."""
         if self._is_on and (self._saving is None or self._saving.done()):
-            self._began, self._saved = time.monotonic(), self._store.counters()
-            self._saving = self._thread.submit(self._save)
+            self._began = time.monotonic()
+            self._saving = self._thread.submit(self._save, self._store.counters())
 
     def close(self, is_over: bool, is_bad: bool = False) -> None:
         """Saves what the file lacks, or removes the file.
@@ -118,11 +120,11 @@ class StoreFile:
             self._start()
         self._thread.shutdown(wait=True)
 
-    def _save(self) -> None:
+    def _save(self, counters: Counters) -> None:
         try:
             self._path.parent.mkdir(exist_ok=True)  # not the run directory, if it was moved
             self._store.save(self._path)
-            self._bytes = self._size()
+            self._saved, self._bytes = counters, self._size()
         except (ReplayFileError, OSError) as error:
             logging.warning("cannot save the replay, the file before stays: %s", error)
 
@@ -130,7 +132,7 @@ class StoreFile:
         return self._path.parent.glob(f"{glob.escape(self._path.name)}*")
 
     def _size(self) -> int:
-        return sum(os.path.getsize(file) for file in self._files())
+        return size_of(self._files())
 
     def _remove(self) -> None:
         for file in self._files():

@@ -15,12 +15,6 @@ import tensorflow as tf
 
 from common.types import Batch, Nest
 
-MOST_STEPS = 1 << 24
-"""Most actor steps between two calls of a sender, where the call does not have them.
-
-Senders wait while the service is gone; until their memory is filled, they do so only after minutes.
-"""
-
 
 class Counters(NamedTuple):
     """Counters of a store, which rate limiters compare; all but the first only grow.
@@ -74,23 +68,19 @@ class Drawn(Protocol):
 class Wire(abc.ABC):
     """The form in which a store's rows and draws travel between processes: lists of columns.
 
+    Only rows with keys are drawn in other processes than that of their store.
+
     Attributes:
       put_specs: a spec for each column of a put, with the name that errors give it.
-      row_bytes: the most bytes that a row of a put takes in a message.
-      draw_bytes: the most bytes that a drawn item takes in a message.
-      output_specs: a spec for each column that `Store.write_back` gets with the token.
+      draw_bytes: the most bytes that a drawn item takes in a message, of rows with keys.
+      output_specs: a spec for each column that `Store.write_back` gets with the token, likewise.
       consumes: whether an item is drawn once.
-      num_batches: batches of equal size in a draw, one behind the other.
-      reported_steps: the most actor steps that a sender's report adds to those of its puts.
     """
 
     put_specs: Sequence[tf.TensorSpec]
-    row_bytes: int
     draw_bytes: int
     output_specs: Sequence[tf.TensorSpec] = ()
     consumes = False
-    num_batches = 1
-    reported_steps = 0
 
     @abc.abstractmethod
     def columns(self, rows: Any) -> list:
@@ -100,23 +90,13 @@ class Wire(abc.ABC):
     def rows(self, columns: Sequence) -> Any:
         """Reverses `columns`."""
 
-    @abc.abstractmethod
     def drawn_columns(self, drawn: Any) -> list:
-        """Returns the columns of a result of `Store.draw`."""
+        """Returns the columns of a result of `Store.draw`, which may be traced into a graph."""
+        raise NotImplementedError
 
-    @abc.abstractmethod
     def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Any:
         """Reverses `drawn_columns` and joins the parts of a draw."""
-
-    def cut(self, columns: list, num_rows: int) -> list[list]:
-        """Cuts a put into several of at most `num_rows` rows, unless they belong together."""
-        del num_rows
-        return [columns]
-
-    def most_steps(self, columns: Sequence[tf.Tensor]) -> int | tf.Tensor:
-        """Returns an upper bound of the actor steps in a put."""
-        del columns
-        return MOST_STEPS
+        raise NotImplementedError
 
 
 def equal_batch(steps: Nest) -> Batch:
@@ -131,14 +111,14 @@ class Store(abc.ABC):
 
     Attributes:
       wire: how its rows and draws travel.
-      in_graph: whether all methods but `put` can be traced into graphs.
       keyed: whether each row has a key by which a repeated `put` changes nothing. Then `put` can be
         traced, too.
+      by_actor: whether each actor's part is saved in a file of its own.
     """
 
     wire: Wire
-    in_graph: bool = False
     keyed: bool = False
+    by_actor: bool = False
 
     @abc.abstractmethod
     def put(self, rows: Any) -> Any:

@@ -65,13 +65,10 @@ LEARNER = (
     "replay_size",
 )
 
-LIMITS = ("max_minutes", "max_actor_steps", "max_learner_steps")
-"""The columns of a kept run's limits."""
-
 COUNTS = frozenset(
     (
-        *(*PROGRESS, *LIVES, *LIMITS, "environment_frames", "episodes", "episode_length", "seed"),
-        *("actor", "parameter_version", "replay_size", "starts", "usable_cores"),
+        *(*PROGRESS, *LIVES, "environment_frames", "episodes", "episode_length", "seed"),
+        *("actor", "parameter_version", "replay_size"),
     )
 )
 """The columns of numbers from 0 on."""
@@ -339,7 +336,7 @@ class NewRows:
     def __init__(self, path: str | os.PathLike, *columns: str):
         self._path = Path(path)
         self._columns = columns
-        self._end = self._path.stat().st_size if self._path.exists() else 0
+        self._end = _lines_from(path, -_TAIL_BYTES)[2]  # a writer removes what is torn after it
 
     def read(self) -> list[tuple[float, ...]]:
         """Returns the numbers in the whole rows since the last call, or since the construction.

@@ -4,7 +4,7 @@ The result is the last evaluation and the learning curve.
 """
 
 import abc
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import math
 import sys
 import time
@@ -56,7 +56,7 @@ class LiveLine(abc.ABC):
         if self._live is not None:
             self._live.console.print(Text(text))
         else:
-            print(_encodable(text, self._stream.encoding), file=self._stream, flush=True)
+            print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
         """Stops redrawing; the line stays."""
@@ -72,7 +72,7 @@ class LiveLine(abc.ABC):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         # Some terminals wrap when their last column is written.
         line = self.line(options.max_width - 1)
-        yield Text(_encodable(line, options.encoding), no_wrap=True, overflow="crop", end="")
+        yield Text(line, no_wrap=True, overflow="crop", end="")
 
 
 def shortened(text: str, width: int) -> str:
@@ -80,19 +80,8 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
-def _encodable(text: str, encoding: str | None) -> str:
-    """Returns the text, in plain characters if the stream cannot show others."""
-    encoding = encoding or "utf-8"
-    plain = text.translate(str.maketrans("━╌·±–…", "#.|~-~"))
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return plain.encode(encoding, "replace").decode(encoding)
-    return text
-
-
 _SECONDS_BETWEEN_LINES = 15.0
-_BAR_WIDTHS = (24, 16, 10)
+_SHORTEST_BAR, _LONGEST_BAR = 10, 24
 
 
 class ProgressLine(LiveLine):
@@ -138,88 +127,73 @@ class ProgressLine(LiveLine):
             self.print(self.line(None))
 
     def line(self, width: int | None) -> str:
-        """Returns the fullest form of the line that fits `width`; None is without a bar."""
-        forms = list(self._forms())
+        """Returns what fits `width` of the line; None is all of it, without a bar."""
+        fraction, left = self._left()
+        speeds, ratio = self._speeds()
+        parts = {
+            "left": left,
+            "speeds": speeds,
+            "ratio": ratio,
+            "evaluation": self._evaluation(),
+            "note": self._state[3],
+        }
+        text = " · ".join(filter(None, parts.values()))
         if width is None:
-            return forms[0]
-        fraction = self._left()[0]
-        for form in forms:
-            for bar_width in _BAR_WIDTHS if fraction is not None else ():
-                if bar_width + 2 + len(form) <= width:
-                    return f"{_bar(fraction, bar_width)}  {form}"
-            if len(form) <= width:
-                return form
-        return shortened(forms[-1], width)
-
-    def _forms(self) -> Iterator[str]:
-        """Yields the line without its bar, from the longest wording to the shortest."""
-        note = [self._state[3]] if self._state[3] else []
-        for long in (True, False):
-            yield _join([self._left()[1], *self._speeds(long), *self._evaluation(long), *note])
-        yield _join([self._left()[1], *self._speeds(False)[:2], *self._evaluation(False), *note])
-        yield _join([self._left()[1], *self._evaluation(False), *note])
-        yield _join([self._left()[1], *note])
+            return text
+        for least in ("ratio", "speeds", "evaluation", "note"):
+            if len(text) > width:
+                del parts[least]
+                text = " · ".join(filter(None, parts.values()))
+        room = min(_LONGEST_BAR, width - 2 - len(text))
+        if fraction is None or room < _SHORTEST_BAR:
+            return shortened(text, width)
+        full = int(fraction * room)
+        return f"{'━' * full}{'╌' * (room - full)}  {text}"
 
     def _left(self) -> tuple[float | None, str]:
         """Returns the fraction done, None without limits, and what is left as text."""
         learner, _, elapsed, _ = self._state
-        budget = self._budget
+        seconds = None if self._budget.minutes is None else 60 * self._budget.minutes
         limits = (
-            (elapsed, None if budget.minutes is None else 60 * budget.minutes, ""),
-            (learner.get("learner_steps") or 0, budget.learner_steps, "learner steps"),
-            (learner.get("actor_steps") or 0, budget.actor_steps, "actor steps"),
+            (elapsed, seconds, ""),
+            (learner.get("learner_steps") or 0, self._budget.learner_steps, "learner steps"),
+            (learner.get("actor_steps") or 0, self._budget.actor_steps, "actor steps"),
         )
-        nearest: tuple[float | None, str] = (None, f"{_clock(elapsed)} elapsed")
-        for at, limit, unit in limits:
-            if limit is None:
-                continue
-            fraction = min(1.0, at / limit) if limit > 0 else 1.0
-            if nearest[0] is None or fraction > nearest[0]:
-                left = max(0, limit - at)
-                text = f"{left:,.0f} {unit} left" if unit else f"{_clock(left)} left"
-                nearest = (fraction, text)
-        return nearest
+        parts = [
+            (min(1.0, at / limit) if limit > 0 else 1.0, max(0, limit - at), unit)
+            for at, limit, unit in limits
+            if limit is not None
+        ]
+        if not parts:
+            return None, f"{_clock(elapsed)} elapsed"
+        fraction, left, unit = max(parts, key=lambda part: part[0])
+        return fraction, f"{left:,.0f} {unit} left" if unit else f"{_clock(left)} left"
 
-    def _speeds(self, long: bool) -> list[str]:
+    def _speeds(self) -> tuple[str, str]:
+        """Returns the speeds, or what the learner waits for; then the samples per insert."""
         learner = self._state[0]
         if not learner:
-            return []
-        acting = learner.get("actor_steps_per_second")
-        words = "{} actor steps/s" if long else "act {}/s"
-        speeds = [words.format(_count(acting, long))]
+            return "", ""
+        acting, learning = (
+            _count(learner.get(f"{side}_steps_per_second")) for side in ("actor", "learner")
+        )
         size = learner.get("replay_size", self._min_replay_size) or 0
         if size < self._min_replay_size:
-            return [f"filling replay {size:,}/{self._min_replay_size:,}", *speeds]
+            waits = f"filling replay {size:,}/{self._min_replay_size:,}"
+            return f"{waits} · {acting} actor steps/s", ""
         if not learner.get("learner_steps"):
-            return ["no update yet", *speeds]
-        words = "{} learner steps/s" if long else "learn {}/s"
-        speeds.append(words.format(_count(learner.get("learner_steps_per_second"), long)))
+            return f"no update yet · {acting} actor steps/s", ""
         ratio = learner.get("samples_per_insert")
-        if ratio is not None:
-            speeds.append(f"{_short(ratio)} {'samples per insert' if long else 'smp/ins'}")
-        return speeds
+        words = "" if ratio is None else f"{_short(ratio)} samples per insert"
+        return f"{acting} actor and {learning} learner steps/s", words
 
-    def _evaluation(self, long: bool) -> list[str]:
+    def _evaluation(self) -> str:
         _, evaluator, elapsed, _ = self._state
-        mean = evaluator.get("episode_return_mean")
-        if mean is None:
-            return []
-        value = _short(mean)
-        if not long:
-            return [f"return {value} {_age(elapsed - evaluator['wall_seconds'])} ago"]
-        std = evaluator.get("episode_return_std")
-        spread = "" if std is None else f" ± {_short(std)}"
-        age = _age(elapsed - evaluator["wall_seconds"])
-        return [f"evaluation {value}{spread}, {age} ago"]
-
-
-def _join(parts: list[str]) -> str:
-    return " · ".join(parts)
-
-
-def _bar(fraction: float, width: int) -> str:
-    full = int(fraction * width)
-    return "━" * full + "╌" * (width - full)
+        if not evaluator:
+            return ""
+        mean, std = (evaluator[f"episode_return_{name}"] for name in ("mean", "std"))
+        age = max(0.0, elapsed - evaluator["wall_seconds"])
+        return f"return {_short(mean)} ± {_short(std)}, {_clock(age)} ago"
 
 
 def _clock(seconds: float) -> str:
@@ -229,20 +203,10 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def _age(seconds: float) -> str:
-    """Returns a length of time in one unit: "42s", "7m", "3h"."""
-    seconds = max(0, int(seconds))
-    if seconds < 60:
-        return f"{seconds}s"
-    return f"{seconds // 60}m" if seconds < 3600 else f"{seconds // 3600}h"
-
-
-def _count(number: float | None, long: bool) -> str:
+def _count(number: float | None) -> str:
     if number is None:
         return "–"
-    if long or number < 1000:
-        return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
-    return f"{number / 1000:.3g}k" if number < 1e6 else f"{number / 1e6:.3g}M"
+    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
 
 
 def _short(value: float) -> str:
@@ -301,6 +265,12 @@ def require_updates(run: RunDirectory) -> None:
         )
 
 
+def has_ended(run: RunDirectory, limits: Budget) -> bool:
+    """Returns whether the newest start in run.json has reached its limits, which are these."""
+    ended = {"outcome": "finished", "budget": limits.to_json()}
+    return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
+
+
 def is_over(run: RunDirectory, limits: Budget) -> bool:
     """Returns whether a run has reached its limits, and its last evaluation has, too.
 
@@ -308,12 +278,11 @@ def is_over(run: RunDirectory, limits: Budget) -> bool:
     are no evaluations.
     """
     row = csv_rows.last_row(run.evaluator_csv, csv_rows.PROGRESS)
-    ended = {"outcome": "finished", "budget": limits.to_json()}
-    has_ended = any(start.items() >= ended.items() for start in run.read_starts()[-1:])
+    is_finished = has_ended(run, limits)
     if row is None:
-        return has_ended
+        return is_finished
     learnt = csv_rows.last_row(run.learner_csv, ("learner_steps",))
     is_newest = learnt is None or row["learner_steps"] >= learnt["learner_steps"]
     return is_newest and (
-        limits.reached_by(row) or (has_ended and limits.episode_return is not None)
+        limits.reached_by(row) or (is_finished and limits.episode_return is not None)
     )

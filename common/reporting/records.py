@@ -5,20 +5,20 @@ groups of a container leave of that machine is read here. Files of any kind are 
 Errors of a full disk are told apart from others.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import contextlib
 import errno
 from importlib import metadata
 import json
-import math
 import os
 from pathlib import Path
 import platform
+import re
 import reprlib
 import shlex
 import shutil
 import subprocess
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from absl import logging
 
@@ -28,7 +28,6 @@ LARGEST = 3.4e38
 """The largest float32, which networks and rewards are: no result is beyond it."""
 LARGEST_COUNT = 2**62
 """A count beyond it is damage; what is added to one still fits int64."""
-_DEEPEST = 50
 _LONGEST = 1000
 _KINDS: Any = {
     str: ("a short line of text", lambda value: value.isprintable() and len(value) <= _LONGEST),
@@ -51,13 +50,10 @@ def parse_json(text: str | bytes, where: str | Path) -> Any:
       where: name of the file or variable that has it.
 
     Raises:
-      JsonError: it is not JSON, nests too deeply, or has a number that is not finite or a text
-        that is not Unicode.
+      JsonError: it is not JSON, or has NaN or an infinity.
     """
     try:
-        found = json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_number)
-        _check(found, _DEEPEST)
-        return found
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise JsonError(f"{where}:{line}: is not JSON ({error}): mend or remove it") from None
@@ -106,21 +102,8 @@ def require_keys(where: str | Path, found: Any, kinds: Any, name: str = "it") ->
     return found
 
 
-def _number(text: str) -> float:
-    if not math.isfinite(float(text)):
-        raise ValueError(f"{text:.20} is not a finite number")
-    return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
-def _check(value: Any, depth: int) -> None:
-    """Raises ValueError if a value nests deeper than `depth`, or has a text that is not Unicode."""
-    if not depth:
-        raise ValueError("it nests too deeply")
-    if isinstance(value, str):
-        value.encode()
-    elif isinstance(value, dict | list):
-        for member in (*value, *value.values()) if isinstance(value, dict) else value:
-            _check(member, depth - 1)
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a finite number")
 
 
 _DIFF_BYTES = 200_000
@@ -293,6 +276,30 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def size_of(files: Iterable[Path]) -> int:
+    """Returns the bytes in files, some of which may vanish meanwhile."""
+    total = 0
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
+
+
+def with_part(page: Path, begin: str, end: str, part: str) -> str:
+    """Returns the text of a page with another part between two marks.
+
+    Raises:
+      UserError: the marks are missing, or there are several.
+    """
+    found = re.split(f"({re.escape(begin)}|{re.escape(end)})", page.read_text())
+    if found[1::2] != [begin, end]:
+        raise UserError(
+            f"{page} has no place for what is written there: give it one line {begin} and, below "
+            f"that, one {end}"
+        )
+    return f"{found[0]}{begin}\n\n{part.strip()}\n\n{end}{found[4]}"
+
+
 def replace_file(path: Path, text: str) -> None:
     """Writes a text file as of `whole_file`."""
     with whole_file(path) as file:
@@ -309,6 +316,29 @@ def disk_full(error: Exception) -> str:
     if getattr(error, "errno", None) in _FULL or any(words in text for words in _TEXTS):
         return f"disk full: {text}"
     return ""
+
+
+_ROOM_SECONDS = 5.0
+
+
+def when_there_is_room(write: Callable[[], None], wait: Callable[[float], bool]) -> None:
+    """Writes a file, again and again while the disk is full.
+
+    Args:
+      write: writes the file.
+      wait: waits so many seconds; returns whether to give up.
+
+    Raises:
+      OSError: of the last attempt, if it was given up, or of another kind.
+    """
+    while True:
+        try:
+            return write()
+        except OSError as error:
+            reason = disk_full(error)
+            if not reason or wait(_ROOM_SECONDS):
+                raise
+            logging.log_every_n_seconds(logging.WARNING, "waiting for room: %s", 60, reason)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 A start whose config differs from that of the starts before it is told the differences.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import contextlib
 from datetime import UTC, datetime
 import fcntl
@@ -221,22 +221,6 @@ class RunDirectory:
         starts = record.get("starts") if isinstance(record, dict) else None
         return require_starts(self.run_json, starts)
 
-    def read_evaluation(self) -> float | None:
-        """Returns the mean return in evaluation.json; None if there is no such file.
-
-        `python -m binaries.evaluate --json` writes that file, of more episodes than an evaluation
-        of the run has.
-
-        Raises:
-          JsonError: evaluation.json is not what that program writes.
-        """
-        path, name = self.evaluation_json, "episode_return_mean"
-        found = records.read_json(path)
-        if found is None:
-            return None
-        mean = records.require_keys(path, found, {}).get(name)
-        return float(records.require_keys(path, mean, float, name))
-
     def kept_checkpoint(self, learner_steps: int) -> Path:
         """Returns the directory of the checkpoint after so many learner steps, if it is kept."""
         return self.checkpoints / f"step_{learner_steps}"
@@ -251,11 +235,24 @@ class RunDirectory:
         Raises:
           RunInUseError: another launcher holds the directory.
         """
-        return hold(self.config_json, "run", self.path, "--workdir")
+        # No file that is ever replaced: its lock would stay with the old one.
+        return hold(self.path / ".run.lock", "run", self.path, "--workdir")
 
-    def hold_checkpoints(self, role: str = "learner") -> contextlib.AbstractContextManager[None]:
-        """Returns a context that keeps others of the role that keeps the run out: one may save."""
-        return hold(self.checkpoints / "learner.lock", role, self.path, "--workdir")
+    def hold_checkpoints(
+        self,
+        role: str = "learner",
+        patience_seconds: float = 0.0,
+        wait: Callable[[float], bool | None] = time.sleep,
+    ) -> contextlib.AbstractContextManager[None]:
+        """Returns a context that keeps others of the role that keeps the run out: one may save.
+
+        Args:
+          role: name of that role.
+          patience_seconds: as of `hold`.
+          wait: as of `hold`.
+        """
+        lock = self.checkpoints / "learner.lock"
+        return hold(lock, role, self.path, "--workdir", patience_seconds, wait)
 
     def write_run_record(
         self,
@@ -289,8 +286,6 @@ class RunDirectory:
             for name, (there, here) in differences(before, config or before).items()
             if ABSENT not in (there, here)  # a field that is newer than the run
         }
-        if found:
-            records.replace_file(self.config_json, json.dumps(config, indent=2) + "\n")
         start = {
             "start_time": _now(),
             "end_time": None,
@@ -307,6 +302,8 @@ class RunDirectory:
             "machine": records.machine(),
         }
         self._write_starts([*self.read_starts(), start])
+        if found:  # after run.json: a start that is cut between the two finds the changes again
+            records.replace_file(self.config_json, json.dumps(config, indent=2) + "\n")
 
     def close_run_record(self, outcome: str) -> None:
         """Records in run.json how the newest start ended: "finished", "stopped" or "failed".
@@ -391,7 +388,12 @@ def require_starts(where: str | Path, found: Any) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def hold(
-    file: Path, holder: str, place: Path, flag: str, patience_seconds: float = 0.0
+    file: Path,
+    holder: str,
+    place: Path,
+    flag: str,
+    patience_seconds: float = 0.0,
+    wait: Callable[[float], bool | None] = time.sleep,
 ) -> Iterator[None]:
     """Locks a file until the context ends, or this process dies.
 
@@ -401,6 +403,7 @@ def hold(
       place: the directory that the lock protects, for the message.
       flag: the flag that names that directory, for the message.
       patience_seconds: time to wait for another process that has locked it; a line says so.
+      wait: waits so many seconds; a true result ends the patience.
 
     Raises:
       RunInUseError: another process has locked it, for longer than that.
@@ -413,7 +416,7 @@ def hold(
         raise RunDirectoryError(f"cannot open {file} ({error.strerror})") from None
     try:
         try:
-            _lock(descriptor, f"another {holder} uses {place}", patience_seconds)
+            _lock(descriptor, f"another {holder} uses {place}", patience_seconds, wait)
         except BlockingIOError:
             raise RunInUseError(
                 f"another {holder} uses {place} at this moment: wait for its end, or give "
@@ -429,7 +432,9 @@ def hold(
         os.close(descriptor)
 
 
-def _lock(descriptor: int, reason: str, patience_seconds: float) -> None:
+def _lock(
+    descriptor: int, reason: str, patience_seconds: float, wait: Callable[[float], bool | None]
+) -> None:
     """Locks a file; says the reason once where that takes longer than a moment.
 
     Raises:
@@ -441,12 +446,11 @@ def _lock(descriptor: int, reason: str, patience_seconds: float) -> None:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             waited = time.monotonic() - begin
-            if waited >= patience_seconds:
+            if waited >= patience_seconds or wait(_POLL_SECONDS):
                 raise
         if waited >= _MOMENT_SECONDS and not said:
             print(f"{reason}: waiting for its end", file=sys.stderr, flush=True)
             said = True
-        time.sleep(_POLL_SECONDS)
 
 
 def _now() -> str:

@@ -64,18 +64,14 @@ class Events:
             self._writer.flush()
 
     def write_hyperparameters(self, values: Mapping[str, Any]) -> None:
-        """Writes `{name: value}` as a table, and for the plug-in HParams."""
+        """Writes `{name: value}` for the plug-in HParams."""
         from tensorboard.plugins.hparams import api
 
-        texts = {name: str(value) for name, value in values.items()}
-        rows = [f"| {name} | {text} |" for name, text in texts.items()]
         plain = {
-            name: value if isinstance(value, bool | int | float) else texts[name]
+            name: value if isinstance(value, bool | int | float) else str(value)
             for name, value in values.items()
         }
         with skipped_if_full("no events"), self._writer.as_default(step=0):
-            table = "\n".join(["| name | value |", "|---|---|", *rows])
-            self._tf.summary.text("hyperparameters", table)
             api.hparams_config(
                 [api.HParam(name) for name in plain],
                 [api.Metric(tag, display_name=tag) for tag in _METRICS],

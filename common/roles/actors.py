@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 import contextlib
+import functools
 import math
 import time
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -38,22 +39,6 @@ _MOST_TIMESTEPS = 32
 waits for it."""
 
 
-class Parameters(Protocol):
-    """The parameters with which actors act."""
-
-    @property
-    def version(self) -> int:
-        """Version of those in use."""
-
-    @property
-    def age_steps(self) -> int:
-        """Learner steps by which newer ones are ahead of them."""
-
-    @property
-    def wall_seconds(self) -> float:
-        """Seconds since the run's first start."""
-
-
 class Acting:
     """The actors of a process, which step together as one batch.
 
@@ -67,7 +52,7 @@ class Acting:
     def __init__(
         self,
         context: RunContext,
-        parameters: Parameters,
+        parameters: "ParameterPuller | LocalActing",
         seed: int | None = None,
         shard: int = 0,
         send_batch: float = math.inf,
@@ -76,7 +61,7 @@ class Acting:
 
         Args:
           context: of the run.
-          parameters: described in acting.csv.
+          parameters: those with which the actors act; acting.csv has their version and age.
           seed: of what the adder draws; None for that of the exploration.
           shard: number of the shard that gets the steps.
           send_batch: actor steps that the adder collects; infinity for all until `flush`.
@@ -167,22 +152,33 @@ class Acting:
 def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
     """Returns the environments of this process's actors; other processes may step them."""
     layout, topology = context.layout, context.topology
-    workers, num_frames = layout.acting_role.name, context.agent.declaration.num_frames
+    workers = layout.acting_role.name
     if workers == topology.job:
-        return context.watch(
-            lambda: loop.make_environments(
-                context.environment, context.actors, context.seed, start, num_frames
-            ),
-            start,
-        )
+        return _own_environments(context, start)
     addresses = topology.addresses(workers)
     rows = [
         layout.actors_of(index, len(addresses), context.num_actors)
         for index in range(len(addresses))
     ]
-    specs = loop.environment_specs(context.environment, context.seed, num_frames)
     clients = [context.client(address) for address in addresses]
-    return RemoteBatch(clients, rows, start, *specs, context.stop)
+    return RemoteBatch(clients, rows, start, *_specs(context), context.stop)
+
+
+def _own_environments(context: RunContext, start: int) -> WatchedBatch:
+    """Returns environments in this process; random numbers differ between starts."""
+    num_frames = context.agent.declaration.num_frames
+    return context.watch(
+        lambda: loop.make_environments(
+            context.environment, context.actors, context.seed, start, num_frames
+        ),
+        start,
+    )
+
+
+def _specs(context: RunContext) -> tuple[Any, Any]:
+    """Returns the specs of an environment's observations and actions."""
+    num_frames = context.agent.declaration.num_frames
+    return loop.environment_specs(context.environment, context.seed, num_frames)
 
 
 class LocalActing(Acting):
@@ -214,7 +210,9 @@ class LocalActing(Acting):
         self._waiting: deque[Delivery] = deque()
         self.version, self._loaded_at, self._learner_steps = 0, -1, 0
         super().__init__(context, self, seed)
-        self.adder.incarnation = incarnation or 1 + self.start
+        # lives.csv lacks starts on a full disk, run.json does not.
+        counted = max(1 + self.start, len(context.directory.read_starts()))
+        self.adder.incarnation = incarnation or counted
 
     @property
     def age_steps(self) -> int:
@@ -492,17 +490,9 @@ def run_environments(context: RunContext) -> None:
     Raises:
       PatienceError: the learner has not called for too long.
     """
-    name, num_frames = context.environment, context.agent.declaration.num_frames
-
-    def make(session: int) -> WatchedBatch:
-        return context.watch(
-            lambda: loop.make_environments(name, context.actors, context.seed, session, num_frames),
-            session,
-        )
-
     server = context.server()
-    specs = loop.environment_specs(name, context.seed, num_frames)
-    service = EnvironmentService(server, len(context.actors), *specs, make)
+    make = functools.partial(_own_environments, context)
+    service = EnvironmentService(server, len(context.actors), *_specs(context), make)
     server.start()
     report_ready()
     service.serve(context.stop)

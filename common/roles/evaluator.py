@@ -32,6 +32,7 @@ from common.remote.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.reporting import csv_rows
 from common.reporting.budget import EPISODE_STEPS
 from common.reporting.csv_rows import CsvRows
+from common.reporting.progress import has_ended
 from common.reporting.records import replace_file, skipped_if_full, whole_file
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
@@ -347,7 +348,8 @@ def _final_checkpoint(context: RunContext, is_over: bool) -> Snapshot | None:
     Args:
       context: of the run.
       is_over: whether the learner said that the run is over. If not, the checkpoint is the last one
-        if it reaches the run's limits.
+        if it reaches the run's limits, or run.json says that the run reached them: a checkpoint
+        has no returns.
     """
     path, progress, counters = context.directory.checkpoints, _Steps(), SavedCounters()
     if not restore_newest(path, {"learner": progress, "progress": counters}):
@@ -359,8 +361,10 @@ def _final_checkpoint(context: RunContext, is_over: bool) -> Snapshot | None:
         wall_seconds=float(counters.wall_seconds),
         finished=True,
     )
-    if not is_over and not context.limits.reached(
-        status.wall_seconds, status.actor_steps, status.learner_steps
+    if not (
+        is_over
+        or context.limits.reached(status.wall_seconds, status.actor_steps, status.learner_steps)
+        or has_ended(context.directory, context.limits)
     ):
         return None
     learner = context.agent.make_learner(context.spec, seed=0)

@@ -21,6 +21,7 @@ from common.learning.parameter_server import AppliedGradients
 from common.learning.trainer import Trainer
 from common.networks import packing
 from common.remote.gradients import GradientQueue
+from common.remote.inbox import StoreService
 from common.remote.outbox import RemoteStore
 from common.remote.parameters import TARGET
 from common.remote.shards import ShardedStore
@@ -211,7 +212,7 @@ class ServingKeeper(Keeper):
         """Makes, serves and loads the store."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
-        self._service = context.store_service(server, self.store)
+        self._service = StoreService(server, self.store)
         prefetch = agent.prefetch if agent.decodes else 0
         trainer = agent.make_trainer(
             learner, self.store, spec, seed, agent.rate_limiter(), prefetch
@@ -231,7 +232,7 @@ class ParameterServer(Keeper):
         """Serves a queue for gradients, and publishes the target networks, too."""
         num_parameters = learner.num_parameters
         queue = GradientQueue(num_parameters)
-        self._inbox = context.store_service(server, queue).inbox
+        self._inbox = StoreService(server, queue).inbox
         self._target = context.parameter_service(server, num_parameters, name=TARGET)
         self._updates = AppliedGradients(learner, queue, self._inbox, self._after_update)
         super().__init__(context, learner, server, self._updates, publish_period=1)

@@ -4,6 +4,7 @@ import time
 
 from common.cluster import topology as topology_lib
 from common.cluster.processes import Patience, report_ready
+from common.remote.inbox import StoreService
 from common.roles.run_context import RunContext
 
 _LINGER_SECONDS = 50.0
@@ -22,7 +23,7 @@ def run(context: RunContext) -> None:
     store = context.agent.data.make_store(context.step_specs, context.seed + shard, num_shards)
     file = context.store_file(store)
     file.load()
-    service = context.store_service(server, store)
+    service = StoreService(server, store)
     server.start()
     report_ready()
     patience, before = Patience("nobody has used the replay"), None

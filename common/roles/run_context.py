@@ -10,16 +10,13 @@ from common.agents.agent import Agent
 from common.cluster import processes, rpc, rpc_server
 from common.cluster.credentials import Credentials
 from common.cluster.layout import Layout
-from common.cluster.processes import StopRequest
+from common.cluster.processes import PatienceError, StopRequest
 from common.cluster.topology import Topology
 from common.environments import watch
 from common.environments.batch import EnvironmentBatch, WatchedBatch
 from common.environments.spec import EnvironmentSpec
-from common.remote.inbox import StoreService
 from common.remote.parameters import ParameterService
 from common.replay.saving import BYTES_PER_SECOND, StoreFile
-from common.replay.store import Store
-from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectory
 from common.types import Nest
@@ -60,6 +57,7 @@ class RunContext:
       keep_every: learner steps between checkpoints that stay; 0 for none.
       init_from: run directory whose networks a new run begins with; None: random ones.
       start_states: file of the states from which the last evaluation plays as well; None: none.
+      store_files: the files of what is stored in this process.
     """
 
     agent: Agent
@@ -87,6 +85,20 @@ class RunContext:
     keep_every: int = 0
     init_from: pathlib.Path | None = None
     start_states: pathlib.Path | None = None
+    store_files: list[StoreFile] = dataclasses.field(default_factory=list)
+
+    def run(self, role: Callable[["RunContext"], None]) -> None:
+        """Runs a role; if it has waited too long for another one, what it stores is saved first.
+
+        Raises:
+          PatienceError: of the role.
+        """
+        try:
+            role(self)
+        except PatienceError:
+            for file in self.store_files:
+                file.close(is_over=False)
+            raise
 
     @property
     def step_specs(self) -> Nest:
@@ -112,21 +124,20 @@ class RunContext:
     def store_file(self, store: Any) -> StoreFile:
         """Returns the file of what is stored in this process; the files of a run share a rate."""
         job = self.topology.job
-        path = self.directory.replay / f"{job}_{self.topology.index}.replay"
-        rate = BYTES_PER_SECOND / max(1, len(self.topology.cluster.get(job, ())))
+        name, num_files = f"{job}_{self.topology.index}", len(self.topology.cluster.get(job, ()))
+        if store.by_actor:  # another start may have another number of processes
+            name, num_files = "actors", 1
+        path, rate = self.directory.replay / f"{name}.replay", BYTES_PER_SECOND / max(1, num_files)
         period, is_on = self.checkpoint_seconds, self.saves_replay
-        return StoreFile(store, path, period, is_on, rate, self.keeps_replay)
+        file = StoreFile(store, path, period, is_on, rate, self.keeps_replay)
+        self.store_files.append(file)
+        return file
 
     def server(self) -> rpc_server.Server:
         """Returns a server at this task's address that has not started yet."""
         return rpc_server.Server(
             self.topology.bind_address, self.credentials, self.topology.own_address
         )
-
-    def store_service(self, server: rpc_server.Server, store: Store) -> StoreService:
-        """Returns a `StoreService` that knows how many actor steps the run had before it."""
-        last = csv_rows.last_row(self.directory.learner_csv, ("actor_steps",))
-        return StoreService(server, store, int(last["actor_steps"]) if last else 0)
 
     def parameter_service(
         self, server: rpc_server.Server, num_parameters: int, **options: Any

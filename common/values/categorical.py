@@ -18,21 +18,12 @@ def support(v_min: float, v_max: float, num_atoms: int) -> tf.Tensor:
 
     Args:
       v_min: position of the first atom, in units of return.
-      v_max: position of the last atom, in units of return.
+      v_max: position of the last atom, above `v_min`.
       num_atoms: K, at least 2.
 
     Returns:
       [K] float32, increasing.
-
-    Raises:
-      ValueError: the range is empty or not finite, or there are fewer than two atoms.
     """
-    if not (np.isfinite(v_min) and np.isfinite(v_max)):
-        raise ValueError(f"v_min and v_max must be finite, got v_min={v_min}, v_max={v_max}.")
-    if v_min >= v_max:
-        raise ValueError(f"v_min must be below v_max, got v_min={v_min}, v_max={v_max}.")
-    if num_atoms < 2:
-        raise ValueError(f"num_atoms must be at least 2, got {num_atoms}.")
     return tf.constant(np.linspace(v_min, v_max, num_atoms, dtype=np.float32))
 
 
@@ -166,17 +157,7 @@ def project_np(positions: np.ndarray, probabilities: np.ndarray, support: np.nda
 
     Returns:
       [B, K], in the dtype of `probabilities`.
-
-    Raises:
-      ValueError: a shape differs from those above.
     """
-    if positions.ndim != 2 or positions.shape != probabilities.shape:
-        raise ValueError(
-            "positions and probabilities must both be [B, M], "
-            f"got {positions.shape} and {probabilities.shape}."
-        )
-    if support.ndim != 1 or support.size < 2:
-        raise ValueError(f"support must be [K] with K >= 2, got {support.shape}.")
     num_rows, num_atoms = positions.shape[0], support.size
     positions = np.clip(positions, support[0], support[-1])
     # Searches the inner atoms only, so that a position on the last atom has an upper neighbour too.
@@ -206,8 +187,3 @@ def cross_entropy_np(target_probabilities: np.ndarray, logits: np.ndarray) -> np
     log_normaliser = np.log(np.exp(shifted).sum(axis=-1))
     mass = target_probabilities.sum(axis=-1)
     return mass * log_normaliser - (target_probabilities * shifted).sum(axis=-1)
-
-
-def mean_np(logits: np.ndarray, support: np.ndarray) -> np.ndarray:
-    """Returns the expected value sum_i z_i softmax(logits)_i (eq 7): [B, K], [K] -> [B]."""
-    return softmax_np(logits) @ support

@@ -21,15 +21,7 @@ def lower_triangular(outputs: tf.Tensor, size: int) -> tf.Tensor:
 
     Returns:
       [B, A, A].
-
-    Raises:
-      ValueError: `outputs` has another number of columns.
     """
-    if outputs.shape[-1] != size * (size + 1) // 2:
-        raise ValueError(
-            f"A triangle of size {size} takes {size * (size + 1) // 2} outputs, got "
-            f"{outputs.shape[-1]}."
-        )
     square = tf.concat([outputs[:, size:], tf.reverse(outputs, [-1])], axis=-1)
     matrix = tf.reshape(square, [-1, size, size])
     diagonal = tf.nn.softplus(tf.linalg.diag_part(matrix))

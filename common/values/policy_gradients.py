@@ -31,13 +31,7 @@ def deterministic_policy_gradient_loss(
 
     Returns:
       [B].
-
-    Raises:
-      ValueError: a bound is not positive.
     """
-    for name, bound in (("dqda_clip", dqda_clip), ("dqda_norm", dqda_norm)):
-        if bound is not None and bound <= 0:
-            raise ValueError(f"{name} must be positive or None (off), got {bound}.")
     if dqda_clip is not None:
         dqda = tf.clip_by_value(dqda, -dqda_clip, dqda_clip)
     if dqda_norm is not None:

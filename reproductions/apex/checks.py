@@ -71,8 +71,8 @@ def learner_fails(evidence: Evidence) -> Finding:
         steps = _numbers(kills, r"at step ([\d,]+) or later, resumed at step ([\d,]+)")
         holds = (
             bool(steps)
-            and all(0 < resumed <= killed for killed, resumed in steps)
-            and end["learner_steps"] > max(killed for killed, _ in steps)
+            and all(resumed > 0 for _, resumed in steps)  # perhaps later than the last row says
+            and end["learner_steps"] > max(map(max, steps))
         )
         numbers = _named(steps, "killed at step", "resumed at step")
         return holds, {**numbers, "learner steps at the end": end["learner_steps"]}

@@ -41,13 +41,8 @@ class ActionSpace:
           choices: K of each sub-action.
           elements: of each sub-action int [K, E], the E elements of an environment's action for
             which each of its choices stands. Without them a choice is an element.
-
-        Raises:
-          ValueError: there is no sub-action, or one has a negative number of choices.
         """
         self.choices = tuple(int(k) for k in choices)
-        if not self.choices or min(self.choices) < 0:
-            raise ValueError(f"choices must be one or more numbers of at least 0, got {choices}")
         self.size = len(self.choices)
         self.elements = tuple(elements)
         self.widths = tuple(max(k, 1) for k in self.choices)

@@ -9,7 +9,7 @@ from common.environments.spec import EnvironmentSpec
 from common.replay import png
 from reproductions.aql import aql, d3pg, impala, networks
 from reproductions.aql.actions import ActionSpace
-from reproductions.aql.aql import AQLLearner, StoredUnroll
+from reproductions.aql.aql import AQLLearner
 from reproductions.aql.config import AGENT, AQLConfig
 from reproductions.aql.graph_policy import graph_policy
 
@@ -30,37 +30,35 @@ class AQL(Agent):
         self.decodes = bool(config.channels)
         self.data = ReplayedUnrolls(config, self._columns)
 
-    def step_specs(self, spec: EnvironmentSpec) -> StoredUnroll | impala.StoredPolicyUnroll:
-        """Returns the columns of an unroll of T timesteps; its images are one PNG file."""
+    def step_specs(self, spec: EnvironmentSpec) -> Unrolls:
+        """Returns the columns of an unroll of T timesteps; its images are one PNG file.
+
+        The extras are actions of `ActionSpace`: "action_index", the action taken, and "best_index",
+        a* as the actor found it, or the own action of D3PG's policy. IMPALA has "log_prob" instead:
+        log mu of the action when the actor took it, in nats.
+        """
         length, space = self.config.unroll_length, self._space(spec)
         action, scalar = tf.TensorSpec([length, space.size]), tf.TensorSpec([length])
         observation, state = tf.TensorSpec([length, spec.observation_size]), ()
         if self.config.channels:
             observation = png.column(self._film_shape(spec))
             state = networks.state_specs(self.config, space)
-        return (impala.StoredPolicyUnroll if self._is_impala else StoredUnroll)(
-            observation,
-            action,
-            scalar if self._is_impala else action,
-            reward=scalar,
-            discount=scalar,
-            is_last=tf.TensorSpec([length], tf.bool),
-            state=state,
-        )
+        own = {"log_prob": scalar} if self._is_impala else {"best_index": action}
+        is_last = tf.TensorSpec([length], tf.bool)
+        extras = {"action_index": action, **own}
+        return Unrolls(observation, scalar, scalar, is_last, extras, state)
 
-    def decode(
-        self, steps: StoredUnroll | impala.StoredPolicyUnroll, spec: EnvironmentSpec
-    ) -> StoredUnroll | impala.StoredPolicyUnroll:
+    def decode(self, steps: Unrolls, spec: EnvironmentSpec) -> Unrolls:
         """Decodes PNG files of unrolls [B] to uint8 [B, T, H, W, C]."""
         images = png.decode(steps.observation, self._film_shape(spec), "observation")
         shape = [-1, self.config.unroll_length, *spec.image_shape]
         return steps._replace(observation=tf.reshape(images, shape))
 
-    def make_learner(
+    def build_learner(
         self, spec: EnvironmentSpec, seed: int
     ) -> AQLLearner | d3pg.D3PGLearner | impala.ImpalaLearner:
         """Builds the learner of the configured method."""
-        tf.random.set_seed(seed)
+        del seed
         kinds = {"policy": d3pg.D3PGLearner, "none": impala.ImpalaLearner}
         kind = kinds.get(self.config.search, AQLLearner)
         return kind(self.config, spec, self._space(spec))
@@ -105,19 +103,10 @@ class AQL(Agent):
         height, width, channels = spec.image_shape
         return self.config.unroll_length * height, width, channels
 
-    def _columns(self, unrolls: Unrolls) -> StoredUnroll | impala.StoredPolicyUnroll:
+    def _columns(self, unrolls: Unrolls) -> Unrolls:
         """Returns what is stored and sent of unrolls."""
-        observation = unrolls.observation
-        if self.config.channels:
-            observation = png.encode(
-                observation.reshape(len(observation), -1, *observation.shape[3:])
-            )
-        return (impala.StoredPolicyUnroll if self._is_impala else StoredUnroll)(
-            observation,
-            unrolls.extras["action_index"],
-            unrolls.extras["log_prob" if self._is_impala else "best_index"],
-            reward=unrolls.reward,
-            discount=unrolls.discount,
-            is_last=unrolls.is_last,
-            state=unrolls.state,
-        )
+        if not self.config.channels:
+            return unrolls
+        images = unrolls.observation
+        films = images.reshape(len(images), -1, *images.shape[3:])
+        return unrolls._replace(observation=png.encode(films))

@@ -8,12 +8,12 @@ over time and batch, as in algorithm 2.
 import abc
 from collections.abc import Sequence
 import math
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from common.acting.policy import Policy, Proposals, ProposingPolicy
+from common.data.unrolls import Unrolls
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients, Learner, create_variables
 from common.networks import numpy_twins
@@ -24,30 +24,6 @@ from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.networks import FeedforwardTwin, RecurrentTwin, ValueTwin, load_parts
 from reproductions.aql.search import QFunction
-
-
-class StoredUnroll(NamedTuple):
-    """The columns of an unroll, [B, T, ...].
-
-    Attributes:
-      observation: [Ds] float32; of images [H, W, C] uint8.
-      action_index: [D] float32, the action taken; as all actions, in the form of `ActionSpace`.
-      best_index: [D] float32, a* as the actor found it; of D3PG the policy's own action.
-      reward: float32, of the step that follows; 0 at the last timestep of an episode.
-      discount: float32, the environment's discount of the step that follows; 0 at the last
-        timestep of an episode.
-      is_last: bool, whether the timestep is the last of its episode.
-      state: `RecurrentState` [B, ...] with which the actor came to the first timestep; () where no
-        layer is recurrent.
-    """
-
-    observation: tf.Tensor
-    action_index: tf.Tensor
-    best_index: tf.Tensor
-    reward: tf.Tensor
-    discount: tf.Tensor
-    is_last: tf.Tensor
-    state: Nest = ()
 
 
 def targets(
@@ -86,7 +62,7 @@ def targets(
 
 
 def targets_of(
-    unroll: StoredUnroll, best_value: tf.Tensor, config: AQLConfig
+    unroll: Unrolls, best_value: tf.Tensor, config: AQLConfig
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns `targets` of B unrolls, given V of their timesteps, [T, B]."""
     columns = map(tf.transpose, (unroll.reward, unroll.discount, unroll.is_last))
@@ -161,11 +137,12 @@ class AQLLearner(Learner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of both losses on B unrolls; nothing is written back."""
         config, unroll = self._config, batch.steps
-        length, best = unroll.reward.shape[1], flat(unroll.best_index)
+        length, best = unroll.reward.shape[1], flat(unroll.extras["best_index"])
         with tf.GradientTape() as tape:
             features = networks.features_of(self.value.shared, unroll)
             part = self.value.state(features)
-            value = time_major(self.value.values(part, flat(unroll.action_index)), length)
+            taken = flat(unroll.extras["action_index"])
+            value = time_major(self.value.values(part, taken), length)
             with tape.stop_recording():
                 best_value = time_major(self.value.values(part, best), length)
             target, weight = targets_of(unroll, best_value, config)

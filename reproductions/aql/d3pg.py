@@ -83,7 +83,7 @@ class D3PGLearner(ActorCriticLearner):
 
         def value_loss(observation: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             part = critic.state(critic.shared(observation))
-            value = critic.values(part, aql.flat(unroll.action_index))
+            value = critic.values(part, aql.flat(unroll.extras["action_index"]))
             value = aql.time_major(value, length)[:-1]
             return aql.value_loss(value, target, weight), target - value
 

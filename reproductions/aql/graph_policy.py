@@ -131,6 +131,8 @@ def _search(
 
 def _to_environment(actions: tf.Tensor, spec: EnvironmentSpec, space: ActionSpace) -> tf.Tensor:
     """Returns what `ActionSpace.to_environment` does."""
+    if spec.is_hybrid:
+        return tf.where(tf.constant(spec.action_choices) > 0, actions, space.values(actions))
     if space.elements:
         parts = [
             tf.gather(rows, tf.cast(actions[:, d], tf.int32))

@@ -6,7 +6,6 @@ costs are those of IMPALA's paper and published program, and there is no replay,
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import sonnet as snt
@@ -16,7 +15,7 @@ from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients, Learner, create_variables
 from common.networks import numpy_twins
 from common.networks.control import ReluMLP
-from common.types import Batch, Nest
+from common.types import Batch
 from common.values.multistep import v_trace
 from reproductions.aql import networks
 from reproductions.aql.actions import ActionSpace
@@ -24,29 +23,6 @@ from reproductions.aql.aql import SharedLayersPolicy, flat, time_major
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.networks import load_parts, shared_twin
 from reproductions.aql.proposals import FlatPolicy, FlatPolicyTwin, ProposalTwin
-
-
-class StoredPolicyUnroll(NamedTuple):
-    """The columns of an unroll, [B, T, ...].
-
-    Attributes:
-      observation: [Ds] float32; of images [H, W, C] uint8.
-      action_index: [D] float32, the action taken, in the form of `ActionSpace`.
-      log_prob: float32, log mu of that action when the actor took it, in nats.
-      reward: float32, of the step that follows; 0 at the last timestep of an episode.
-      discount: float32, the environment's discount of the step that follows; 0 at the last
-        timestep of an episode.
-      is_last: bool, whether the timestep is the last of its episode.
-      state: as in `StoredUnroll`.
-    """
-
-    observation: tf.Tensor
-    action_index: tf.Tensor
-    log_prob: tf.Tensor
-    reward: tf.Tensor
-    discount: tf.Tensor
-    is_last: tf.Tensor
-    state: Nest = ()
 
 
 class PolicyNetwork(snt.Module):
@@ -146,7 +122,8 @@ class ImpalaLearner(Learner):
         config, unroll = self._config, batch.steps
         length = unroll.reward.shape[1]
         reward, discount, is_last, log_mu = map(
-            tf.transpose, (unroll.reward, unroll.discount, unroll.is_last, unroll.log_prob)
+            tf.transpose,
+            (unroll.reward, unroll.discount, unroll.is_last, unroll.extras["log_prob"]),
         )
         reward *= config.impala_reward_scale
         with tf.GradientTape() as tape:
@@ -155,7 +132,7 @@ class ImpalaLearner(Learner):
             log_pi, entropy = (
                 time_major(column, length)
                 for column in policy.proposal.log_prob_and_entropy(
-                    policy.trunk(features), flat(unroll.action_index)
+                    policy.trunk(features), flat(unroll.extras["action_index"])
                 )
             )
             value = time_major(self.baseline(features), length)

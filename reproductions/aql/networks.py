@@ -108,12 +108,12 @@ class RecurrentLayers(snt.Module):
         """Returns the features of B unrolls from their stored states, [B * T, F].
 
         Args:
-          unroll: has the columns observation, action_index, reward, is_last and state of [B, T,
-            ...], of the state [B, ...].
+          unroll: `Unrolls` of [B, T, ...], with the extra "action_index".
         """
         goes_on = 1 - tf.cast(unroll.is_last[:, :-1], tf.float32)
         state = unroll.state
-        action = goes_on[..., tf.newaxis] * self.space.encode(unroll.action_index[:, :-1])
+        taken = self.space.encode(unroll.extras["action_index"][:, :-1])
+        action = goes_on[..., tf.newaxis] * taken
         reward = goes_on * unroll.reward[:, :-1]
         never = tf.zeros_like(unroll.is_last[:, :1])  # the stored state is that of its timestep
         outputs, _ = self.unroll(
@@ -252,7 +252,7 @@ def features_of(shared: ReluMLP | RecurrentLayers, unroll: Nest) -> tf.Tensor:
 
     Args:
       shared: of `make_shared`.
-      unroll: columns of [B, T, ...], see `aql.StoredUnroll`.
+      unroll: `Unrolls` of [B, T, ...].
     """
     if isinstance(shared, RecurrentLayers):
         return shared.features(unroll)

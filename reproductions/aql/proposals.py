@@ -4,6 +4,7 @@ The proposal is a product of softmax and Gaussian sub-actions (section 4). The f
 hidden layers before it (`networks`). NumPy twins sample for the actors.
 """
 
+from collections.abc import Iterator
 import itertools
 import math
 
@@ -12,6 +13,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.networks import packing
+from common.values import categorical
 from reproductions.aql.actions import ActionSpace
 
 OUTPUT_SCALE = 0.01
@@ -168,18 +170,11 @@ class ProposalTwin:
         Returns:
           [K] float32.
         """
-        space = self._space
-        encoded = space.encode(actions)
-        outputs = features @ self._state_weights + self._bias
         total = np.zeros(len(actions), np.float32)
-        for offset, width in zip(space.offsets, space.widths):
-            block = slice(offset, offset + width)
-            logits = outputs[:, block]
-            if self._autoregressive:
-                logits = logits + encoded[:, :offset] @ self._action_weights[:offset, block]
+        for logits, taken in self._logits(features, actions):
             largest = logits.max(axis=1, keepdims=True)
             normalizer = np.log(np.exp(logits - largest).sum(axis=1)) + largest[:, 0]
-            total += (encoded[:, block] * logits).sum(axis=1) - normalizer
+            total += (taken * logits).sum(axis=1) - normalizer
         return total
 
     def probabilities(self, features: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -189,17 +184,21 @@ class ProposalTwin:
           features: [H] of a state.
           action: [D], of a space without continuous sub-actions.
         """
-        space = self._space
-        encoded = space.encode(action)
-        found = []
-        for offset, width in zip(space.offsets, space.widths):
+        rows = self._logits(features[np.newaxis], action[np.newaxis])
+        return tuple(categorical.softmax_np(logits)[0] for logits, _ in rows)
+
+    def _logits(
+        self, features: np.ndarray, actions: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields the logits of each sub-action along actions, and its encoding, [K, K_d] each."""
+        encoded = self._space.encode(actions)
+        outputs = features @ self._state_weights + self._bias
+        for offset, width in zip(self._space.offsets, self._space.widths):
             block = slice(offset, offset + width)
-            logits = features @ self._state_weights[:, block] + self._bias[block]
+            logits = outputs[:, block]
             if self._autoregressive:
-                logits += encoded[:offset] @ self._action_weights[:offset, block]
-            exponentials = np.exp(logits - logits.max())
-            found.append(exponentials / exponentials.sum())
-        return tuple(found)
+                logits = logits + encoded[:, :offset] @ self._action_weights[:offset, block]
+            yield logits, encoded[:, block]
 
     def _noise(self, rows: int, generator: np.random.Generator) -> np.ndarray:
         """Returns noise [rows, S]: Gumbel's, whose maximum samples a softmax, and Gaussian."""

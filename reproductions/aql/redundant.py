@@ -19,9 +19,10 @@ from dm_env import specs
 import numpy as np
 
 from common import environments
+from common.environments.canonical import Wrapper
 
 
-class Redundant(dm_env.Environment):
+class Redundant(Wrapper):
     """A task of which each action is the mean of several sub-actions in [-1, 1]."""
 
     def __init__(self, name: str, size: int, seed: int):
@@ -32,31 +33,17 @@ class Redundant(dm_env.Environment):
           size: sub-actions in all, a multiple of the task's.
           seed: of the task.
         """
-        self._environment = environments.make(name, seed)
-        self._shape = (self._environment.action_spec().shape[0], -1)
+        super().__init__(environments.make(name, seed))
+        self._shape = (self.wrapped.action_spec().shape[0], -1)
         self._size = size
-        self.render = self._environment.render
-        self.control_timestep = self._environment.control_timestep
-
-    def observation_spec(self) -> specs.Array:
-        """Returns the task's."""
-        return self._environment.observation_spec()
 
     def action_spec(self) -> specs.BoundedArray:
         """Returns the spec of all sub-actions."""
         return specs.BoundedArray((self._size,), np.float32, -1.0, 1.0, name="action")
 
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
-        return self._environment.reset()
-
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
         """Takes the means of the sub-actions."""
-        return self._environment.step(np.reshape(action, self._shape).mean(axis=1))
-
-    def close(self) -> None:
-        """Closes the task."""
-        self._environment.close()
+        return self.wrapped.step(np.reshape(action, self._shape).mean(axis=1))
 
 
 def cartpole_14(seed: int) -> Redundant:

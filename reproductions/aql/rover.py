@@ -24,9 +24,10 @@ It is not an environment of the paper, whose tasks are DeepMind Lab's; we chose 
 
 from collections.abc import Sequence
 
-import dm_env
 from dm_env import specs
 import numpy as np
+
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
 CHOICES = (7, 7, 3, 3, 2, 2, 2)
 TURNS = (-60, -25, -10, 0, 10, 25, 60)
@@ -57,13 +58,13 @@ _CHANGE = 0.2  # probability a step of another thing ahead
 _ROCK, _BAR = 1, 2
 
 
-class Rover(dm_env.Environment):
+class Rover(EpisodicEnvironment):
     """Observations float32 [8]; actions int32 [7] below `CHOICES`, or an index into `actions`."""
 
     def __init__(self, seed: int, actions: Sequence[Sequence[int]] = ()):
+        super().__init__(EPISODE_STEPS)
         self._actions = actions
         self._random = np.random.default_rng(seed)
-        self._steps_left = 0
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec: beacon, its direction, tilt that it needs, rock and bar ahead."""
@@ -76,18 +77,12 @@ class Rover(dm_env.Environment):
         most = np.array(CHOICES) - 1
         return specs.BoundedArray(most.shape, np.int32, 0, most, name="action")
 
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
-        self._steps_left = EPISODE_STEPS
+    def _start(self) -> None:
         self._tilt, self._ahead = 0.0, 0
         self._place_beacon()
-        return dm_env.restart(self._observation())
 
-    def step(self, action: np.ndarray | int) -> dm_env.TimeStep:
-        """Turns, tilts, moves, then reads; after an episode's last step, starts the next."""
-        if not self._steps_left:
-            return self.reset()
-        self._steps_left -= 1
+    def _act(self, action: np.ndarray | int) -> StepOutcome:
+        """Turns, tilts, moves, then reads."""
         chosen = self._actions[int(action)] if self._actions else action
         turn, tilt, strafe, drive, read, jump, crouch = map(int, chosen)
         before = abs(self._beacon)
@@ -104,9 +99,7 @@ class Rover(dm_env.Environment):
                 reward -= MISREAD
         if self._random.random() < _CHANGE:
             self._ahead = int(self._random.integers(3))
-        if self._steps_left:
-            return dm_env.transition(reward, self._observation())
-        return dm_env.truncation(reward, self._observation())
+        return StepOutcome(reward)
 
     def _place_beacon(self) -> None:
         """Puts a beacon, a complex number: real is ahead of the rover, imaginary to its left."""
@@ -114,7 +107,7 @@ class Rover(dm_env.Environment):
         self._beacon = self._random.uniform(_NEAREST, _FARTHEST) * np.exp(1j * direction)
         self._height = self._random.uniform(-_HIGHEST, _HIGHEST)
 
-    def _observation(self) -> np.ndarray:
+    def _observe(self) -> np.ndarray:
         distance = abs(self._beacon)
         direction = self._beacon / max(distance, 1e-6)
         return np.array(

@@ -27,7 +27,7 @@ from common.learning.learner import Gradients
 from common.networks import control
 from common.replay import memory
 from common.types import Batch
-from common.values import categorical, gaussian_mixture, policy_gradients
+from common.values import categorical, gaussian, policy_gradients
 from common.values.value_learning import importance_weights
 from reproductions.d4pg.config import AGENT, D4PGConfig
 
@@ -165,31 +165,32 @@ class MixtureCritic:
 
     def backup(self, reward, discount, outputs, seed):
         """Returns samples R_N + gamma_N z_j with z_j drawn from Z' (appendix A), [B, J]."""
-        distribution = gaussian_mixture.mixture(outputs, self._min_variance)
-        samples = gaussian_mixture.sample(distribution, self._num_samples, seed)
+        distribution = gaussian.mixture(outputs, self._min_variance)
+        samples = gaussian.sample_mixture(distribution, self._num_samples, seed)
         return reward[:, tf.newaxis] + discount[:, tf.newaxis] * samples
 
     def distance(self, target, outputs):
         """Returns -1/J sum_j log p(R_N + gamma_N z_j); the paper prints the sum, J times that."""
-        distribution = gaussian_mixture.mixture(outputs, self._min_variance)
-        return gaussian_mixture.sampled_cross_entropy(distribution, target)
+        distribution = gaussian.mixture(outputs, self._min_variance)
+        return gaussian.sampled_cross_entropy(distribution, target)
 
     def mean(self, outputs):
         """Returns the mixture's mean (eq 7)."""
-        return gaussian_mixture.mean(outputs)
+        return gaussian.mixture_mean(outputs)
 
     def priorities(self, distance):
         """Returns |d|, following section 4 literally: d is below 0 where the density exceeds 1."""
         return abs(distance)
 
     def initial_distance(self, transitions, taken, bootstrap):
-        """Returns -1/J sum_j log p(R_N + gamma_N z_j), in NumPy (appendix A)."""
-        distribution = gaussian_mixture.mixture_np(bootstrap, self._min_variance)
-        samples = gaussian_mixture.sample_np(distribution, self._num_samples, self._generator)
-        samples *= transitions.n_step_discount[:, np.newaxis]
-        samples += transitions.n_step_reward[:, np.newaxis]
-        prediction = gaussian_mixture.mixture_np(taken, self._min_variance)
-        return gaussian_mixture.sampled_cross_entropy_np(prediction, samples)
+        """Returns `distance` from `backup`, with new samples (appendix A)."""
+        columns = transitions.n_step_reward, transitions.n_step_discount, bootstrap, taken
+        seed = self._generator.integers(2**31, size=2, dtype=np.int32)
+        return self._distance_of(*columns, seed).numpy()
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def _distance_of(self, reward, discount, bootstrap, taken, seed):
+        return self.distance(self.backup(reward, discount, bootstrap, seed), taken)
 
 
 def make_critic_kind(config: D4PGConfig, seed: int = 0) -> CriticKind:
@@ -345,9 +346,8 @@ class D4PG(ActorCriticAgent):
             remove = memory.Proportional(config.removal_exponent)
         self.data = Transitions(config, memory.prioritized(config.priority_exponent), remove)
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGLearner:
         """Builds the learner of algorithm 1."""
-        tf.random.set_seed(seed)
         return D4PGLearner(self.config, spec, seed)
 
     def make_actor(

@@ -358,9 +358,9 @@ class Reactor(Agent):
             extras=extras,
         )
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> ReactorLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> ReactorLearner:
         """Builds the learner of section 3.4."""
-        tf.random.set_seed(seed)
+        del seed
         return ReactorLearner(self.config, spec)
 
     def make_actor(

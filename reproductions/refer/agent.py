@@ -16,7 +16,7 @@ from common.data.episodes import WholeEpisodes
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.learning.updates import FusedUpdates, StoreRules
-from common.networks import numpy_twins, standardizer
+from common.networks import numpy_twins, packing, standardizer
 from common.networks.control import SoftsignMLP
 from common.networks.recurrent import LSTMNetwork
 from common.networks.standardizer import Standardizer
@@ -77,22 +77,6 @@ KINDS = {
 """The agents by `ReferConfig.agent`."""
 
 
-class PolicyOutputs(NamedTuple):
-    """A policy N(m, Sigma) at K states, and their values; all float32.
-
-    Attributes:
-      value: [K], V; zeros from DDPG and ACER.
-      mean: [K, A], m.
-      variance: [A], the diagonal of Sigma.
-      coefficients: [K, C], of V-RACER's advantage.
-    """
-
-    value: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    coefficients: np.ndarray
-
-
 class ActingState(NamedTuple):
     """The state of a policy between two steps, each part () where there is none.
 
@@ -107,57 +91,6 @@ class ActingState(NamedTuple):
 
 STATELESS = ActingState()
 """The state of a policy of an MLP and Gaussian noise."""
-
-
-class PolicyNetwork:
-    """NumPy twin of a network that acts: standardised observations -> `PolicyOutputs`.
-
-    Attributes:
-      num_parameters: length of the vector that `load` takes.
-    """
-
-    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
-        """Makes the twin, with the variance that Sigma has at the start."""
-        self._kind = KINDS[config.agent]
-        self._twin = numpy_twins.twin(self._kind.acting(config, observation_size, action_size))
-        self._is_recurrent = config.recurrent
-        self._num_twin = self._twin.num_parameters
-        self.num_parameters = self._num_twin + action_size * self._kind.learns_variance
-        variance = config.initial_variance if self._kind.learns_variance else config.sigma**2
-        self._variance = np.full(action_size, variance, np.float32)
-
-    def load(self, flat: np.ndarray) -> None:
-        """Loads the network's variables, [P] float32 in the order of the learner."""
-        self._twin.load(flat[: self._num_twin])
-        if self._kind.learns_variance:
-            self._variance = standardizer.variance_of_raw_np(flat[self._num_twin :])
-
-    def layers(self) -> list[tuple[str, list[np.ndarray]]]:
-        """Returns the layers of m; see `Policy.layers`."""
-        if self._is_recurrent:
-            raise ValueError("it is recurrent: the observation alone does not give its action")
-        *layers, (name, parameters) = self._twin.layers()
-        if name == "linear":
-            begin = int(self._kind.has_value)
-            mean = slice(begin, begin + len(self._variance))
-            parameters = [parameter[..., mean] for parameter in parameters]
-        return [*layers, (name, parameters)]
-
-    def initial_state(self, num_environments: int) -> Nest:
-        """Returns the state before an episode; () of an MLP."""
-        return self._twin.initial_state(num_environments) if self._is_recurrent else ()
-
-    def __call__(self, observation: np.ndarray, state: Nest) -> tuple[PolicyOutputs, Nest]:
-        """Returns the policy and the values at observations [K, D] float32, and the next state."""
-        if self._is_recurrent:
-            outputs, state = self._twin(observation, state)
-        else:
-            outputs = self._twin(observation)
-        value = np.zeros(len(outputs), np.float32)
-        if self._kind.has_value:
-            value, outputs = outputs[:, 0], outputs[:, 1:]
-        mean, coefficients = np.split(outputs, [len(self._variance)], axis=1)
-        return PolicyOutputs(value, mean, self._variance, coefficients), state
 
 
 class ReferPolicy(Policy):
@@ -184,11 +117,14 @@ class ReferPolicy(Policy):
           seed: of the noise.
           explores: whether actions have noise; an evaluator's have none.
         """
-        self._config = config
-        self._action_size = action_size
-        self._network = PolicyNetwork(config, observation_size, action_size)
-        self._explores = explores
+        self._config, self._kind = config, KINDS[config.agent]
+        self._action_size, self._explores = action_size, explores
         self._standardizer = numpy_twins.twin(Standardizer(observation_size))
+        self._twin = numpy_twins.twin(self._kind.acting(config, observation_size, action_size))
+        variance = config.initial_variance if self._kind.learns_variance else config.sigma**2
+        self._variance = np.full(action_size, variance, np.float32)
+        sizes = self._standardizer.num_parameters, self._twin.num_parameters
+        self._shapes = [(n,) for n in (*sizes, action_size * self._kind.learns_variance)]
         self._generator = np.random.default_rng(seed)
         self._ou: OrnsteinUhlenbeckNoise | None = None
         if explores and config.agent in ("naf", "ddpg") and config.noise == "ou":
@@ -200,26 +136,29 @@ class ReferPolicy(Policy):
         Raises:
           ValueError: the length is wrong; the old parameters stay.
         """
-        size = self._standardizer.num_parameters
-        expected = size + self._network.num_parameters
-        if flat.shape != (expected,):
-            raise ValueError(
-                f"The policy has {expected} parameters, moments of the observations included, but "
-                f"the vector has shape {flat.shape}: it comes from networks of other sizes."
-            )
-        self._standardizer.load(flat[:size])
-        self._network.load(flat[size:])
+        moments, network, raw_variance = packing.unpack(flat, self._shapes)
+        self._standardizer.load(moments)
+        self._twin.load(network)
+        if self._kind.learns_variance:
+            self._variance = standardizer.variance_of_raw_np(raw_variance)
 
     def initial_state(self, num_environments: int) -> ActingState:
         """Returns the state of network and noise before an episode."""
-        network = self._network.initial_state(num_environments)
+        network = self._twin.initial_state(num_environments) if self._config.recurrent else ()
         if self._ou is None:
             return ActingState(network)
         return ActingState(network, self._ou.initial_state((num_environments, self._action_size)))
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Returns the layers of m; see base class."""
-        return [*self._standardizer.layers(), *self._network.layers()]
+        if self._config.recurrent:
+            raise ValueError("it is recurrent: the observation alone does not give its action")
+        *layers, (name, parameters) = self._twin.layers()
+        if name == "linear":
+            begin = int(self._kind.has_value)
+            mean = slice(begin, begin + self._action_size)
+            parameters = [parameter[..., mean] for parameter in parameters]
+        return [*self._standardizer.layers(), *layers, (name, parameters)]
 
     def __call__(self, observation: np.ndarray, state: ActingState = STATELESS):
         """Acts on observations [K, D] float32.
@@ -230,9 +169,16 @@ class ReferPolicy(Policy):
           extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. An actor
             with an advantage also gives that of the action, "advantage" [K].
         """
-        outputs, network = self._network(self._standardizer(observation), state.network)
-        value, mean, variance, coefficients = outputs
-        state = state._replace(network=network)
+        inputs, variance = self._standardizer(observation), self._variance
+        if self._config.recurrent:
+            outputs, network = self._twin(inputs, state.network)
+            state = state._replace(network=network)
+        else:
+            outputs = self._twin(inputs)
+        value = np.zeros(len(outputs), np.float32)
+        if self._kind.has_value:
+            value, outputs = outputs[:, 0], outputs[:, 1:]
+        mean, coefficients = np.split(outputs, [self._action_size], axis=1)
         extras = {"mean": mean, "variance": np.broadcast_to(variance, mean.shape), "value": value}
         if not self._explores:
             return mean.copy(), state, extras
@@ -276,9 +222,9 @@ class Refer(Agent, StoreRules):
         """Returns the columns of a state, with mu of its action."""
         return gaussian_state_specs(spec)
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> ReferLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> ReferLearner:
         """Builds the learner of the configured agent."""
-        tf.random.set_seed(seed)
+        del seed
         kind = KINDS[self.config.agent]
         return kind.learner(self.config, spec.observation_size, spec.action_size)
 
@@ -327,9 +273,10 @@ class Refer(Agent, StoreRules):
     ) -> None:
         """Sets the scales of observations and of rewards if it is time (appendix B).
 
-        A resumed run has the scale of its observations from the checkpoint.
+        A run that is resumed, or begins with another's networks, has the scale of its observations
+        from the checkpoint.
         """
-        if step == 0:
+        if step == 0 and not learner.standardizer.is_set:
             learner.standardizer.set(*memory.observation_moments())
         period = self.config.reward_scale_period
         if is_first or step // period != (step - self.updates_per_call) // period:

@@ -6,7 +6,6 @@ import pytest
 from common import environments
 from common.acting.policy import (
     EpsilonGreedy,
-    GaussianNoise,
     ObservationRecorder,
     OrnsteinUhlenbeckNoise,
     Policy,
@@ -25,38 +24,36 @@ OWN = "python:reproductions.d4pg.own_environment:make"
 # Noise.
 
 
-def test_the_noise_is_standard_normal_times_sigma():
-    noise = GaussianNoise(0.3, seed=0, clip=False)
-    samples, state = noise(np.full((50_000, 2), 0.1, np.float32))
-    assert state == noise.initial_state((50_000, 2)) == ()
+def gaussian(sigma, seed, **options):
+    return OrnsteinUhlenbeckNoise(sigma, 1.0, seed, **options)
+
+
+def test_with_theta_1_the_noise_is_standard_normal_times_sigma():
+    noise, action = gaussian(0.3, seed=0, clip=False), np.full((50_000, 2), 0.1, np.float32)
+    samples, _ = noise(action, noise.initial_state(action.shape))
     assert samples.dtype == np.float32
-    np.testing.assert_allclose(samples.mean(axis=0), 0.1, atol=0.01)
-    np.testing.assert_allclose(samples.std(axis=0), 0.3, atol=0.01)
-    assert abs(np.corrcoef(samples.T)[0, 1]) < 0.02
+    drawn = np.random.default_rng(0).standard_normal(action.shape, np.float32)
+    np.testing.assert_array_equal(samples, action + np.float32(0.3) * drawn)
     assert np.abs(samples).max() > 1
 
 
 def test_clipping_keeps_the_bounds_and_what_is_within():
     action = np.random.default_rng(1).uniform(-1, 1, (1000, 3)).astype(np.float32)
-    clipped, _ = GaussianNoise(0.3, seed=2)(action)
-    free, _ = GaussianNoise(0.3, seed=2, clip=False)(action)
+    state = np.zeros_like(action)
+    clipped, _ = gaussian(0.3, seed=2)(action, state)
+    free, _ = gaussian(0.3, seed=2, clip=False)(action, state)
     np.testing.assert_array_equal(clipped, np.clip(free, -1, 1))
     assert np.any(clipped != free)
 
 
 def test_the_seed_decides_and_calls_differ():
     action = np.zeros((4, 2), np.float32)
-    noise = GaussianNoise(0.3, seed=5)
-    first, second = noise(action)[0], noise(action)[0]
-    np.testing.assert_array_equal(GaussianNoise(0.3, seed=5)(action)[0], first)
+    noise = gaussian(0.3, seed=5)
+    first, state = noise(action, action)
+    second, _ = noise(action, state)
+    np.testing.assert_array_equal(gaussian(0.3, seed=5)(action, action)[0], first)
     assert np.all(first != second)
     assert not np.any(action)
-
-
-@pytest.mark.parametrize("sigma", [-0.1, float("nan"), float("inf")])
-def test_a_bad_sigma_is_refused(sigma):
-    with pytest.raises(ValueError, match="sigma"):
-        GaussianNoise(sigma, seed=0)
 
 
 def test_truncated_normals_are_drawn_again_not_clipped():
@@ -69,39 +66,20 @@ def test_truncated_normals_are_drawn_again_not_clipped():
     assert np.mean(np.abs(samples) > 2.5) == pytest.approx((0.012419 - 0.002700) / 0.9973, rel=0.05)
 
 
-@pytest.mark.parametrize("bound", [0, -1.0, float("nan")])
-def test_a_bad_bound_is_refused(bound):
-    with pytest.raises(ValueError, match="bound"):
-        truncated_normal(np.random.default_rng(0), (1,), bound)
-
-
-def run_ou(sigma, theta, steps, rows=2_000, seed=0):
-    """The noise of each step, [steps, rows]."""
-    noise = OrnsteinUhlenbeckNoise(sigma, theta, seed, clip=False)
-    action = np.full((rows, 1), 0.5, np.float32)
-    state, found = noise.initial_state(action.shape), []
-    for _ in range(steps):
-        noisy, state = noise(action, state)
-        assert noisy.dtype == state.dtype == np.float32
-        found.append(noisy[:, 0] - 0.5)
-    return np.stack(found)
-
-
 @pytest.mark.parametrize("sigma, theta", [(0.2, 0.15), (0.3, 1.0)])
-def test_ou_noise_has_the_variance_and_correlation_of_the_process(sigma, theta):
-    x = run_ou(sigma, theta, steps=80)
-    kept = 1 - theta
-    for t in (1, 2, 5, 80):  # Var x_t = sigma^2 (1 + kept^2 + ... + kept^(2 t - 2))
-        variance = sigma**2 * sum(kept ** (2 * i) for i in range(t))
-        np.testing.assert_allclose(x[t - 1].var(), variance, rtol=0.1)
-    stationary = x[40:]
-    np.testing.assert_allclose(stationary.var(), sigma**2 / (1 - kept**2), rtol=0.03)
-    assert abs(stationary.mean()) < 0.02
-    for lag in (1, 3, 10):
-        correlation = np.corrcoef(stationary[:-lag].ravel(), stationary[lag:].ravel())[0, 1]
-        np.testing.assert_allclose(correlation, kept**lag, atol=0.03)
-    # Rows, the actors, are independent of each other.
-    assert abs(np.corrcoef(x[60, :1000], x[60, 1000:])[0, 1]) < 0.1
+def test_ou_noise_is_what_it_keeps_and_standard_normal_numbers_times_sigma(sigma, theta):
+    noise = OrnsteinUhlenbeckNoise(sigma, theta, seed=0, clip=False)
+    action = np.full((20_000, 1), 0.5, np.float32)
+    state = noise.initial_state(action.shape)
+    assert not state.any()
+    for _ in range(3):
+        noisy, after = noise(action, state)
+        assert noisy.dtype == after.dtype == np.float32
+        np.testing.assert_allclose(noisy, 0.5 + after, rtol=1e-6)
+        new = (after - (1 - theta) * state) / sigma
+        assert abs(new.mean()) < 0.03 and new.std() == pytest.approx(1, abs=0.02)
+        assert abs(np.corrcoef(new[:10_000, 0], new[10_000:, 0])[0, 1]) < 0.04  # over actors
+        state = after
 
 
 def test_ou_noise_is_clipped_but_its_state_is_not():
@@ -110,12 +88,6 @@ def test_ou_noise_is_clipped_but_its_state_is_not():
     noisy, state = noise(action, noise.initial_state(action.shape))
     assert np.abs(noisy).max() == 1 and np.abs(state).max() > 1
     np.testing.assert_array_equal(noisy, np.clip(state, -1, 1))
-
-
-@pytest.mark.parametrize("theta", [0, -0.1, 1.5, float("nan")])
-def test_a_bad_theta_is_refused(theta):
-    with pytest.raises(ValueError, match="theta"):
-        OrnsteinUhlenbeckNoise(0.3, theta, seed=0)
 
 
 # Epsilon-greedy.
@@ -129,11 +101,6 @@ def test_ladder_of_eight():
 
 def test_one_actor_has_the_largest_epsilon():
     assert epsilon_ladder(0.4, 7.0, 1).tolist() == [0.4]
-
-
-def test_a_ladder_of_nobody_is_refused():
-    with pytest.raises(ValueError, match="num_actors must be at least 1, got 0"):
-        epsilon_ladder(0.4, 7.0, 0)
 
 
 def test_epsilon_of_zero_is_greedy():
@@ -152,12 +119,6 @@ def test_each_row_explores_by_its_own_epsilon():
     np.testing.assert_allclose((actions != 1).mean(axis=0), [0.75, 0.3, 0.0], atol=0.03)
     shares = np.bincount(actions[:, 0], minlength=4) / 4_000
     np.testing.assert_allclose(shares, 0.25, atol=0.03)
-
-
-@pytest.mark.parametrize("epsilons", [[0.1, 1.1], [-0.1], [np.nan]])
-def test_no_probability_is_refused(epsilons):
-    with pytest.raises(ValueError, match=r"epsilons must be in \[0, 1\]"):
-        EpsilonGreedy(epsilons, seed=0)
 
 
 # Policies that propose, and what is recorded of an episode.

@@ -83,6 +83,16 @@ def test_actor_evaluator_and_learner_see_the_same_numbers_bit_for_bit():
     np.testing.assert_allclose(expected, standardized, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["make_actor", "make_evaluator"])
+def test_parameters_of_other_networks_are_refused(kind):
+    learner = make_agent("d4pg").make_learner(SPEC, seed=0)
+    policy = policy_of(make_agent("d4pg"), learner, SPEC, kind)
+    flat = packing.to_numpy(learner.actor_variables)
+    for other in (flat[:-1], np.append(flat, flat[:1])):
+        with pytest.raises(ValueError, match="packed from networks of other sizes"):
+            policy.load(other)
+
+
 def test_the_units_of_observations_do_not_matter_if_they_are_normalised():
     actions = []
     for units, normal in ((1.0, NORMAL), (UNITS, NORMAL), (UNITS, {})):

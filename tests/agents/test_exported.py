@@ -5,21 +5,25 @@ import json
 import pathlib
 import runpy
 
+import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
 import tree
 
+from common import environments
 from common.agents import exported
 from common.agents.trained import TrainedRun
 from common.cluster.layout import imported
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint
+from common.networks import packing
 from reproductions import AGENTS
 
 FLAT, CONTROL = EnvironmentSpec(3, 4, is_discrete=True), EnvironmentSpec(3, 2)
 IMAGES = EnvironmentSpec(8 * 8 * 2, 3, is_discrete=True, image_shape=(8, 8, 2))
 INTEGERS = EnvironmentSpec(3, 2, action_choices=(3, 2))
+HYBRID = EnvironmentSpec(3, 2, action_choices=(3, 0))
 PIXELS = IMAGES._replace(is_discrete=False)
 LAB = EnvironmentSpec(9 * 9 * 3, 2, image_shape=(9, 9, 3), action_choices=(3, 2))
 ROOT = pathlib.Path(__file__).parents[2]
@@ -56,6 +60,8 @@ DRAWS = {
     "d4pg_ppo_with_noise": ("d4pg_ppo", CONTROL, {**SIZES, "noisy_evaluation": True}),
     "aql": ("aql", CONTROL, AQL),
     "aql_gaussian": ("aql", CONTROL, {**AQL, "num_levels": 0}),
+    "aql_hybrid": ("aql", HYBRID, AQL),
+    "aql_hybrid_gaussian": ("aql", HYBRID, {**AQL, "num_levels": 0}),
     "aql_uniform": ("aql", INTEGERS, {**AQL, "search": "uniform"}),
     "qt_opt": ("aql", CONTROL, {**AQL, **CEM}),
     "impala_flat": (
@@ -90,10 +96,45 @@ def observations(spec, rows):
 LAYERLESS = ("apex_dqn_images", "d4pg_images", "vracer_recurrent", "exact", "d3pg")
 
 
+def policies_of(run, rows):
+    """Returns the exported policy and the own one, which refuses another number of parameters.
+
+    The evaluators of D4PG and Ape-X DPG take the beginning of what they get, without the critic.
+    """
+    own = run.make_policy(rows)
+    if run.agent.declaration.name not in ("d4pg", "apex_dpg"):
+        for wrong in (run.parameters[1:], np.append(run.parameters, run.parameters[:1])):
+            with pytest.raises(ValueError, match="have .* parameters|of other sizes"):
+                own.load(wrong)
+    return exported.ExportedPolicy(run), own
+
+
+SEEDED = (
+    "d4pg_normalized",
+    "apex_dpg",
+    "apex_dqn_mlp",
+    "vracer_recurrent",
+    "ddpg",
+    "refer_ppo",
+    "aql",
+)
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_the_seed_gives_the_networks(name):
+    agent, spec, fields = (CASES | DRAWS)[name]
+    agent = imported(AGENTS[agent]).make_agent(**fields)
+    first, again, other = (
+        packing.to_numpy(agent.make_learner(spec, seed).actor_variables) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_graph_and_the_layers_act_as_the_agent(name, tmp_path):
     run = run_of(CASES[name])
-    policy, own = exported.ExportedPolicy(run), run.make_policy(40)
+    policy, own = policies_of(run, 40)
     batch = observations(run.spec, 40)
     state, own_state = policy.initial_state(40), own.initial_state(40)
     found = []
@@ -119,7 +160,7 @@ def test_the_graph_and_the_layers_act_as_the_agent(name, tmp_path):
 def test_the_graph_draws_from_the_agents_distribution(name):
     """At one observation and a state that is not the initial one, for which rewards count, too."""
     run, rows = run_of(DRAWS[name]), 1000
-    policy, own = exported.ExportedPolicy(run), run.make_policy(rows)
+    policy, own = policies_of(run, rows)
     batch = np.repeat(observations(run.spec, 1), rows, axis=0)
     initial = own.initial_state(rows)
     state = tree.map_structure(lambda leaf: np.full_like(leaf, 0.3), initial)
@@ -158,3 +199,36 @@ def test_files(tmp_path):
     assert spaces["action"]["scale"] == [2.0] and spaces["action"]["offset"] == [0.0]
     assert spaces["observation"] == {"shape": [3], "dtype": "float32"}
     assert spaces["learner_steps"] == 7 and spaces["state"] == {}
+
+
+class Parts(gymnasium.Env):
+    """An integer, two integers and a number are seen; actions count from -1."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "cell": gymnasium.spaces.Discrete(4),
+            "dice": gymnasium.spaces.MultiDiscrete([2, 3]),
+            "speed": gymnasium.spaces.Box(-1, 1, [2], np.float32),
+        }
+    )
+    action_space = gymnasium.spaces.Discrete(3, start=-1)
+
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return self.observation_space.sample(), 0.0, False, False, {}
+
+
+def test_spaces_of_one_hot_parts_and_of_actions_that_do_not_count_from_0(tmp_path):
+    name = f"python:{__name__}:Parts"
+    with environments.opened(name, 0) as environment:
+        spec = EnvironmentSpec.of(environment)
+    run = run_of(("apex_dqn", spec, {"torso": "mlp", "mlp_sizes": (8, 7)}))
+    exported.write(tmp_path / "out", dataclasses.replace(run, environment=name))
+    spaces = json.loads((tmp_path / "out/spaces.json").read_text())
+    parts = {"cell": [4], "dice/0": [2], "dice/1": [3], "speed": [2]}
+    assert spaces["observation"]["parts"] == parts and spec.observation_size == 11
+    assert spaces["action"] == {"kind": "discrete", "values": 3, "scale": 1, "offset": -1}
+    assert spaces["own_action"] == "scale * action + offset"

@@ -15,11 +15,12 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents import trained
+from common.cluster.layout import imported
 from common.environments.spec import EnvironmentSpec, UnusableEnvironmentError
 from common.learning import checkpoint
 from common.learning.checkpoint import CheckpointError, Checkpoints, StoredPolicy
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
-from reproductions import load_policy
+from reproductions import AGENTS, load_policy
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
@@ -216,6 +217,13 @@ def test_a_recurrent_policy_refuses_another_number_of_observations(recurrent):
     np.testing.assert_array_equal(recurrent(np.array([4.0])), [4])
 
 
+def test_a_policy_without_a_state_takes_any_number_of_observations():
+    agent, spec = imported(AGENTS["refer"]).make_agent(hidden_size=8), EnvironmentSpec(3, 2)
+    flat = np.ones(agent.make_learner(spec, seed=0).num_parameters, np.float32)
+    policy = trained.TrainedPolicy(trained.TrainedRun(agent, "an environment", spec, 7, flat))
+    assert [policy(np.zeros((number, 3))).shape for number in (1, 5)] == [(1, 2), (5, 2)]
+
+
 @pytest.mark.parametrize(
     "observation, words",
     [
@@ -329,7 +337,7 @@ def test_the_best_evaluations_parameters_are_loaded_instead_of_the_newest(workdi
     assert best.learner_steps == 30 and load_policy(workdir).learner_steps == 77
     assert not np.allclose(best(observation), policy(observation), atol=1e-3)
     checkpoint.write_policy(run.best_policy, StoredPolicy(newest.parameters[1:], 30, 1.5))
-    with pytest.raises(CheckpointError, match="best.npz has parameters .* another run"):
+    with pytest.raises(CheckpointError, match="best.npz has float32 .* another run"):
         load_policy(workdir, "best")
     run.best_policy.write_bytes(b"PK and no more")
     with pytest.raises(CheckpointError, match="best.npz cannot be read"):

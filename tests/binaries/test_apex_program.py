@@ -1,51 +1,12 @@
-"""Ape-X DQN and DPG from their binaries: flags, roles through the death of a shard, one process."""
+"""Ape-X DQN from its binary: two actors and two shards, through the death of a shard."""
 
 import signal
 
 from launched import ROOT, forked
 import pytest
-from refusals import check_refusal
 from watched_run import RunByHand
 
 from common.replay.store import Counters
-from common.reporting.csv_rows import last_row, read_rows
-
-# Flags: a mistake is one line, without TensorFlow.
-
-PONG = "--environment=atari:pong"
-FOLDER = ROOT / "reproductions/apex/dqn"
-FLAGFILES = {
-    "cartpole.flags": "--actor_processes has no meaning",
-    "ten_minutes.flags": "9 actor processes for 8 actors",
-    "two_cores.flags": "9 actor processes for 8 actors",
-}
-"""The error of each with nine actor processes."""
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--environment=control:cartpole:swingup"], ["needs discrete", "atari:pong"]),
-        ([PONG, "--config.epsilons=(0.4,2)"], ["--config.epsilons", "in [0, 1]", "(0.4, 2)"]),
-        ([PONG, "--config.epsilons=wide"], ["--config.epsilons", "numbers in [0, 1]"]),
-        # More processes than actors: the error says how many actors there are by default.
-        ([PONG, "--actor_processes=361"], ["361 actor processes for 360 actors"]),
-        *[
-            ([f"--flagfile={FOLDER / name}", "--actor_processes=9"], [words])
-            for name, words in FLAGFILES.items()
-        ],
-    ],
-    ids=lambda value: value[-1] if value[0].startswith("-") else "",
-)
-def test_a_bad_flag(flags, words, tmp_path):
-    check_refusal("binaries.apex_dqn", flags, words, tmp_path)
-
-
-def test_there_are_flagfiles():
-    assert sorted(path.name for path in FOLDER.glob("*.flags")) == list(FLAGFILES)
-
-
-# Roles: two actors and two shards of a replay.
 
 DQN_FLAGS = (
     "--environment=python:sides_task:make_long",
@@ -116,46 +77,3 @@ def test_transitions_add_up_through_the_death_of_a_shard(tmp_path):
         run.check_files()
         run.check_accounts(in_order=2)
         assert file.exists()
-
-
-# One process: as many actors as the paper's processes, whose turns the ratio sets.
-
-ACTORS, COPIES, BATCH, MIN_SIZE, STEPS, PERIOD, RATIO = 4, 2, 16, 100, 160, 40, 8.0
-ONE_PROCESS = (
-    "--environment=python:sides_task:Sides",
-    f"--num_actors={ACTORS}",
-    f"--max_learner_steps={STEPS}",
-    "--learner_threads=1",
-    "--evaluation_steps=80",
-    "--evaluation_episodes=1",
-    "--final_episodes=2",
-    "--config.torso=minatar",
-    "--config.single_process",
-    f"--config.num_copies={COPIES}",
-    f"--config.batch_size={BATCH}",
-    f"--config.min_replay_size={MIN_SIZE}",
-    f"--config.samples_per_insert={RATIO}",
-    f"--config.actor_period={PERIOD}",
-    "--config.replay_capacity=200",
-    "--config.removal_period=32",
-)
-
-
-def test_acts_learns_and_evaluates_in_turns(tmp_path):
-    with forked() as start:
-        run = RunByHand(start, tmp_path / "run", "binaries.apex_dqn", ONE_PROCESS, learner=1)
-        run.ends([run.start("learner", **PATHS)], SECONDS)
-    row = last_row(run.workdir / "learner.csv")
-    assert row["learner_steps"] == STEPS and row["priority_lag_steps"] == 16
-    # Either side is ahead by two calls of 16 updates at most.
-    inserted = COPIES * row["actor_steps"]
-    assert abs(STEPS * BATCH - RATIO * (inserted - MIN_SIZE)) <= 2 * 16 * BATCH + RATIO * 2 * ACTORS
-    # The capacity is soft: what came in since the last removal exceeds it.
-    assert 200 <= row["replay_size"] <= 200 + (32 + 16) * BATCH / RATIO + 2 * ACTORS
-    episodes = read_rows(run.workdir / "acting.csv")
-    assert set(episodes["actor"]) == set(range(ACTORS))
-    updates_a_step = ACTORS * COPIES * RATIO / BATCH
-    assert 0 < episodes["parameter_age_steps"].max() <= (PERIOD - 1) * updates_a_step + 32
-    evaluations = read_rows(run.workdir / "evaluator.csv")
-    assert evaluations["learner_steps"].tolist() == [0, 80, STEPS]
-    assert evaluations["episodes"].tolist() == [1, 1, 2]

@@ -1,4 +1,4 @@
-"""AQL from its binary: flags, actors with replays and a learner, through the death of each."""
+"""AQL from its binary: actors with replays and a learner, through the death of each."""
 
 import re
 import signal
@@ -6,34 +6,11 @@ import signal
 from launched import forked
 import numpy as np
 import pytest
-from refusals import check_refusal
 from watched_run import RunByHand
 
 from common.program.layouts import ACTORS_WITH_REPLAY, ONE_PROCESS_WITH_REPLAYS
 from common.reporting.csv_rows import last_row, read_rows
 import reproductions
-
-CARTPOLE = "--environment=control:cartpole:swingup"
-HUMANOID = "--environment=control:humanoid:stand"
-ROVER = "--environment=python:reproductions.aql.rover:make"
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--environment=atari:pong"], ["images", "control:cartpole:swingup"]),
-        ([HUMANOID, "--setting=exact_q"], ["5^21", "10,000", "--setting=aql"]),
-        ([CARTPOLE, "--setting=aql_3528_actions"], ["flat observations", "maze:goal"]),
-        ([ROVER, "--setting=qt_opt"], ["7^2 * 3^2 * 2^3 = 3,528", "continuous actions"]),
-        ([CARTPOLE, "--replay=learner"], ["--replay", "actors with replays of their own"]),
-        ([CARTPOLE, "--evaluation_steps=10"], ["--evaluation_steps"]),
-        ([CARTPOLE, "--config.single_process", "--actor_processes=2"], ["--actor_processes"]),
-    ],
-    ids=lambda value: value[-1] if value[0].startswith("-") else "",
-)
-def test_a_bad_flag(flags, words, tmp_path):
-    check_refusal("binaries.aql", flags, words, tmp_path)
-
 
 BATCH, LENGTH, REPLAYED = 4, 5, 2
 EPISODE_STEPS = 100

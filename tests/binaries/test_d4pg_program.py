@@ -26,7 +26,6 @@ from common.program import resources
 from common.replay.store import Counters
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
-from reproductions.d4pg.config import D4PGConfig
 
 D4PG = "binaries.d4pg"
 CARTPOLE = "--environment=control:cartpole:swingup"
@@ -168,14 +167,6 @@ def test_a_build_without_a_compiler(tmp_path):
     assert len(errors) == 1 and "install g++" in errors[0]
     assert "Traceback" not in result.stderr
     assert former.read_text() == "built before"
-
-
-def test_help_cites_the_paper_for_every_hyperparameter():
-    text = " ".join(run_light(D4PG, ["--help"]).output.split())
-    for name in D4PGConfig.__dataclass_fields__:
-        explained = re.search(rf"--config\.{name}: (.*?)\(default", text)
-        assert explained, name
-        assert re.search(r"section|algorithm|appendix|figure|Not in the paper", explained[1]), name
 
 
 # A local run.

@@ -149,11 +149,6 @@ def test_result_video_and_json(workdirs, tmp_path):
     assert contents(workdir) == before
 
 
-def test_a_policy_of_the_code_is_named_without_its_directory():
-    arguments = evaluate._arguments(["--policy=d4pg_cartpole_swingup"])
-    assert evaluate._source(arguments) == "the policy d4pg_cartpole_swingup"
-
-
 def test_another_environment_of_the_same_sizes_is_played(workdirs, capsys):
     run = f"--workdir={workdirs['control:cartpole:swingup']}"
     play(run, "--environment=control:cartpole:balance", "--episodes=1")
@@ -201,14 +196,12 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([workdir, "--video=film.mp4"], ["--video=film.mp4", "av is not installed", "make video"]),
         ([workdir, "--video=/absent/film.gif"], ["--video=/absent/film.gif", "directory"]),
         ([workdir, f"--video={mine}"], [str(mine), "exists already"]),
-        ([workdir, "--json=a.gif", "--video=a.gif"], ["--json=a.gif must end in .json"]),
         ([workdir, "--policy=d4pg"], ["--policy", "not allowed with"]),
         (["--policy=no_such"], ["--policy=no_such", "there are"]),
         ([workdir, "--checkpoint=last"], ["--checkpoint", "newest", "best"]),
         ([workdir, f"--export={tmp_path}"], [f"--export={tmp_path} exists already"]),
-        ([workdir, "--proposals=x.pdf"], ["--proposals=x.pdf", ".png"]),
+        ([workdir, "--proposals=x.jpg"], ["--proposals=x.jpg must end in .png or .pdf"]),
         ([workdir, "--starts=a.json", "--record_starts=b.json"], ["--starts", "not allowed"]),
-        ([workdir, "--record_starts=b.txt"], ["--record_starts=b.txt must end in .json"]),
         ([workdir, "--starts=a.json", "--video=a.gif"], ["--starts", "leave --video"]),
         ([workdir, "--moments", "3"], ["--moments", "--proposals"]),
         ([workdir, f"--proposals={tmp_path}/x.png", "--moments", "-3"], ["not negative"]),
@@ -254,15 +247,6 @@ def test_code_inside_the_run_directory_is_refused_before_its_import(
     arguments = evaluate._arguments([f"--workdir={tmp_path}/sent", "--trust_environment"])
     assert evaluate._trusted_agent(arguments).name == "d4pg"
     assert capsys.readouterr().err == f"importing {source} for {environment}\n"
-
-
-def test_a_function_of_the_standard_library_is_refused(workdirs, tmp_path, capsys):
-    """`os._exit(0)` ended the program with exit code 0."""
-    run = shutil.copytree(workdirs[OWN], tmp_path / "sent")
-    config = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**config, "environment": "python:os:_exit"}))
-    line = refusal(capsys, evaluate.main, f"--workdir={run}")
-    assert "python:os:_exit would import code of Python's standard library" in line
 
 
 def test_trusted_code_is_named_then_imported(workdirs, tmp_path):

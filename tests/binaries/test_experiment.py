@@ -10,7 +10,7 @@ import pytest
 from refusals import refusal
 
 from binaries import experiment
-from common.evidence import execute, plan
+from common.evidence import execute, plan, search
 from common.evidence.plan import State, Status
 import reproductions
 
@@ -23,6 +23,12 @@ FEW = (
     "ddpg",
     "d4pg_prioritized_n5",
     "--seeds=1",
+)
+
+
+SEARCH = (
+    *("--agent=d4pg", "--scale=smoke", "--search=optuna"),
+    *("--tasks", "gym:Pendulum-v1", "--vary", "config.learning_rate"),
 )
 
 
@@ -72,6 +78,17 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         (["--paper=d4pg", "--figure=6", "--scale=small"], "use the scale two_cores"),
         ([*FEW, "--scale=huge"], "paper, workstation"),
         ([*FEW, "--seeds=0"], "--seeds must be at least 1"),
+        ([*FEW, "--jobs=0"], "--jobs must be at least 1"),
+        ([*FEW, "--cores=0"], "--cores must be at least 1"),
+        (
+            ["--list=campaign.csv", "--keep"],
+            "--keep and --set_aside are for the runs of a --figure",
+        ),
+        (["--list=campaign.csv", "--set_aside"], "--keep and --set_aside are for the runs of a"),
+        (["--paper=d4pg", "--set_aside"], "--keep and --set_aside are for the runs of a --figure"),
+        ([*SEARCH, "--status"], "--status, --dry_run and --emit are not for a --search"),
+        ([*SEARCH, "--dry_run"], "--status, --dry_run and --emit are not for a --search"),
+        ([*SEARCH, "--emit=slurm"], "--status, --dry_run and --emit are not for a --search"),
         ([*FEW, "--table=1"], "--table"),
         (["--paper=dqn"], "apex"),
         ([], "--paper"),
@@ -133,6 +150,17 @@ def test_runs_with_a_file_of_starts_get_it(capsys, tmp_path):
     assert any(has_file) and not all(has_file)
     line = refusal(capsys, experiment.main, "--paper=apex", "--starts=x")
     assert "--starts is for the runs of a --figure" in line
+
+
+def test_each_task_has_a_study_of_its_own(monkeypatch):
+    files = []
+    monkeypatch.setattr(search, "run", lambda *arguments: files.append(arguments[4].name) or [])
+    monkeypatch.setattr(experiment.StopRequest, "install", lambda self: self)
+    for task in ("gym:Pendulum-v1", "control:cartpole:swingup"):
+        experiment.main([task if word == "gym:Pendulum-v1" else word for word in SEARCH])
+    names = ("gym-Pendulum-v1", "control-cartpole-swingup")
+    stem = "search_d4pg_prioritized_n5"
+    assert files == [f"{stem}_{name}_learning_rate.sqlite" for name in names]
 
 
 def test_keep_says_what_it_did(capsys):

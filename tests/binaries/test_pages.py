@@ -8,6 +8,7 @@ import pytest
 from binaries import pages
 from common.config import Config, Settings, field
 from common.program import flags
+from common.reporting.records import with_part
 from common.reporting.user_error import UserError
 from reproductions.d4pg.config import AGENT
 
@@ -45,10 +46,7 @@ TABLE = r"""
 | `sizes` | `(300, 20)` | above 0 | Appendix A. |
 | `--num_workers` | `7` | at least 1 | Workers (section 2). |
 """
-BEGIN, END = (
-    "<!-- hyperparameters: written by make pages -->\n",
-    "<!-- end of hyperparameters -->\n",
-)
+BEGIN, END = f"{pages.BEGIN}\n", f"{pages.END}\n"
 
 
 def test_what_is_committed_is_what_is_written():
@@ -76,10 +74,10 @@ def test_only_files_that_differ_are_written(tmp_path, monkeypatch, capsys):
 def test_a_table_is_put_between_the_markers(tmp_path):
     page = tmp_path / "README.md"
     page.write_text(f"Before.\n{BEGIN}old\n{END}After.\n")
-    written = flags.with_table(page, AGENT_7)
+    written = with_part(page, pages.BEGIN, pages.END, flags.table(AGENT_7))
     assert written == f"Before.\n{BEGIN}{TABLE}\n{END}After.\n"
     page.write_text(written)
-    assert flags.with_table(page, AGENT_7) == written
+    assert with_part(page, pages.BEGIN, pages.END, flags.table(AGENT_7)) == written
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, END + BEGIN, BEGIN + END + END, 2 * (BEGIN + END)])
@@ -87,4 +85,4 @@ def test_a_page_without_its_markers(text, tmp_path):
     page = tmp_path / "README.md"
     page.write_text(text)
     with pytest.raises(UserError, match=f"{page} has no place .*{BEGIN.strip()}"):
-        flags.with_table(page, AGENT_7)
+        with_part(page, pages.BEGIN, pages.END, "new")

@@ -1,4 +1,4 @@
-"""Both PPOs from their binaries: flags, one process, and actors of which one dies."""
+"""Both PPOs from their binaries: one process, and actors of which one dies."""
 
 import re
 import signal
@@ -6,31 +6,11 @@ import signal
 from launched import forked
 import numpy as np
 import pytest
-from refusals import check_refusal
 from watched_run import RunByHand
 
 from common.program.layouts import LEARNER_AND_ACTORS, ONE_PROCESS
 from common.reporting.csv_rows import last_row, read_rows
 import reproductions
-
-CHEETAH = "--environment=gym:HalfCheetah-v4"
-FLAT = "needs flat observations and continuous actions"
-
-
-@pytest.mark.parametrize(
-    "program, flags, words",
-    [
-        ("refer_ppo", ["--environment=atari:pong"], [FLAT]),
-        ("d4pg_ppo", ["--environment=atari:pong"], [FLAT]),
-        ("d4pg_ppo", [CHEETAH, "--config.n_step=5"], ["n_step"]),
-        ("d4pg_ppo", [CHEETAH, "--config.terrain_sizes=8"], ["no heights of a terrain"]),
-        ("d4pg_ppo", [CHEETAH, "--config.kl_factor=1"], ["--config.kl_factor", "above 1"]),
-    ],
-    ids=lambda value: value[-1] if isinstance(value, list) and value[0].startswith("-") else "",
-)
-def test_a_bad_flag(program, flags, words, tmp_path):
-    check_refusal(f"binaries.{program}", flags, words, tmp_path)
-
 
 SECONDS = 600
 """Patience with a busy machine."""

@@ -11,7 +11,7 @@ import sys
 from launched import ROOT, forked, launched, run_light
 import numpy as np
 import pytest
-from refusals import refusal
+from refusals import check_refusal, refusal
 from watched_run import RunByHand
 
 from binaries import environments
@@ -58,6 +58,36 @@ def test_an_agents_flags_are_grouped(name):
     names = {f"config.{field.name}" for field in dataclasses.fields(config)}
     assert {"setting", agent.num_actors_flag} == {*flags["hyperparameters"]} - names
     assert names <= {*flags["hyperparameters"]} and type(config).__name__ not in text
+
+
+UNSUITABLE = {
+    "apex_dpg": ("gym:CartPole-v1", ["discrete actions"]),
+    "apex_dqn": ("control:cartpole:swingup", ["needs discrete", "atari:pong"]),
+    "aql": ("atari:pong", ["images", "control:cartpole:swingup"]),
+    "d4pg": ("gym:CartPole-v1", ["discrete actions"]),
+    "d4pg_ppo": ("atari:pong", ["needs flat observations and continuous actions"]),
+    "reactor": ("control:cartpole:swingup", ["needs discrete", "atari:pong"]),
+    "refer": ("gym:CartPole-v1", ["has 2 discrete actions", "continuous actions"]),
+    "refer_ppo": ("atari:pong", ["needs flat observations and continuous actions"]),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_environment_that_does_not_suit_is_refused(name, tmp_path):
+    environment, words = UNSUITABLE[name]
+    check_refusal(f"binaries.{name}", [f"--environment={environment}"], words, tmp_path)
+
+
+FLAG_FILES = sorted((ROOT / "reproductions").rglob("*.flags"))
+
+
+@pytest.mark.parametrize("path", FLAG_FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_flag_file_is_one_of_its_program(path, tmp_path):
+    """Which refuses its run for an unknown environment and nothing else."""
+    (name,) = [name for name in AGENTS if name in (path.parent.name, f"apex_{path.parent.name}")]
+    unknown = "control:no_such:task"
+    flags = [f"--flagfile={path}", f"--workdir={tmp_path}/run", f"--environment={unknown}"]
+    check_refusal(f"binaries.{name}", flags, [unknown], tmp_path)
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -1,36 +1,15 @@
-"""Reactor from its binary: flags, two workers and a parameter server, through the death of each."""
+"""Reactor from its binary: two workers and a parameter server, through the death of each."""
 
 import re
 import signal
 
 from launched import forked
 import pytest
-from refusals import check_refusal
 from watched_run import RunByHand
 
 from common.program.layouts import WORKERS
 from common.reporting.csv_rows import read_rows
 import reproductions
-
-PONG = "--environment=atari:pong"
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--environment=control:cartpole:swingup"], ["needs discrete", "atari:pong"]),
-        ([PONG, "--num_workers=0"], ["--num_workers must be in [1, 4096], is 0"]),
-        ([PONG, "--num_actors=2"], ["unknown flag --num_actors: did you mean --num_workers?"]),
-        ([PONG, "--learner_threads=2"], ["--learner_threads", "workers and a parameter server"]),
-        ([PONG, "--config.single_process", "--worker_threads=1"], ["--worker_threads"]),
-        ([PONG, "--config.replay_capacity=32"], ["--config.sequence_length", "replay_capacity"]),
-        ([PONG, "--config.v_min=11"], ["--config.v_min", "below v_max (10)"]),
-    ],
-    ids=lambda value: value[-1] if value[0].startswith("-") else "",
-)
-def test_a_bad_flag(flags, words, tmp_path):
-    check_refusal("binaries.reactor", flags, words, tmp_path)
-
 
 CATCH = "--environment=python:reproductions.reactor.catch:make"
 SMALL = (

@@ -1,4 +1,4 @@
-"""ReF-ER from its binary: flags, one process, and environments in other processes."""
+"""ReF-ER from its binary: one process, and environments in other processes."""
 
 import signal
 import time
@@ -6,32 +6,12 @@ import time
 from launched import forked
 import numpy as np
 import pytest
-from refusals import check_refusal
 from watched_run import RunByHand
 
 from common.program.layouts import CENTRAL, ONE_PROCESS
 from common.reporting.csv_rows import last_row, read_rows
 import reproductions
 from reproductions.refer.config import SETTINGS
-
-CHEETAH = "--environment=gym:HalfCheetah-v4"
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--environment=gym:CartPole-v1"], ["has 2 discrete actions", "continuous actions"]),
-        (["--environment=atari:pong"], ["needs flat observations and continuous actions"]),
-        (
-            [CHEETAH, "--actor_processes=1", "--role=replay"],
-            ["--role=replay", "actors that step its environments", "learner, actor, evaluator"],
-        ),
-        ([CHEETAH, "--config.agent=acer"], ["--config.clipping must be False, as ACER", "is True"]),
-    ],
-    ids=lambda value: value[-1] if value[0].startswith("-") else "",
-)
-def test_a_bad_flag(flags, words, tmp_path):
-    check_refusal("binaries.refer", flags, words, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +25,7 @@ def test_a_bad_flag(flags, words, tmp_path):
         ("acer_lr1e-05", {"sampling": "rank"}, "sampling must be uniform for ACER, is rank"),
         ("naf_refer", {"advantage": "quadratic"}, "advantage must be none with the agent naf"),
         ("ddpg_refer", {"advantage": "gaussian"}, "advantage must be none with the agent ddpg"),
+        ("vracer_refer", {"agent": "acer"}, "clipping must be False, as ACER.*is True"),
     ],
 )
 def test_values_that_contradict_each_other(setting, values, words):

@@ -62,17 +62,6 @@ def test_the_pages_are_those_of_the_runs(made, name):
     )
 
 
-def test_an_overview_needs_its_place(tmp_path):
-    file = tmp_path / "plain.md"
-    file.write_text(f"before\n{verdicts.BEGIN}\nold\n{verdicts.END}\nafter\n")
-    verdicts.renew(file, "new")
-    text = f"before\n{verdicts.BEGIN}\n\nnew\n\n{verdicts.END}\nafter\n"
-    assert file.read_text() == text
-    file.write_text("nothing\n")
-    with pytest.raises(verdicts.OverviewError, match="plain.md has no place for the overview"):
-        verdicts.renew(file, "new")
-
-
 def test_a_figure_is_written_as_png_and_on_demand_as_pdf(tmp_path, capsys):
     flags = ["--paper=d4pg", "--figure=2", RUNS, f"--output={tmp_path}/new"]
     for more, kinds in ([], ["png"]), (["--pdf"], ["png", "pdf"]):
@@ -93,6 +82,11 @@ def test_a_malformed_row_ends_it(tmp_path, capsys):
     expected = f"error: {file}:4: 2 cells for 9 columns\n"
     assert refusal(capsys, results.main, *flags) == expected
     assert refusal(capsys, results.main, "--figures", *flags[2:]) == expected
+
+
+def test_evaluations_of_no_runs_are_refused(tmp_path, capsys):
+    flags = ["--paper=apex", "--scale=workstation", f"--evaluations={tmp_path}/e.csv"]
+    assert "there are no runs" in refusal(capsys, results.main, *flags, f"--runs={tmp_path}")
 
 
 def test_runs_without_values_are_left_out_of_all(tmp_path, capsys):

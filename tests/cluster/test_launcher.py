@@ -203,6 +203,13 @@ def test_pauses_grow_with_short_runs(tmp_path):
         wait_for(lambda: cluster.states()["actor", 0].restarts >= 5)
         pauses = [event.partition(": restart in ")[2] for event in cluster.take_events()]
     assert pauses[:5] == ["0.001 s", "0.002 s", "0.004 s", "0.008 s", "0.016 s"]
+    options = {"pause_seconds": 1e-9}
+    with cluster_of(tmp_path, ("actor", command), **options) as cluster:
+        wait_for(lambda: cluster.states()["actor", 0].restarts >= 1)
+        cluster._supervised["actor", 0].short_runs = 2_000  # beyond the powers of a float
+        wait_for(lambda: cluster.states()["actor", 0].short_runs > 2_000)
+        wait_for(lambda: cluster.states()["actor", 0].restart_at)
+        assert cluster.failure() is None
     options = {"pause_seconds": 0.001, "steady_seconds": 0.0}
     with cluster_of(tmp_path, ("actor", command), **options) as cluster:
         wait_for(lambda: cluster.states()["actor", 0].restarts >= 2)

@@ -1,7 +1,23 @@
-"""The acting loop of an agent, as its role makes it."""
+"""An agent of no paper, and the acting loop of any agent, as its role makes it."""
 
 from common.acting.loop import ActingLoop
+from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
+
+
+class StubAgent(Agent):
+    """An agent whose `policy` and `learner` are classes without arguments."""
+
+    jit_compile = False
+
+    def build_learner(self, spec, seed):
+        return self.learner()
+
+    def make_actor(self, spec, actors, num_actors, seed):
+        return self.policy()
+
+    def make_evaluator(self, spec, num_environments):
+        return self.policy()
 
 
 def make_loop(agent, policy, environments, on_episode=lambda *_: None, actors=None, **options):

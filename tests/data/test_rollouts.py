@@ -1,25 +1,19 @@
 """Tests of common.data.rollouts: adder, store, and loops in turns, here and elsewhere."""
 
-import threading
-import time
-
 import dm_env
 import numpy as np
 import pytest
-from stores import Served
 import tensorflow as tf
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
-from common.cluster.processes import StopRequest
 from common.data.data import StoredState
 from common.data.rollouts import Rollout, RolloutAdder, Rollouts, RolloutStore
 from common.learning.learner import Gradients
 from common.learning.trainer import Trainer
 from common.learning.updates import RolloutLearner, RolloutUpdates
-from common.remote.outbox import Outbox
-from common.replay.store import UNLIMITED, Counters
+from common.replay.store import Counters
 
 HORIZON, EPOCHS, BATCH = 12, 3, 4
 STATES = StoredState(tf.TensorSpec([1]), tf.TensorSpec([1]), {})
@@ -338,41 +332,3 @@ def test_shares_of_processes_fill_a_rollout(num_actors, wanted):
     sizes = {12: (7, 5), 7: (4, 3), 10_000: (1, 1)}[num_actors]
     shares = [data.make_adder(share=k / num_actors)._size for k in sizes]
     assert shares == wanted
-
-
-def test_two_processes_and_a_learner_take_turns():
-    data, learner = Rollouts(HORIZON, 0.9, 0.8), Recorder()
-    served, stop, num_rollouts = Served(data.make_store(STATES, seed=0)), StopRequest(), 3
-    trainer = make_trainer(data, served.store, learner)
-    outboxes = [Outbox(served.remote(), UNLIMITED, stop, in_lockstep=True) for _ in range(2)]
-
-    def act(outbox):
-        policy = Versioned()
-        loop = ActingLoop(Counting([4, 9]), policy, data.make_adder(share=0.5), lambda *_: None)
-        for sent in range(1, num_rollouts + 1):
-            while not (deliveries := loop.step()):
-                pass
-            outbox.add(deliveries)
-            while not outbox.has_credit() or policy.version < sent:
-                time.sleep(0.001)
-                policy.load(learner.version.numpy()[None])
-
-    for outbox in outboxes:
-        outbox.start()
-    threads = [threading.Thread(target=act, args=[outbox], daemon=True) for outbox in outboxes]
-    for thread in threads:
-        thread.start()
-    end = time.monotonic() + 20
-    while int(learner.version) < num_rollouts and time.monotonic() < end:
-        trainer.step()
-    for thread in threads:
-        thread.join(20)
-        assert not thread.is_alive()
-    action = learner.seen()[1].reshape(num_rollouts, -1)
-    assert (action == np.arange(num_rollouts)[:, None]).all()
-    size = HORIZON * num_rollouts
-    assert served.store.counters() == Counters(0, size, size)
-    accepted = served.accepted()
-    assert set(accepted) == {outbox.incarnation for outbox in outboxes}
-    assert size <= sum(accepted.values()) <= size + 2 * num_rollouts
-    served.close()

@@ -2,7 +2,7 @@
 
 import types
 
-from agent_loops import make_loop, put
+from agent_loops import StubAgent, make_loop, put
 import dm_env
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ import tensorflow as tf
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
 from common.acting.policy import Policy
-from common.agents.agent import Agent
 from common.data.sequences import SequenceAdder, Sequences, StoredTimestep
 from common.environments.spec import EnvironmentSpec
 from common.replay import columns, png
@@ -219,8 +218,8 @@ class Learner(tf.Module):
         return tf.reduce_sum(batch.steps.reward, 1), {"brightest": tf.reduce_max(image)}
 
 
-class SequenceAgent(Agent):
-    jit_compile = False
+class SequenceAgent(StubAgent):
+    policy, learner = Actor, Learner
 
     def __init__(self, config, setting):
         super().__init__(config, setting)
@@ -237,15 +236,6 @@ class SequenceAgent(Agent):
             step_type=tf.TensorSpec([], tf.uint8),
             extras={"count": tf.TensorSpec([], tf.int32)},
         )
-
-    def make_learner(self, spec, seed):
-        return Learner()
-
-    def make_actor(self, spec, actors, num_actors, seed):
-        return Actor()
-
-    def make_evaluator(self, spec, num_environments):
-        return Actor()
 
 
 class PngAgent(SequenceAgent):

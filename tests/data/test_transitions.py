@@ -3,14 +3,13 @@
 import itertools
 import types
 
-from agent_loops import make_loop, put
+from agent_loops import StubAgent, make_loop, put
 import numpy as np
 import pytest
 import tensorflow as tf
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
 from common.acting import policy as policy_lib
-from common.agents.agent import Agent
 from common.data.transitions import NStepAdder, StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.replay import columns
@@ -121,35 +120,6 @@ def single(rewards, discounts, step_types, **arguments):
     return run(3, 0.99, *experience, **arguments)[1]
 
 
-def test_apex_vector_three_rewards():
-    # gamma .99, n 3, worked by hand from Ape-X appendix F.
-    got = single([0, 1, 1, 1], [1, 1, 1, 1], [FIRST, MID, MID, MID])
-    np.testing.assert_allclose(got.n_step_reward, [2.9701], rtol=1e-6)
-    np.testing.assert_allclose(got.n_step_discount, [0.970299], rtol=1e-6)
-
-
-def test_apex_vector_true_end_after_two():
-    got = single([0, 1, 1], [1, 1, 0], [FIRST, MID, LAST])
-    np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
-    np.testing.assert_array_equal(got.n_step_discount, [0, 0])
-
-
-def test_a_time_limit_bootstraps_with_gamma_to_the_k():
-    got = single([0, 1, 1], [1, 1, 1], [FIRST, MID, LAST])
-    np.testing.assert_allclose(got.n_step_reward, [1.99, 1], rtol=1e-6)
-    np.testing.assert_allclose(got.n_step_discount, [0.99**2, 0.99], rtol=1e-6)
-    np.testing.assert_array_equal(got.observation_t[:, 0], [2, 2])
-
-
-def test_a_lost_life_cuts_returns_that_go_on_beyond_it():
-    # Ape-X as R2D2 describes it: the life is lost at step 2, the game over at step 4.
-    got = single([0, 1, 1, 10, 10], [1, 1, 0, 1, 0], [FIRST, MID, MID, MID, LAST])
-    np.testing.assert_allclose(got.n_step_reward, [1.99, 1, 19.9, 10], rtol=1e-6)
-    np.testing.assert_array_equal(got.n_step_discount, [0, 0, 0, 0])
-    np.testing.assert_array_equal(got.observation_tm1[:, 0], [0, 1, 2, 3])
-    np.testing.assert_array_equal(got.observation_t[:, 0], [3, 4, 4, 4])
-
-
 def test_rewards_are_clipped_before_they_are_summed():
     got = single([0, 200, -7, 0.5], [1, 1, 1, 1], [FIRST, MID, MID, MID], reward_clip=10.0)
     np.testing.assert_allclose(got.n_step_reward, [10 - 0.99 * 7 + 0.99**2 * 0.5], rtol=1e-6)
@@ -247,8 +217,8 @@ class Learner(tf.Module):
         return rewards, {"reward": tf.reduce_mean(rewards)}
 
 
-class TransitionAgent(Agent):
-    jit_compile = False
+class TransitionAgent(StubAgent):
+    policy, learner = Policy, Learner
 
     def __init__(self, config, setting, **options):
         super().__init__(config, setting)
@@ -260,15 +230,6 @@ class TransitionAgent(Agent):
         return StoredTransition(
             observation, tf.TensorSpec([spec.action_size]), scalar, scalar, observation
         )
-
-    def make_learner(self, spec, seed):
-        return Learner()
-
-    def make_actor(self, spec, actors, num_actors, seed):
-        return Policy()
-
-    def make_evaluator(self, spec, num_environments):
-        return Policy()
 
 
 OPTIONS = ("num_copies", "reward_clip", "is_soft")

@@ -1,15 +1,12 @@
 """Tests of common.data.unrolls: the adder and the queue alone, then with an agent of no paper."""
 
-import threading
-import time
 from typing import NamedTuple
 
 from agent_loops import make_loop
-import dm_env
 import numpy as np
 import pytest
 import tensorflow as tf
-from timesteps import FIRST, LAST, MID, random_experience
+from timesteps import FIRST, LAST, MID, random_experience, timestep
 from unroll_task import EPISODE_STEPS, TIMESTEPS, Sums, make_agent
 
 from common.data.unrolls import UnrollAdder, UnrollQueue
@@ -28,7 +25,7 @@ ACTORS = range(6, 8)
 
 def make_adder(k, length):
     """An adder that sends all columns and replays nothing."""
-    replay = LocalReplay({}, length, length, seed=1)
+    replay = LocalReplay({}, range(0), length, length, seed=1)
     return UnrollAdder(range(k), length, lambda unrolls: unrolls, replay, 0, most_put=k)
 
 
@@ -41,12 +38,8 @@ def run(adder, step_types, rewards, discounts):
     best = np.zeros((k, 3), np.float32)
     for n in range(num_timesteps):
         where[:, 0], where[:, 1], image[:], best[:] = n, np.arange(k), n, n + 0.5
-        step = dm_env.TimeStep(
-            step_types[n].astype(np.int32),
-            rewards[n].astype(np.float32),
-            discounts[n].astype(np.float32),
-            {"where": where, "image": image},
-        )
+        observation = {"where": where, "image": image}
+        step = timestep(step_types[n], rewards[n], discounts[n], observation)
         extras = {"best": best}
         unrolls += [delivery.rows for delivery in adder.observe(step, extras)]
         adder.act(step, np.zeros((k, 1), np.float32), extras)
@@ -80,17 +73,6 @@ def test_random_episodes_against_every_single_timestep():
     assert unroll.is_last.dtype == bool
 
 
-def test_a_time_limit_and_a_true_end():
-    """They differ in the discount of the step that led to the last timestep."""
-    step_types = np.array([[FIRST] * 2, [LAST] * 2, [FIRST] * 2, [MID] * 2, [MID] * 2])
-    discounts = np.array([[1, 1], [1, 0], [1, 1], [1, 1], [1, 1]])
-    rewards = np.array([[0, 0], [2, 2], [0, 0], [3, 3], [4, 4]])
-    (unroll,) = run(make_adder(2, 4), step_types, rewards, discounts)
-    np.testing.assert_array_equal(unroll.discount, [[1, 0, 1, 1], [0, 0, 1, 1]])
-    np.testing.assert_array_equal(unroll.reward, [[2, 0, 3, 4]] * 2)
-    np.testing.assert_array_equal(unroll.is_last, [[False, True, False, False]] * 2)
-
-
 def test_an_episode_without_an_end_is_not_continued_by_the_next_one():
     step_types = np.array([[FIRST], [MID], [FIRST], [MID]])
     (unroll,) = run(make_adder(1, 3), step_types, np.ones((4, 1)), np.ones((4, 1)))
@@ -103,7 +85,7 @@ def test_of_a_recurrent_state_an_unroll_keeps_the_first():
     adder, buffer, unrolls = make_adder(2, 3), np.zeros((2, 4), np.float32), []
     for n in range(8):
         buffer[:] = n
-        step = dm_env.TimeStep(*(np.full(2, x, np.float32) for x in (MID, 0, 1)), buffer)
+        step = timestep([MID] * 2, [0, 0], [1, 1], buffer)
         extras = {"best": buffer, "state": {"cell": buffer, "pair": (buffer, buffer + 1)}}
         unrolls += [delivery.rows for delivery in adder.observe(step, extras)]
         adder.act(step, buffer, extras)
@@ -163,57 +145,9 @@ def test_keeps_copies_in_the_order_of_arrival():
     assert queue.draw(4) is None and marks_of(queue.draw(3)) == [2, 3, 7]
 
 
-@pytest.mark.parametrize(
-    "changes, words",
-    [
-        ({"reward": np.zeros((3, T), "f")}, r"column reward must .* \[2, 3\], has \[3, 3\]"),
-        ({"is_last": np.float32(0)}, "column is_last must be bool"),
-        (
-            {"observation": {**unrolls(1, 2).observation, "image": np.zeros((2, T, 2, 3), "B")}},
-            "column observation/image must have shape",
-        ),
-        ({"observation": {"flat": np.zeros((2, T, 4), np.float32)}}, "image"),
-    ],
-)
-def test_wrong_columns_are_named_and_leave_the_queue_as_it_was(changes, words):
-    queue = UnrollQueue(SPECS, 4)
-    queue.put(unrolls(1))
-    with pytest.raises(ValueError, match=words):
-        queue.put(unrolls(2, 3)._replace(**changes))
-    assert queue.counters().inserted == 1
-    assert queue.put(unrolls(2)) and marks_of(queue.draw(2)) == [1, 2]
-
-
 def test_what_never_fits_is_an_error():
     with pytest.raises(ValueError, match="5 unrolls exceed the queue, which holds 4"):
         UnrollQueue(SPECS, 4).put(unrolls(1, 2, 3, 4, 5))
-    with pytest.raises(ValueError, match="capacity must be at least 1, is 0"):
-        UnrollQueue(SPECS, 0)
-    for count in (0, -5):
-        with pytest.raises(ValueError, match=f"num_items must be at least 1, is {count}"):
-            UnrollQueue(SPECS, 4).draw(count)
-
-
-def test_many_threads_put_while_one_draws():
-    queue, num_threads, num_puts = UnrollQueue(SPECS, 10), 4, 12
-
-    def put(thread):
-        for number in range(num_puts):
-            while not queue.put(unrolls(*[thread] * (1 + number % 3))):
-                time.sleep(0.001)
-
-    threads = [threading.Thread(target=put, args=[thread]) for thread in range(num_threads)]
-    for thread in threads:
-        thread.start()
-    drawn, total = [], num_threads * num_puts * 2
-    while len(drawn) < total:
-        assert queue.counters().items <= 10
-        if (found := queue.draw(1)) is not None:
-            drawn += marks_of(found)
-    for thread in threads:
-        thread.join()
-    assert queue.counters() == (0, total, total, 0, 0, 0)
-    assert np.bincount(drawn).tolist() == [total // num_threads] * num_threads
 
 
 # With an agent.

@@ -2,15 +2,16 @@
 
 import types
 
-from agent_loops import make_loop, put
+from agent_loops import StubAgent, make_loop, put
 import dm_env
 from dm_env import specs
 import numpy as np
+from one_process import OneProcessRun
 import pytest
 import tensorflow as tf
+from timesteps import FIRST, LAST, MID, timestep
 
 from common.acting.policy import Policy
-from common.agents.agent import Agent
 from common.data.data import StoredState
 from common.data.episodes import EpisodeAdder, WholeEpisodes
 from common.environments import UnusableEnvironmentError
@@ -22,9 +23,9 @@ from common.replay.episode_wire import Episodes
 from common.replay.memory import Uniform
 from common.replay.store import RateLimiter
 
-FIRST, MID, LAST = 0, 1, 2
+END = 3
+"""LAST with discount 0."""
 EPISODE_STEPS = 6
-SEED = 3
 
 
 def play(adder, script, values=True):
@@ -43,25 +44,17 @@ def play(adder, script, values=True):
         if values:
             extras["value"] = 1000 + observation[:, 0]
             extras["advantage"] = 2000 + observation[:, 0]
-        discounts = np.where(step_types == 3, 0, 1).astype(np.float32)
-        timestep = dm_env.TimeStep(
-            np.minimum(step_types, LAST).astype(np.int32),
-            (10.0 * t + np.arange(k)).astype(np.float32),
-            discounts,
-            observation,
-        )
+        kinds, rewards = np.minimum(step_types, LAST), 10.0 * t + np.arange(k)
+        step = timestep(kinds, rewards, step_types != END, observation)
         action = -observation
-        deliveries = adder.observe(timestep, extras)
+        deliveries = adder.observe(step, extras)
         given.append(deliveries[0].rows if deliveries else Episodes(0, ()))
         assert sum(steps for _, steps in deliveries) == given[-1].num_steps
-        adder.act(timestep, action, extras)
+        adder.act(step, action, extras)
         for array in (action, *extras.values()):
             array[:] = np.nan
     assert adder.num_steps == sum(rows.num_steps for rows in given) and not adder.flush()
     return given
-
-
-END = 3  # LAST with discount 0
 
 
 def test_episodes_of_two_environments():
@@ -104,13 +97,11 @@ def test_without_values_and_advantages_they_are_zeros():
 @pytest.mark.parametrize("step_type, discount", [(MID, 0.0), (MID, 0.9), (LAST, 0.5)])
 def test_a_discount_that_episodes_do_not_have_is_refused(step_type, discount):
     adder, observation = EpisodeAdder(2, 100), np.zeros((2, 1), np.float32)
-    ones = np.ones(2, np.float32)
-    first = dm_env.TimeStep(np.int32([FIRST, FIRST]), 0 * ones, ones, observation)
+    first = timestep([FIRST, FIRST], [0, 0], [1, 1], observation)
     adder.observe(first, {})
     adder.act(first, observation, {})
-    discounts = np.float32([1.0, discount])
     with pytest.raises(UnusableEnvironmentError, match=f"a discount of {discount:g}: "):
-        adder.observe(dm_env.TimeStep(np.int32([MID, step_type]), ones, discounts, observation), {})
+        adder.observe(timestep([MID, step_type], [1, 1], [1, discount], observation), {})
 
 
 # With an agent.
@@ -178,8 +169,8 @@ class Mean(Learner):
         self.steps.assign_add(1)
 
 
-class EpisodeAgent(Agent):
-    jit_compile = False
+class EpisodeAgent(StubAgent):
+    policy, learner = Actor, Mean
 
     def __init__(self, config, setting):
         super().__init__(config, setting)
@@ -189,15 +180,6 @@ class EpisodeAgent(Agent):
     def step_specs(self, spec):
         observation = tf.TensorSpec([spec.observation_size])
         return StoredState(observation, tf.TensorSpec([spec.action_size]), {})
-
-    def make_learner(self, spec, seed):
-        return Mean()
-
-    def make_actor(self, spec, actors, num_actors, seed):
-        return Actor()
-
-    def make_evaluator(self, spec, num_environments):
-        return Actor()
 
 
 def make_agent(**changes):
@@ -214,37 +196,17 @@ def make_agent(**changes):
     return EpisodeAgent(types.SimpleNamespace(**fields | changes), "small")
 
 
-class Run:
-    """Two actors and a learner, in turns."""
-
-    def __init__(self, **changes):
-        self.agent = agent = make_agent(**changes)
-        environments = BatchedEnvironment([Counting(0), Counting(1)])
-        self.spec = EnvironmentSpec.of(environments)
-        self.learner = agent.make_learner(self.spec, seed=1)
-        self.memory = agent.data.make_store(agent.step_specs(self.spec), seed=1)
-        limiter = agent.rate_limiter(in_turns=True)
-        self.trainer = agent.make_trainer(self.learner, self.memory, self.spec, SEED, limiter)
-        self.adder, self._loop = make_loop(agent, Actor(), environments)
-
-    def act(self):
-        before, deliveries = self.adder.num_steps, self._loop.step()
-        assert sum(steps for _, steps in deliveries) == self.adder.num_steps - before
-        put(self.memory, deliveries)
-
-    def train(self, num_calls):
-        """Acts until so many calls of updates were made; returns the metrics of the last."""
-        for _ in range(num_calls):
-            while (metrics := self.trainer.step()) is None:
-                self.act()
-        return metrics
+def make_run(**changes):
+    """Returns a run of two actors and a learner, in turns."""
+    environments = BatchedEnvironment([Counting(0), Counting(1)])
+    return OneProcessRun(make_agent(**changes), environments, in_turns=True)
 
 
 def test_a_store_elsewhere_hears_of_many_steps_at_a_time():
     agent = make_agent()
     assert agent.data.send_batch == 64
     for send_batch, sizes in ((64, [64, 36]), (0, [2] * 50)):
-        run = Run()
+        run = make_run()
         adder, loop = make_loop(
             agent, Actor(), BatchedEnvironment([Counting(0), Counting(1)]), send_batch=send_batch
         )
@@ -275,8 +237,8 @@ def test_the_shards_of_a_memory_hold_its_capacity_together(num_shards, capacity)
 
 def test_actors_go_on_until_there_is_a_batch_of_finished_steps():
     """However few steps are to be executed before the first update."""
-    run = Run(min_replay_size=2)
-    limiter = run.agent.rate_limiter()
+    run = make_run(min_replay_size=2)
+    limiter = make_agent(min_replay_size=2).rate_limiter()
     while run.memory.counters().items < 4:
         assert limiter.may_insert(run.memory.counters()) and run.trainer.step() is None
         run.act()
@@ -284,7 +246,7 @@ def test_actors_go_on_until_there_is_a_batch_of_finished_steps():
 
 
 def test_steps_of_running_episodes_count_but_cannot_be_drawn():
-    run = Run()
+    run = make_run()
     for executed in range(2, 2 * EPISODE_STEPS + 1, 2):
         run.act()
         assert run.memory.counters() == (0, executed, 0, 0, 0, 0)
@@ -298,11 +260,11 @@ def test_steps_of_running_episodes_count_but_cannot_be_drawn():
 
 @pytest.mark.parametrize("num_updates", [1, 3])
 def test_a_call_draws_updates_and_writes_back(num_updates):
-    run, again = (Run(updates_per_call=num_updates) for _ in range(2))
+    run, again = (make_run(updates_per_call=num_updates) for _ in range(2))
     run.train(1)
     while again.memory.counters().inserted < run.memory.counters().inserted:
         again.act()
-    drawn = again.memory.draw(4 * num_updates, store.derive_seed(SEED, 0))
+    drawn = again.memory.draw(4 * num_updates, store.derive_seed(0, 0))
     np.testing.assert_array_equal(run.learner.seen, drawn.steps.rewards)
     stored = run.memory.stored(drawn.keys)
     np.testing.assert_array_equal(stored.values, drawn.steps.rewards)
@@ -319,7 +281,7 @@ def test_a_call_draws_updates_and_writes_back(num_updates):
 
 
 def test_an_episode_that_is_longer_than_the_memory_is_one_line():
-    run = Run(replay_capacity=EPISODE_STEPS - 1)
+    run = make_run(replay_capacity=EPISODE_STEPS - 1)
     with pytest.raises(UnusableEnvironmentError, match="an episode of more than 5 st") as caught:
         run.train(1)
     assert "\n" not in str(caught.value)

@@ -88,28 +88,6 @@ def test_a_page_is_in_plain_english(name):
     assert not phrases, "\n".join([name, *lines])
 
 
-@pytest.mark.parametrize(
-    "page, phrases",
-    [
-        (
-            "It plays\nbeside, too, and\nis no terminal.",
-            ["beside", "mid-sentence ', too'", "is no"],
-        ),
-        ("# What came out\n\nSome 3,000 steps.", ["some NUMBER", "a heading 'came out'"]),
-        ("There is no file, it is no longer there, and four times as many are, too.", []),
-        (
-            "By as many updates; as many as these; as many steps as these; too many, too.",
-            ["as many"],
-        ),
-        ("The paper says *one of ours,\nthrice*. See [it](thrice.md), `thrice`.", []),
-        ("Text.\n\n    thrice\n\n<!-- hyperparameters: written by x -->\nthrice\n", ["thrice"]),
-        ("| `a/b` | it is thrice | 1 B | of ours: 2 | 3 |\n", ["thrice"]),
-    ],
-)
-def test_phrases_are_found_in_prose(page, phrases):
-    assert [name for name, _around in found(prose(page))] == phrases
-
-
 # Docstrings and messages.
 
 SOURCES = [

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 
-from flag_file import check_flag_file
-from launched import forked
+from launched import forked, run_light
 import matplotlib
 from matplotlib import pyplot
 import numpy as np
@@ -22,7 +21,7 @@ from common import environments
 from common.cluster.topology import Topology, free_ports
 from common.learning import checkpoint
 from common.networks import numpy_twins
-from common.networks.control import ControlPolicy, ReluMLP, SoftsignMLP
+from common.networks.control import ControlPolicy
 from common.program.layouts import DISTRIBUTED
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -121,19 +120,10 @@ def test_the_environment_of_the_tutorial_can_be_learnt_from(tmp_path, monkeypatc
     assert starts == {-1, 1} and min(rewards) == -1 and max(rewards) > 0.95
 
 
-NETWORKS = {
-    "layer_norm": lambda: ControlPolicy(2, (16, 8), layer_norm=True),
-    "plain": lambda: ControlPolicy(2, (16, 8), layer_norm=False),
-    "unit_norm": lambda: ControlPolicy(2, (16, 8), layer_norm=True, unit_norm=True),
-    "softsign": lambda: SoftsignMLP(3, (8,), 2, tf.tanh),
-    "relu": lambda: ReluMLP(3, (8, 2)),
-}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_read_policy_acts_as_the_network(name, tmp_path):
+def test_read_policy_acts_as_the_network_without_tensorflow(tmp_path):
+    """With layers that no agent of tests/agents/test_exported.py has."""
     tf.random.set_seed(0)
-    network = NETWORKS[name]()
+    network = ControlPolicy(2, (16, 8), layer_norm=True, unit_norm=True)
     network(tf.zeros([1, 3]))
     generator = np.random.default_rng(0)
     for variable in network.trainable_variables:
@@ -254,5 +244,7 @@ def test_sigterm_reaches_the_role_and_is_waited_for(start):
 def test_the_program_takes_the_flags(tmp_path):
     path = tmp_path / "run.flags"
     path.write_text(SETTINGS["run.flags"])
-    check_flag_file("d4pg", path, "control:no_such:task")
+    unknown = "control:no_such:task"
+    ended = run_light("binaries.d4pg", [f"--flagfile={path}", f"--environment={unknown}"])
+    assert unknown in ended.output, ended.output  # nothing else was wrong
     assert f"--actor_processes={SETS['actor']['replicas']}\n" in SETTINGS["run.flags"]

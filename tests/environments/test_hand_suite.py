@@ -42,11 +42,6 @@ def test_without_the_package_one_line_says_how_to_install_it(monkeypatch):
     assert "make hand" in message and "\n" not in message
 
 
-def test_an_unknown_task_is_named():
-    with pytest.raises(environments.UnknownEnvironmentError, match="one of catch, pick_up"):
-        hand_suite.Hand("throw", 0)
-
-
 @installed
 @pytest.mark.parametrize("task", SIZES)
 def test_hand_observations_and_actions_have_the_papers_sizes(task):

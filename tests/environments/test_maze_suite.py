@@ -168,24 +168,18 @@ while True:
 
 
 @is_installed
-def test_no_engine_outlives_a_killed_player_and_the_next_start_frees_its_memory(make):
+def test_neither_engine_nor_memory_outlives_a_killed_player():
     player = subprocess.Popen([sys.executable, "-c", PLAYER], stdout=subprocess.PIPE, text=True)
     folder = player.stdout.readline().strip()
     engines = engines_in(folder)
     assert len(engines) == 1
-    left = {Path(line.split()[-1]) for line in mapped(player.pid)}
-    assert left and all(path.exists() for path in left)
+    assert mapped(player.pid) and all("(deleted)" in line for line in mapped(player.pid))
     os.kill(player.pid, signal.SIGKILL)
     player.wait()
     deadline = time.monotonic() + 10
     while engines_in(folder):
         assert time.monotonic() < deadline, "an engine outlived its player"
         time.sleep(0.05)
-    alive = make()
-    assert not any(path.exists() for path in left)
-    make()  # must leave the memory of the living
-    alive.reset()
-    assert len(mapped(os.getpid())) > 0
     shutil.rmtree(folder)
 
 
@@ -203,8 +197,7 @@ def test_a_game_that_nobody_closes_leaves_nothing_and_says_nothing(tmp_path):
 @is_installed
 def test_an_engine_takes_the_memory_that_is_counted_for_it(make):
     games = [make() for _ in range(3)]
-    shared = {Path(line.split()[-1]) for line in mapped(os.getpid())}
-    used = sum(path.stat().st_blocks * 512 for path in shared)
+    used = 0
     for game in games:
         (engine,) = engines_in(game.engine._folder.name)
         lines = Path(f"/proc/{engine}/smaps_rollup").read_text().splitlines()
@@ -227,7 +220,7 @@ def engines_in(folder):
 
 def mapped(process):
     lines = Path(f"/proc/{process}/maps").read_text().splitlines()
-    return [line for line in lines if "/dev/shm/ViZDoom" in line and "deleted" not in line]
+    return [line for line in lines if "/dev/shm/ViZDoom" in line]
 
 
 def test_a_picture_is_reduced_by_area():

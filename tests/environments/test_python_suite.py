@@ -285,39 +285,6 @@ def test_a_mistake_is_named_in_one_line(name, words, own_modules):
 
 
 @pytest.mark.parametrize(
-    "name, taken",
-    [
-        ("still:Still", True),
-        ("still:of_a_size", True),
-        ("still:says_so", True),
-        ("still:to_text", False),
-        ("still:Path", False),
-        ("still:_exit", False),
-        ("still:gone", False),
-    ],
-)
-def test_what_makes_no_environment_is_not_called(name, taken, tmp_path, monkeypatch):
-    (tmp_path / "h5_package").mkdir()
-    (tmp_path / "h5_package/still.py").write_text(
-        MODULE
-        + "import functools\nfrom os import _exit\nfrom pathlib import Path\n"
-        + "of_a_size = functools.partial(Still, shape=(2,))\n"
-        + "gone = functools.partial(_exit, 0)\n"
-        + "def says_so(seed) -> 'dm_env.Environment':\n    return Still()\n"
-        + "def to_text(seed: int) -> str:\n    raise SystemExit\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "h5_package", raising=False)
-    monkeypatch.delitem(sys.modules, "h5_package.still", raising=False)
-    function = python_suite._function
-    if taken:
-        assert callable(function(f"h5_package.{name}"))
-        return
-    with pytest.raises(UnusableEnvironmentError, match=r"makes neither a dm_env\.Environment nor"):
-        function(f"h5_package.{name}")
-
-
-@pytest.mark.parametrize(
     "name, place",
     [
         ("python:project.runs.sent.code:make", "from the run directory"),

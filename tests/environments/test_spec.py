@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.environments.spec import largest_reward
+from common.environments.spec import HybridArray, largest_reward, random_action
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,10 @@ def test_rewards_come_near_the_largest_and_never_exceed_it(task):
         timestep = environment.step(drawn)
         rewards.append(timestep.reward or 0)
     assert 0.99 * largest_reward(name) < max(rewards) <= largest_reward(name)
+
+
+def test_a_random_hybrid_action_has_whole_numbers_where_it_is_finite():
+    spec, generator = HybridArray([3, 0]), np.random.default_rng(0)
+    actions = np.array([random_action(spec, generator) for _ in range(100)])
+    assert actions.dtype == np.float32 and set(actions[:, 0]) == {0, 1, 2}
+    assert np.ptp(actions[:, 1]) > 1.5 and np.all(abs(actions[:, 1]) <= 1)

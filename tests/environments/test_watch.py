@@ -1,5 +1,6 @@
 """Calls of environments that hang, in the places where no batch checks them."""
 
+import math
 import subprocess
 import sys
 import textwrap
@@ -121,3 +122,20 @@ def test_a_process_ends_whatever_an_environment_leaves(leave, what, end, code):
     )
     assert ended.returncode == code and ended.stdout == "done\n"
     assert f"done its work, but {what} not end for 0.5 s" in ended.stderr
+
+
+def test_a_users_process_may_take_its_time():
+    """Without a program, nothing limits an environment, or the threads that go on at the end."""
+    program = """
+        import threading, time
+        from common.environments import watch
+        with watch.Call("an environment", "a step"):
+            watch._POLL_SECONDS = 0.05
+        watch.limit_seconds = 0.1
+        threading.Thread(target=lambda: (time.sleep(1.5), print("done"))).start()
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+    assert watch.Call("an environment", "a step").seconds == math.inf

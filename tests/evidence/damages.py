@@ -6,17 +6,8 @@ import random
 from typing import Any
 
 VALUES = (
-    *("null", "true", "-1", "0.5", "1e999", "1" + "0" * 400, "9" * 5000, "NaN", "-Infinity"),
-    *(
-        '"text"',
-        '"' + "x" * 5000 + '"',
-        '"a\\nb"',
-        '"\\ud800"',
-        "[]",
-        "[[0]]",
-        '{"a": 1}',
-        "[" * 60 + "]" * 60,
-    ),
+    *("null", "true", "-1", "0.5", "9" * 5000, "NaN", "-Infinity", "[]", "[[0]]", '{"a": 1}'),
+    *('"text"', '"' + "x" * 5000 + '"', '"a\\nb"'),
 )
 """What may stand in the place of a JSON value."""
 CELLS = ("", "text", "nan", "inf", "-1", "1e39", "9" * 5000, "9" * 25, '"', "\0", "\u0663,", "x\ry")
@@ -49,10 +40,6 @@ def of_json(content: bytes, each: int = 5) -> Iterator[tuple[str, bytes]]:
     yield from of_bytes(content)
     for value in ("null", "[]", "{}", "7", '"text"'):
         yield value, value.encode()
-    for depth in (70, 990, 200_000):
-        yield f"{depth} brackets", b"[" * depth
-        yield f"{depth} lists", b"[" * depth + b"]" * depth
-        yield f"{depth} objects", b'{"starts": ' * depth + b"1" + b"}" * depth
     chance = random.Random(1)
     tree = json.loads(content)
     for node, key in list(_places(tree)):

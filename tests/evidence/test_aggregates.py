@@ -1,5 +1,7 @@
 """Aggregates of Agarwal et al. 2021 against their definitions, and planted runs."""
 
+import itertools
+
 import numpy as np
 import pandas
 from planted_curves import plant_run
@@ -88,6 +90,17 @@ def test_the_figure_has_the_methods_with_runs_on_the_same_tasks(tmp_path):
     (file,) = aggregate_figure.draw(paper, evidence, tmp_path, (".png",))
     assert file.name == "d4pg_aggregates.png" and file.stat().st_size > 10_000
     assert aggregate_figure.draw(reproductions.paper("aql"), evidence, tmp_path, ()) == ()
+
+
+def test_tasks_without_a_scale_have_no_aggregates(tmp_path):
+    run = {"scale": "two_cores", "paper": "refer", "budget": Budget(actor_steps=200_000)}
+    task = "gym:HumanoidStandup-v4"
+    for setting, seed in itertools.product(("ddpg_refer", "ddpg_er"), range(2)):
+        plant_run(tmp_path, setting, task, seed, [1.0] * 30, **run)
+    evidence = Evidence(KeptRuns(tmp_path), None, Reported(), RESULTS / "benchmarks")
+    found = evidence.frame(reproductions.paper("refer"), "two_cores")
+    assert evidence.reported.without_scale([task]) == [task] and set(found["task"]) == {task}
+    assert list(aggregate_figure._grids(reproductions.paper("refer"), evidence)) == []
 
 
 def test_of_a_tally_so_many_tasks_must_hold():

@@ -346,17 +346,6 @@ def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypa
     assert not campaign.directory("steady").exists()
 
 
-def test_a_run_that_others_keep_while_it_is_made_is_done(tmp_path, capsys, monkeypatch):
-    """Two campaigns of one list, with run directories of their own, keep runs in one place."""
-    campaign = Campaign(tmp_path, f"steady,{SHORT[0]},1,,")
-    keep_at_each_start(monkeypatch, campaign)
-    assert campaign("--cores=1") == 0, capsys.readouterr().err
-    err = capsys.readouterr().err
-    assert "another session has kept it meanwhile" in err and "1 of 1 runs are finished" in err
-    assert campaign.starts("steady") == ({"outcome": "finished"},)  # of the first
-    assert not campaign.directory("steady").exists() and campaign() == 0
-
-
 def test_a_line_of_this_repository_and_those_above_it_complete_its_claims():
     nowhere = pathlib.Path("none")
     lines, notes = read_list(

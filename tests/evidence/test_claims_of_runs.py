@@ -24,7 +24,6 @@ from common.evidence.paper import RESULTS, Scale, Substitute
 from common.evidence.reported import Reported
 from common.evidence.runs import KeptRun, KeptRuns
 from common.reporting.budget import Budget
-from common.reporting.user_error import UserError
 import reproductions
 from reproductions.d4pg import config as settings
 
@@ -313,10 +312,11 @@ def test_elsewhere_in_parts_of_a_published_score(tmp_path, evidence, task, scale
     assert finding.effects[0].effect.estimate == pytest.approx(200 / scale)
 
 
-def test_a_task_without_a_scale_is_an_error_that_says_where_to_put_it(tmp_path, evidence):
+def test_a_claim_on_a_task_without_a_scale_says_that_it_lacks_one(tmp_path, evidence):
     plant(tmp_path, {FIRST: 1, SECOND: 2}, ["gym:New-v0"])
-    with pytest.raises(UserError, match="task_scales.csv has no row for gym:New-v0: add"):
-        MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, figure_on("gym:New-v0"), evidence)
+    finding = MainEffects((ahead_of(FIRST, SECOND),)).find(D4PG, figure_on("gym:New-v0"), evidence)
+    assert finding.verdict is Verdict.OPEN and finding.lacks == "task_scales.csv: gym:New-v0"
+    assert evidence.reported.without_scale(["gym:New-v0", *TASKS]) == ["gym:New-v0"]
 
 
 def plant_by_rule(root, seeds):
@@ -455,6 +455,21 @@ def test_the_soak_decides_what_appendix_f_promises(tmp_path, evidence):
     for name in names:
         finding = judge("apex", name, other)
         assert finding.verdict is Verdict.FAILS and finding.numbers["faults of the run"] == 1
+
+
+@pytest.mark.parametrize(
+    "resumed, end, verdict",
+    [(90, 200, Verdict.HOLDS), (110, 200, Verdict.HOLDS), (0, 200, Verdict.FAILS)]
+    + [(110, 105, Verdict.FAILS)],
+)
+def test_a_learner_may_resume_later_than_its_last_row(tmp_path, evidence, resumed, end, verdict):
+    """It was killed "at step 100 or later"."""
+    note = f"at step 100 or later, resumed at step {resumed}"
+    kills = [{"role": "learner", "recovered": 9.0, "note": note}]
+    record = {"kills": kills, "end": {"learner_steps": end}}
+    (tmp_path / SOAK).write_text(json.dumps(record))
+    evidence = dataclasses.replace(evidence, benchmarks=tmp_path)
+    assert judge("apex", "learner_fails", evidence).verdict is verdict
 
 
 @pytest.mark.parametrize(

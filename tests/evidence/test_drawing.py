@@ -152,6 +152,9 @@ def test_rows_name_their_tasks_and_their_axis_once():
     axes, legend = placed(part("one", *tasks), part("two", *tasks))
     assert legend == ["one", "two"]
     assert [place.get_title() for place in axes] == ["ant", "humanoid", "", ""]
+    named = [dataclasses.replace(part("one", *tasks), name=name) for name in ("C", "D")]
+    titles = [place.get_title() for place in placed(*named)[0]]
+    assert titles == ["ant, C", "humanoid, C", "ant, D", "humanoid, D"]
     assert [place.get_xlabel() for place in axes] == ["", "", *2 * ["training time (minutes)"]]
     axes, legend = placed(part("one", *tasks), part("one", *tasks, unit="actor_steps"))
     assert legend == ["one"]

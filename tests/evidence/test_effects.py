@@ -8,7 +8,16 @@ import pytest
 from scipy import stats
 
 from common.evidence import effects
-from common.evidence.effects import AHEAD, EffectPart, Outcome, Over, Verdict, by_run, main_effect
+from common.evidence.effects import (
+    AHEAD,
+    Effect,
+    EffectPart,
+    Outcome,
+    Over,
+    Verdict,
+    by_run,
+    main_effect,
+)
 
 TASKS = ("a", "b", "c", "d")
 WEIGHTS = {"first": 1.0, "second": -1.0}
@@ -154,6 +163,32 @@ def test_a_claim_with_a_collapse_wants_twenty_seeds():
     assert np.isnan(by_run(frame, is_return=False)["peak"]).all()
 
 
+def test_opposed_tasks_with_a_collapse_want_twenty_seeds_too():
+    shares = [0.5, 0.5, 0.5, -0.5]
+    frame = planted(np.random.default_rng(2), 10, 800, shares, collapsing=(0.05, 0.05))
+    assert effect_in(frame).is_too_early and verdict_in(frame) is Verdict.OPEN
+
+
+def test_failing_by_being_level_divides_the_risk_as_well():
+    """One of eight parts is enough to fail, at 99.75 %, where the interval exceeds the margin."""
+    effect = Effect(0.0, 0.018, 18, 10, 1, True, True, 0)
+    part = EffectPart("", WEIGHTS, AHEAD)
+    assert effect.interval(0.98)[1] < effects.MARGIN < effect.interval(1 - 0.02 / 8)[1]
+    assert part.verdict(effect, {"a": effect}) is Verdict.FAILS
+    assert part.verdict(effect, {"a": effect}, 8) is Verdict.OPEN
+
+
+@pytest.mark.parametrize(
+    "seeds, decide", [(3, 3), (5, 5), (9, 5), (10, 10), (19, 10), (20, 20), (22, 20)]
+)
+def test_runs_are_looked_at_with_five_ten_and_twenty_seeds(seeds, decide):
+    frame = planted(np.random.default_rng(0), seeds, 600, [0.0] * 4)
+    frame = frame[(frame["task"] != "a") | (frame["seed"] > 0)].assign(seed=frame["seed"] + 7)
+    seen = effects.deciding(frame, WEIGHTS, TASKS).groupby(["setting", "task"])["seed"].unique()
+    assert seen["first", "b"].tolist() == list(range(7, 7 + decide))
+    assert seen["first", "a"][0] == 8 and len(seen["first", "a"]) in (5, 10, 20, seeds - 1)
+
+
 def test_the_interval_is_welchs():
     random = np.random.default_rng(0)
     frame = planted(random, 7, 600, [0.1, 0, 0, 0])
@@ -199,7 +234,7 @@ def test_runs_by_the_rule_alone_decide_once_each_setting_has_five_on_each_task()
     assert set(decides["seed"]) == {3, 4, 5, 6, 7} and effect_in(decides).is_confirmed
     lacks = mixed[(mixed["task"] != "b") | (mixed["setting"] != "first") | (mixed["seed"] != 7)]
     decides = effects.deciding(lacks, WEIGHTS, TASKS)
-    assert set(decides["seed"]) == set(range(8)) and not effect_in(decides).is_confirmed
+    assert set(decides["seed"]) == set(range(5)) and not effect_in(decides).is_confirmed
     without_b = effects.deciding(lacks, WEIGHTS, ["a", "c", "d"])
     assert set(without_b["seed"]) == {3, 4, 5, 6, 7} and set(without_b["task"]) == {"a", "c", "d"}
 

@@ -12,6 +12,7 @@ import pytest
 
 from common.config import Config, Settings, field
 from common.evidence import keep as keep_lib
+from common.evidence import runs as runs_lib
 from common.evidence.keep import TableWriter, keep, keep_run
 from common.evidence.paper import EPISODE_RETURN, RESULTS, Returns
 from common.evidence.plan import State, make_plan
@@ -212,6 +213,37 @@ def test_a_run_for_tables_is_finished_with_its_final_evaluation(roots):
     assert dataclasses.replace(planned, flags=()).read_status().state is State.FINISHED
 
 
+@pytest.mark.parametrize("outcome", ["finished", "stopped", None])
+def test_what_the_plan_calls_finished_counts_for_tables_and_claims(roots, outcome):
+    """Whatever ended the run after its last evaluation, its budget is the one that it reached."""
+    scale = dataclasses.replace(SMALL, is_compact=False, flags=("--final_episodes=2",))
+    run = plant_evaluated(roots, 0, outcome=outcome)
+    record = json.loads(run.run_json.read_text())
+    record["starts"][0]["budget"] = SMALL.budget.to_json()
+    run.run_json.write_text(json.dumps(record))
+    assert len(keep(plan_of(roots, scale), roots[1])) == 1
+    (kept,) = KeptRuns(roots[1]).of("fake", "small")
+    assert kept.has_ended and kept.final_evaluation is not None and kept.budget == SMALL.budget
+
+
+def test_a_reader_meanwhile_sees_the_runs_before_or_after(roots, monkeypatch):
+    """The first run of a curve brings its config, which the reader did not see yet."""
+    plant_evaluated(roots, 0)
+    keep(plan_of(roots), roots[1])
+    plant_evaluated(roots, 0, setting="better")
+    figure, real = PAPER.experiment("figure 1"), runs_lib.read_rows
+    todo = make_plan(PAPER, figure, SMALL, roots[0], tasks=[TASKS[0]], settings=["better"])
+
+    def keeps_meanwhile(*arguments):
+        monkeypatch.setattr(runs_lib, "read_rows", real)
+        keep(todo, roots[1])
+        return real(*arguments)
+
+    monkeypatch.setattr(runs_lib, "read_rows", keeps_meanwhile)
+    seen = KeptRuns(roots[1]).of("fake", "small")
+    assert [(run.setting, len(run.evaluations)) for run in seen] == [("better", 1), ("good", 1)]
+
+
 def test_the_record_says_what_made_the_run(roots):
     run = plant_evaluated(roots, 0, outcome="stopped")
     record = json.loads(run.run_json.read_text())
@@ -224,7 +256,7 @@ def test_the_record_says_what_made_the_run(roots):
     for start in record["starts"]:
         del start["git"]["diff"]
         start["git"]["diff_sha256"] = hashlib.sha256(b"+1").hexdigest()
-    assert run.starts == (*record["starts"][:1], record["starts"][1] | {"outcome": "finished"})
+    assert run.starts == tuple(record["starts"])
     assert run.budget == Budget(minutes=1) and run.has_ended
 
 

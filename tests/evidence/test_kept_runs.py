@@ -1,5 +1,7 @@
 """Kept runs are read strictly: what is wrong is said with its file and line."""
 
+import dataclasses
+
 from planted_curves import plant_run
 import pytest
 
@@ -178,6 +180,13 @@ def test_another_clock_and_another_quantity(tmp_path):
     found = frame("d4pg", "two_cores", tmp_path, "actor_steps_per_second", "actor_steps")
     assert found["x"].max() == 1600 and set(found["value"]) == {7.0}
     assert found.groupby("seed")["by_rule"].first().tolist() == [True, False]
+
+
+def test_evaluations_of_few_episodes_are_not_by_the_rule(tmp_path):
+    plant_run(tmp_path, "ddpg", TASK, 0, [1.0] * 40, budget=Budget(learner_steps=400))
+    (run,) = read(tmp_path)
+    few = dataclasses.replace(run, evaluations=run.evaluations.assign(episodes=4))
+    assert run.is_by_rule and not few.is_by_rule
 
 
 def test_the_commits_of_compact_runs_are_read():

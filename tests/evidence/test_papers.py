@@ -6,6 +6,7 @@ from absl import flags
 import pytest
 
 from common import environments
+from common.evidence.claims import planned_budget
 from common.evidence.figures import styles
 from common.evidence.paper import (
     DEFAULT_SCALE,
@@ -15,6 +16,7 @@ from common.evidence.paper import (
     Scale,
     UnknownError,
     flag_name,
+    same_value,
 )
 from common.evidence.plan import make_plan
 from common.evidence.reported import Reported
@@ -50,6 +52,17 @@ def test_a_setting_means_the_same_in_every_experiment(paper):
         for run in meaning.values():  # and no two names mean the same, apart from budgets
             key = (run.flags, run.environment, run.budget)
             assert by_flags.setdefault(key, run.setting) == run.setting
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_the_runs_of_a_curve_have_one_budget_at_the_scale_small(paper):
+    """They share a place among the kept runs, where one of a smaller budget is in another's way."""
+    budgets = {}
+    for experiment in paper.experiments:
+        there, budget = experiment.at("small"), planned_budget(paper, experiment, "small")
+        for run in there.runs if not there.unavailable else ():
+            known = budgets.setdefault(run.curve, (experiment.name, budget))
+            assert known[1] == budget, (run.curve, known, experiment.name)
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
@@ -174,6 +187,23 @@ def test_the_numbers_of_reference_lines_are_reported():
     assert len(lines) > 10
     for paper, line in lines:
         assert Reported().number(paper, line.source, line.row, line.column) > 0
+
+
+@pytest.mark.parametrize(
+    "value, text, is_same",
+    [
+        ([0.001, 0.5], "(1e-3,0.5)", True),
+        ([128, 128], "128, 128", True),
+        ([128], "(128,)", True),
+        ([], "()", True),
+        ([128, 64], "128", False),
+        ([0.001, 0.5], "0.001,0.4", False),
+        (True, "true", True),
+        (0.001, "1e-3", True),
+    ],
+)
+def test_the_value_of_a_flags_text(value, text, is_same):
+    assert same_value(value, text) is is_same
 
 
 def test_a_runs_own_flags_win_over_its_scales():

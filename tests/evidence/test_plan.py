@@ -113,7 +113,10 @@ def test_a_run_that_was_kept_is_finished_whatever_is_in_its_directory(roots):
     plant_kept(roots, "better", learner_steps=1)
     good, better, *_ = plan_of(roots).runs
     assert good.status.is_kept and good.status.state is State.FINISHED
-    assert better.status.state is State.MISSING
+    assert better.status.state is State.UNUSABLE  # another one could not be kept
+    assert "has not reached 10 learner steps: set it aside" in better.status.note
+    plant(better.directory, learner_steps=4, outcome="stopped")
+    assert better.read_status().state is State.CUT
     plant(good.directory, learner_steps=1, outcome=None)
     assert good.read_status() == good.status
     plant(good.directory)
@@ -243,10 +246,37 @@ def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch
     TableWriter(roots[1], "fake", "small")  # which checks the rows of each run
 
 
-def begin_later(run):
+@pytest.mark.parametrize("step", range(9))
+def test_a_run_that_is_set_aside_is_in_one_of_the_scales_whatever_stops_that(
+    roots, monkeypatch, step
+):
+    """Four files of the scale with the run, five of the one that loses it."""
+    for setting in SETTINGS:
+        plant_kept(roots, setting)
+    plan, steps, real = plan_of(roots, settings=["good"]), iter(range(9)), keep_lib.replace_file
+
+    def dies_before(*arguments):
+        if next(steps) == step:
+            raise KeyboardInterrupt
+        real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keep_lib, "replace_file", dies_before)
+        with pytest.raises(KeyboardInterrupt):
+            set_aside(plan, roots[1])
+
+    def kept(scale):
+        return [run.setting for run in KeptRuns(roots[1]).of("fake", scale)]
+
+    assert "good" in kept("small") + kept("small_earlier") and "better" in kept("small")
+    set_aside(plan, roots[1])
+    assert (kept("small"), kept("small_earlier")) == (["better"], ["good"])
+
+
+def begin_later(run, year=2031):
     """Makes it another run than one that was planted before."""
     record = json.loads(run.run_json.read_text())
-    record["starts"][0]["start_time"] = "2031-02-03T04:05:06+00:00"
+    record["starts"][0]["start_time"] = f"{year}-02-03T04:05:06+00:00"
     run.run_json.write_text(json.dumps(record))
 
 
@@ -267,7 +297,21 @@ def test_another_run_of_a_kept_seed_is_refused_until_the_kept_one_is_set_aside(r
     kept = KeptRuns(roots[1])
     assert kept.scales("fake") == ("small", "small_earlier")
     steps = [kept.of("fake", scale)[0].reached("learner_steps") for scale in kept.scales("fake")]
-    assert steps == [30, 10] and set_aside(plan_of(others, PAPER_SCALE), roots[1]) == []
+    assert steps == [30, 10] and set_aside(plan_of(others, PAPER_SCALE), roots[1]) == {}
+    (moved,) = set_aside(plan_of(others, larger), roots[1]).values()  # the second of the seed
+    assert moved == "small_earlier_earlier" and kept.scales("fake") == ("small_earlier", moved)
+    assert KeptRuns(roots[1]).of("fake", moved)[0].reached("learner_steps") == 30
+
+
+def test_a_run_that_cannot_be_kept_does_not_keep_the_others_from_it(roots):
+    plant(path(roots[0], "good", TASKS[0], 0))
+    keep(plan_of(roots), roots[1])
+    again = [roots[0] / "again", roots[1]]
+    begin_later(plant(path(again[0], "good", TASKS[0], 0)))
+    plant(path(again[0], "better", TASKS[1], 0))
+    with pytest.raises(RunDirectoryError, match="has another run of good") as error:
+        keep(plan_of(again), roots[1])
+    assert "\n" not in str(error.value) and len(kept_runs(roots)) == 2
 
 
 def test_tables_that_others_changed_are_refused(roots):

@@ -30,6 +30,7 @@ class Example(Config):
     discount: float = field(0.9, minimum=0, below=1)
     n_step: int = field(5, minimum=1)
     layers: int = field(2, minimum=1, maximum=300)
+    actors: int = field(2, minimum=0)
     noise: str = field("ou", choices=("ou", "gaussian"))
     is_dueling: bool = field(True)
     floor: float = field(0.0, minimum=0)
@@ -42,6 +43,7 @@ class Example(Config):
         (RATE, Range((), 1e-4, 1e-2, is_log=True)),
         ("config.discount", Range((), 0.0, 0.999)),
         ("config.n_step", Range((), 1, 50, is_log=True, is_whole=True)),
+        ("config.actors", Range((), 1, 20, is_log=True, is_whole=True)),
         ("config.layers", Range((), 1, 300, is_log=True, is_whole=True)),
         ("config.noise", Range(("ou", "gaussian"))),
         ("config.is_dueling", Range(("true", "false"))),
@@ -91,13 +93,13 @@ def start(tmp_path, monkeypatch):
     def plan_of(values):
         flags = tuple(f"--{name}={value}" for name, value in values.items())
         run = Run(agent, f"good_{values[RATE]}", TASK, ("--setting=good", *flags))
-        experiment = Experiment("sweep", "", runs=(run,), x="learner_steps")
+        experiment = Experiment("sweep", "", runs=(run,), x="environment_frames")
         paper = planted.paper(experiment)
         return make_plan(paper, experiment, planted.SMALL, tmp_path, num_seeds=1)
 
-    def start(number, stop=None, slots=1):
-        tried = {RATE: Range((), 1e-5, 1e-1, is_log=True)}
-        places = [Slot(is_quiet=True)] * slots
+    def start(number, stop=None, slots=1, tried=Range((), 1e-5, 1e-1, is_log=True), is_quiet=True):
+        tried = {RATE: tried}
+        places = [Slot(is_quiet=is_quiet)] * slots
         return search.run(
             plan_of, tried, number, places, tmp_path / "s.sqlite", stop or StopRequest()
         )
@@ -134,3 +136,32 @@ def test_bad_trials_are_pruned_and_a_stopped_one_goes_on(start, tmp_path, monkey
     assert len(rows) == 9 and {row["state"] for row in rows} == {"complete", "pruned"}
     assert folders < {path.parent for path in tmp_path.rglob("evaluator.csv")}
     assert len(list(tmp_path.rglob("evaluator.csv"))) == 9  # so the sixth was no new run
+
+
+def test_trials_of_equal_values_share_a_run_one_after_the_other(
+    start, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("FAKE_STEP", "0.05")
+    rows = start(4, slots=3, tried=Range(("1e-3", "1e-2")))
+    assert len(rows) == 4 and "failed" not in capsys.readouterr().err
+    assert len(list(tmp_path.rglob("evaluator.csv"))) <= 2
+
+
+def test_a_trial_that_was_stopped_twice_goes_on_once(start, tmp_path):
+    import optuna
+
+    storage, fail = f"sqlite:///{tmp_path / 's.sqlite'}", optuna.trial.TrialState.FAIL
+    study = optuna.create_study(storage=storage, study_name=RATE, direction="maximize")
+    for _ in range(2):
+        study.enqueue_trial({RATE: 1e-3})
+        trial = study.ask()
+        trial.suggest_float(RATE, 1e-5, 1e-1, log=True)
+        study.tell(trial, state=fail)
+    assert [row[RATE] for row in start(3)].count(1e-3) == 1
+
+
+@pytest.mark.parametrize("is_quiet, where", [(True, "in /"), (False, "above")])
+def test_a_trial_that_fails_says_where_its_output_is(start, capsys, monkeypatch, is_quiet, where):
+    monkeypatch.setenv("FAKE_STEP", "no number")
+    assert start(1, is_quiet=is_quiet) == []
+    assert f"failed: the output of its run is {where}" in capsys.readouterr().err

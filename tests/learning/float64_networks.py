@@ -120,3 +120,18 @@ def assert_all_equal(actual, expected):
     """Bit for bit."""
     for a, e in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(a, e)
+
+
+def check_changes(before, variables, gradients, factor):
+    """Asserts that an update with steps of plain SGD of size 1 added the gradients.
+
+    Args:
+      before: `Float64Networks` from before the update.
+      variables: of the policy or of the critic.
+      gradients: of the objective in each variable; each has a number that tells.
+      factor: 1 where the update ascends, -1 where it descends, times a clipped norm's scale.
+    """
+    for variable, gradient in zip(variables, gradients, strict=True):
+        change = variable.numpy() - before.of(variable)
+        np.testing.assert_allclose(change, factor * gradient, rtol=2e-3, atol=2e-5)
+        assert np.abs(gradient).max() > 1e-4

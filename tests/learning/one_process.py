@@ -13,14 +13,15 @@ class OneProcessRun:
     Args:
       agent: as a program in `binaries` makes it.
       environments: a `BatchedEnvironment`, an actor for each.
+      in_turns: whether actors and learner are as close to their ratio as they can be.
     """
 
-    def __init__(self, agent, environments):
+    def __init__(self, agent, environments, in_turns=False):
         self._agent, self._spec = agent, EnvironmentSpec.of(environments)
         self.learner = agent.make_learner(self._spec, seed=1)
         self.memory = agent.data.make_store(agent.step_specs(self._spec), seed=1)
-        self._limiter = agent.rate_limiter()
-        self._trainer = agent.make_trainer(self.learner, self.memory, self._spec, 0, self._limiter)
+        self._limiter = agent.rate_limiter(in_turns)
+        self.trainer = agent.make_trainer(self.learner, self.memory, self._spec, 0, self._limiter)
         self._pack = tf.function(lambda: packing.pack(self.learner.actor_variables))
         actors = range(environments.num_environments)
         self._actor = agent.make_actor(self._spec, actors, len(actors), seed=2)
@@ -43,6 +44,6 @@ class OneProcessRun:
         while calls < num_calls:
             if self._limiter.may_insert(self.memory.counters()):
                 self.act()
-            if self._trainer.step() is not None:
+            if self.trainer.step() is not None:
                 calls += 1
                 self._actor.load(self._pack().numpy())

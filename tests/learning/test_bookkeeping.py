@@ -347,14 +347,6 @@ def test_checkpoints_come_in_their_time_with_the_store_in_this_process(run, tmp_
     assert store.saved == [path, path] and run.num_saved() == 2
 
 
-def test_the_sum_of_false_counts_is_a_number_that_files_can_hold():
-    counters = RunCounters(SavedCounters())
-    counters.update(dict.fromkeys(range(1, 2000), 2**44))
-    assert counters.actor_steps == 2**53
-    counters.store()
-    assert RunCounters(SavedCounters(), actor_steps=10**30).actor_steps == 2**53
-
-
 def test_steps_that_no_replay_reports_count_once():
     """A learner that acts itself died 30 transitions after its last checkpoint."""
     saved = SavedCounters()

@@ -52,14 +52,6 @@ def test_constant_gradients_stay_finite_and_make_bounded_steps(scale, before):
         np.testing.assert_allclose(step, largest, rtol=2e-3)
 
 
-def test_why_the_kernel_alone_would_not_do():
-    """It takes the root of a negative number where both means come to rest above their limits."""
-    descent = Descent(1024, "_apply_kernel")
-    descent.go(gradients(2.0), tf.constant(100))
-    descent.go(gradients(1.0), tf.constant(2000))
-    assert np.any(np.isnan(descent.variable))
-
-
 @pytest.mark.parametrize("scale", [1e-3, 0.1])
 def test_kernel_and_operations_agree(scale):
     """On gradients that vary, as far as float32 can."""
@@ -101,15 +93,6 @@ def _variables(value):
 
 def _values(variables):
     return [variable.numpy() for variable in variables]
-
-
-def test_copy_makes_equal():
-    source, target = _variables(1.5), _variables(0.0)
-    learner.copy_variables(source, target)
-    for s, t in zip(source, target):
-        np.testing.assert_array_equal(s, t)
-    source[0].assign_add(tf.ones([2, 3]))
-    np.testing.assert_array_equal(target[0], np.full([2, 3], 1.5, np.float32))
 
 
 @pytest.mark.parametrize("copy", [learner.copy_periodically, learner.copy_in_branch])

@@ -8,21 +8,17 @@ import contextlib
 
 import numpy as np
 import pytest
+from stores import Served
 
-from common.cluster import rpc, rpc_server
-from common.cluster.topology import free_ports
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
-from common.remote.inbox import StoreService
-from common.remote.outbox import RemoteStore
 from common.remote.shards import ShardedStore
 from common.replay.columns import transition_keys
 from common.replay.memory import Items
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
-TOKEN = "a token of the tests"
-ITEMS, CALLS, SEED = 60, 3, 11
+ITEMS, CALLS, SEED = 60, 2, 11
 AGENT = D4PG(
     D4PGConfig(
         critic="mixture",
@@ -33,7 +29,7 @@ AGENT = D4PG(
         num_target_samples=3,
         batch_size=16,
         updates_per_call=1,
-        target_period=5,
+        target_period=3,
         learning_rate=1e-2,
         min_replay_size=ITEMS,
         replay_capacity=ITEMS,
@@ -75,12 +71,8 @@ def served_memories():
             rows = shards == shard
             of_shard = steps._make(column[rows] for column in steps)
             memories[-1].put(Items(keys[rows], of_shard, priorities[rows]))
-            server = rpc_server.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
-            StoreService(server, memories[-1])
-            server.start()
-            stack.callback(server.close)
-            client = rpc.Client(server.address, TOKEN)
-            views.append(RemoteStore(client, AGENT.data.wire(STEPS)))
+            served = stack.enter_context(contextlib.closing(Served(memories[-1])))
+            views.append(served.remote())
         yield memories, ShardedStore(views)
 
 

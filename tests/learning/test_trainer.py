@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.cluster import rpc, rpc_server
-from common.cluster.errors import ClusterError, ServiceUnavailableError
+from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, PatienceError
-from common.cluster.topology import free_ports
 from common.data.unrolls import UnrollQueue
 from common.learning.learner import DivergedError
-from common.learning.trainer import Trainer, UndecodableReplayError
+from common.learning.trainer import Trainer
 from common.learning.updates import UpdateLoop
-from common.remote.inbox import StoreService
-from common.remote.outbox import RemoteStore
 from common.replay import memory as memory_lib
 from common.replay.memory import Items, Memory
 from common.replay.store import UNLIMITED, Counters, RateLimiter
@@ -24,7 +20,6 @@ from common.reporting.user_error import UserError
 pytestmark = pytest.mark.usefixtures("eager")
 BATCH, UPDATES = 4, 3
 CALL = BATCH * UPDATES
-TOKEN = "a token of the tests"
 
 
 class Learner(tf.Module):
@@ -245,28 +240,6 @@ def test_what_is_drawn_follows_from_the_seed_and_the_step():
     np.testing.assert_array_equal(keys(1, 5, prefetch=1, calls=1)[0], expected[0])
 
 
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_what_cannot_be_decoded_is_one_line(prefetch):
-    memory, fails = LoggedMemory(), []
-
-    def decode(steps):
-        return tf.io.decode_png(tf.constant(b"no PNG")) if fails else steps
-
-    memory.fill(0, 20)
-    trainer, learner = make(memory, prefetch, decode=decode)
-    assert trainer.step() is not None
-    trainer.close()
-    fails.append(True)
-    trainer, other = make(memory, prefetch, decode=decode)
-    assert trainer.step() is None and trainer.step() is None
-    with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version") as caught:
-        trainer.step()
-    assert isinstance(caught.value, ClusterError) and "\n" not in str(caught.value)
-    assert (int(learner.steps), int(other.steps)) == (UPDATES, 0)
-    trainer.flush()  # so that what was learned can be saved
-    trainer.close()
-
-
 @pytest.mark.parametrize("prefetch", [0, 3])
 def test_the_limiter_is_respected(prefetch):
     memory = LoggedMemory()
@@ -410,39 +383,6 @@ def test_what_is_around_a_call_has_its_counters_and_ends_before_the_outputs_are_
     assert memory.log.index("around") < memory.log.index("write")
 
 
-# Stores in other processes.
-
-
-class Served:
-    """A store behind a service, which can be closed and started again with another one."""
-
-    def __init__(self, store):
-        self.address = f"127.0.0.1:{free_ports(1)[0]}"
-        self.remote = RemoteStore(rpc.Client(self.address, TOKEN, 0.5), store.wire)
-        self.start(store)
-
-    def start(self, store):
-        self.store = store
-        self.server = rpc_server.Server(self.address, TOKEN)
-        StoreService(self.server, store)
-        self.server.start()
-        rpc.Client(self.address, TOKEN).wait_until_available(30.0)
-
-
-@pytest.fixture
-def serve():
-    """Returns a function that serves a store."""
-    served = []
-
-    def start(store):
-        served.append(Served(store))
-        return served[-1]
-
-    yield start
-    for each in served:
-        each.server.close()
-
-
 # Queues of unrolls.
 
 
@@ -478,10 +418,10 @@ def make_of_queue(store, prefetch=0, decode=None):
     return trainer, learner
 
 
-@pytest.mark.parametrize("place, prefetch", [("here", 0), ("elsewhere", 2)])
-def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch, serve):
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_learns_from_each_unroll_once_in_the_order_of_the_queue(prefetch):
     queue = UnrollQueue(SPECS, 2 * CALL)
-    trainer, learner = make_of_queue(queue if place == "here" else serve(queue).remote, prefetch)
+    trainer, learner = make_of_queue(queue, prefetch)
     assert trainer.counters is None and trainer.step() is None
     assert trainer.counters == Counters()
     assert queue.put(unrolls(*range(CALL - 1)))
@@ -500,46 +440,16 @@ def test_learns_from_each_unroll_once_in_the_order_of_the_queue(place, prefetch,
     trainer.close()
 
 
-def test_a_queue_that_is_gone_is_waited_for(serve):
-    prefetch = 2
-    served = serve(UnrollQueue(SPECS, 2 * CALL))
-    trainer, learner = make_of_queue(served.remote, prefetch)
-    served.store.put(unrolls(*range(CALL)))
-    assert trainer.step() is not None
-    served.server.close()
-    assert [trainer.step() for _ in range(prefetch + 1)] == [None] * (prefetch + 1)
-    assert trainer.counters is None
-    served.start(UnrollQueue(SPECS, 2 * CALL))
-    assert trainer.step() is None and trainer.counters == Counters()
-    served.store.put(unrolls(*range(100, 100 + CALL)))
-    assert trainer.step() is not None
-    trainer.close()
-    expected = [*range(CALL), *range(100, 100 + CALL)]
-    np.testing.assert_array_equal(learner.seen.numpy().ravel(), expected)
-
-
-def test_others_of_the_draw_stand_in_for_unrolls_that_cannot_be_decoded():
+def test_learns_from_decoded_unrolls_and_an_error_of_decoding_is_not_hidden():
     def decode(steps):
         tf.debugging.assert_non_negative(steps["mark"])
         return {"mark": steps["mark"] + 100}
 
     queue = UnrollQueue(SPECS, CALL)
     trainer, learner = make_of_queue(queue, decode=decode)
-    whole = list(range(CALL))
-    marks = [0, 1, -1, 3, 4, -1, *whole[6:]]
-    replaced = [0, 1, 3, 4, *whole[6:], 0, 1]
-    for draw, learnt in ((marks, replaced), (whole, whole), (marks, replaced)):
-        assert queue.put(unrolls(*draw))
-        assert trainer.step() is not None
-        np.testing.assert_array_equal(learner.seen[-UPDATES:].numpy().ravel() - 100, learnt)
-    for _ in range(2):
-        assert queue.put(unrolls(*[-1] * CALL))
-        assert trainer.step() is None  # nothing is left
-    assert queue.put(unrolls(*marks)) and trainer.step() is not None
-    for _ in range(2):
-        assert queue.put(unrolls(*[-1] * CALL))
-        assert trainer.step() is None
-    assert queue.put(unrolls(*[-1] * CALL))  # the third draw in a row
-    with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version"):
+    assert queue.put(unrolls(*range(CALL))) and trainer.step() is not None
+    np.testing.assert_array_equal(learner.seen.numpy().ravel() - 100, np.arange(CALL))
+    assert queue.put(unrolls(*[-1] * CALL))
+    with pytest.raises(tf.errors.InvalidArgumentError):
         trainer.step()
     trainer.close()

@@ -1,6 +1,5 @@
 """Tests of common.learning.updates: loops of updates, and calls on a memory of episodes."""
 
-import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -176,21 +175,6 @@ def test_a_memory_that_never_holds_a_batch_is_one_line():
         run.trainer.step()
     assert "\n" not in str(caught.value) and "raise --config.replay_capacity" in str(caught.value)
     assert run.rules.prepared == [] and int(run.learner.steps) == 0
-
-
-@pytest.mark.usefixtures("eager")
-def test_what_is_around_a_call_has_the_counters_of_before():
-    run, seen = Run(filled()), []
-
-    @contextlib.contextmanager
-    def around(counters):
-        before = int(run.learner.steps)
-        yield
-        seen.append((counters, int(run.learner.steps) - before))
-
-    run.trainer.around = around
-    run.calls(2)
-    assert seen == [(Counters(60, 60), UPDATES), (Counters(60, 60, CALL), UPDATES)]
 
 
 class Steps(NamedTuple):

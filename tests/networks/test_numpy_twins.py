@@ -101,6 +101,7 @@ def test_other_modules_have_no_twin():
 
 def test_twin_of_relu_layers_with_an_output_without_bias():
     network = control.ReluMLP(3, [4, 5], snt.Linear(2, with_bias=False))
+    assert network.layers[1::2] == [tf.nn.relu] * 2
     for variable in network.trainable_variables:
         variable.assign(tf.random.normal(variable.shape))
     inputs = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
@@ -142,11 +143,6 @@ def test_loader_reverses_pack_and_copies():
 
 
 def test_refusals():
-    for pack in (packing.pack, packing.to_numpy):
-        with pytest.raises(ValueError, match="no variables"):
-            pack([])
-        with pytest.raises(ValueError, match="step.*int64"):
-            pack([tf.Variable([1.0]), tf.Variable(1, dtype=tf.int64, name="step")])
     with pytest.raises(ValueError, match="have 6 parameters"):
         packing.unpack(np.zeros(5, np.float32), [(2, 3)])
     with pytest.raises(ValueError, match="have 2 parameters"):
@@ -162,13 +158,6 @@ def test_create_variables_makes_all_and_no_more():
     policy(tf.zeros([3, 7]))
     critic(tf.zeros([3, 7]), tf.zeros([3, 2]))
     assert before == packing.shapes((*policy.trainable_variables, *critic.trainable_variables))
-
-
-def test_create_variables_refuses_a_policy_of_another_action_size():
-    policy = control.ControlPolicy(2, (4,), False)
-    critic = control.Critic(control.ControlCriticTorso((5,), False), control.ScalarHead())
-    with pytest.raises(ValueError, match="action_size is 3"):
-        packing.create_variables(policy, critic, observation_size=7, action_size=3)
 
 
 def test_observations_are_standardised():
@@ -189,23 +178,6 @@ def test_components_without_variance_keep_their_unit():
     np.testing.assert_array_equal(standardizer.deviation, np.array([1, 1, 1e-3], np.float32))
     standardized = standardizer(np.array([[0, 100.3, 100.3]], np.float32))
     np.testing.assert_allclose(standardized, np.zeros((1, 3)), atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    "mean, deviation, message",
-    [
-        (np.zeros(3), np.ones(2), r"mean must have shape \(2,\), got \(3,\)"),
-        (np.zeros(2), np.ones(1), "standard deviation must have shape"),
-        (np.array([0, np.nan]), np.ones(2), "mean must be finite"),
-        (np.zeros(2), np.array([np.inf, 1]), "standard deviation must be finite"),
-    ],
-)
-def test_bad_moments_are_refused_and_change_nothing(mean, deviation, message):
-    standardizer = Standardizer(2)
-    with pytest.raises(ValueError, match=message):
-        standardizer.set(mean, deviation)
-    np.testing.assert_array_equal(standardizer.mean, np.zeros(2))
-    np.testing.assert_array_equal(standardizer.deviation, np.ones(2))
 
 
 def test_moments_are_saved_but_not_trained():

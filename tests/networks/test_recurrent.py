@@ -60,18 +60,6 @@ def test_a_row_that_is_first_begins_with_zeros_and_no_other_does():
     np.testing.assert_allclose(last.cell[1], anew_last.cell[1], rtol=1e-5)
 
 
-def test_no_gradient_passes_the_beginning_of_an_episode():
-    lstm, _ = make_lstms()
-    inputs, is_first = normal(T, B, F), np.zeros([T, B], bool)
-    is_first[4] = True
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        outputs, _ = lstm.unroll(inputs, tf.constant(is_first), lstm.initial_state(B))
-        loss = tf.reduce_sum(outputs[5])
-    gradient = tape.gradient(loss, inputs).numpy()
-    assert not np.any(gradient[:4]) and np.all(gradient[4:6]) and not np.any(gradient[6:])
-
-
 def test_initial_values_are_sonnets():
     tf.random.set_seed(0)
     lstm = LSTM(256, 128)

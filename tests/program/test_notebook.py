@@ -39,7 +39,7 @@ def test_it_trains_goes_on_evaluates_and_saves(tmp_path, capfd):
 
     def stops(row):
         evaluations.append(row)
-        return row["learner_steps"] < 48 or not episodes
+        return np.bool_(row["learner_steps"] < 48 or not episodes)
 
     agent.train(10**9, callback=stops, on_episode=episodes.append)
     assert agent.policy().learner_steps == agent.learner_steps >= 48

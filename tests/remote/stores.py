@@ -26,11 +26,11 @@ MAX_BYTES = 50
 class Served:
     """A service of a store at an address, and its clients."""
 
-    def __init__(self, store, address=None, former_steps=0):
+    def __init__(self, store, address=None):
         self.store = store
         self.address = address or f"127.0.0.1:{free_ports(1)[0]}"
         self.server = rpc_server.Server(self.address, TOKEN)
-        self.service = StoreService(self.server, store, former_steps)
+        self.service = StoreService(self.server, store)
         self.server.start()
 
     def client(self, timeout_seconds=20.0):
@@ -48,10 +48,10 @@ class Served:
     def close(self):
         self.server.close()
 
-    def restart(self, store, former_steps=0):
+    def restart(self, store):
         """Ends this service; returns that of another store at its address."""
         self.close()
-        again = Served(store, self.address, former_steps)
+        again = Served(store, self.address)
         self.client().wait_until_available(30.0)
         return again
 
@@ -95,13 +95,11 @@ class Kind:
       most: marks that a store of 100 items holds.
       items: items that the store counts for a mark.
       length: steps of a mark.
-      is_cut: whether a draw that exceeds a message is cut.
       one_by_one: whether a put has one mark.
       wrong: a column's name, a change of it, and what the refusal says.
     """
 
     samples = refuses = trims = one_by_one = False
-    is_cut = True
     most, items, length = 100, 1, T
     wrong = [
         ("column x", lambda x: x.astype(np.float64), "column x must be float"),
@@ -303,7 +301,7 @@ class Unrolls(Kind):
 class Rollouts(Kind):
     """Steps of a rollout, the same mark in all of one put. Each draw ends a version."""
 
-    refuses, is_cut, length, version = True, False, 1, 0
+    refuses, length, version = True, 1, 0
     wrong = [
         *Kind.wrong,
         ("version", lambda version: version + np.arange(2), "version must be one, is"),
@@ -328,12 +326,11 @@ class Rollouts(Kind):
 class Gradients(Kind):
     """Gradients of learner steps."""
 
-    one_by_one, is_cut, length = True, False, 1
+    one_by_one, length = True, 1
     wrong = [
         ("steps", lambda steps: steps[1:], "has 4 parameters and .* worker 7 sent 3 and"),
         ("names", lambda names: names[::-1], "the metrics 'loss,norm' .* 2 of 'norm,loss'"),
         ("metrics", lambda metrics: metrics[1:], "worker 7 sent 4 and 1 of 'loss,norm'"),
-        ("head", lambda head: -head, "head must not be negative"),
     ]
 
     def make(self, width=4, capacity=100):

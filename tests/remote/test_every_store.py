@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from stores import BY_NAME, KINDS, TOKEN, Served, Transitions, WholeEpisodes, marks_of
+from stores import BY_NAME, KINDS, TOKEN, Served, Transitions, marks_of
 import tensorflow as tf
 
 from common.cluster import rpc
@@ -68,9 +68,9 @@ def fill(kind, placed):
     assert not put(store, kind, [1000, 1001, 1002]) and store.trim() == 0
     assert store.counters().inserted == most - 2 and placed.accepted() == accepted
     assert put(store, kind, [1003, 1004])
-    kind.draw(store, most)
+    kind.draw(placed.behind, most)
     assert put(store, kind, [1000, 1001, 1002])
-    assert kind.draw(store, 3) == [1000, 1001, 1002]
+    assert kind.draw(placed.behind, 3) == [1000, 1001, 1002]
     with pytest.raises(REFUSED, match="exceed the"):
         put(store, kind, range(most + 1))
 
@@ -93,21 +93,23 @@ class TestEveryStore:
     def test_what_is_put_is_drawn_by_seed(self, kind, placed):
         store, other = placed.store, kind.make()
         assert put(store, kind, []) and store.counters() == Counters() and store.mass() == (0, 0)
+        drawn_from = store if placed.behind.keyed else placed.behind
         if kind.samples:
             with pytest.raises(tf.errors.FailedPreconditionError):
-                store.draw(2)
+                drawn_from.draw(2)
         else:
-            assert store.draw(1) is None
+            assert drawn_from.draw(1) is None
         for marks in (range(5), range(5, 8)):
             assert put(store, kind, marks) and put(other, kind, marks)
         items = held = 8 * kind.items
         assert store.counters() == Counters(held, items)
         if kind.samples:
-            drawn = [kind.draw(store, 40, seed) for seed in (3, 2**63 - 1, None, None)]
+            drawn = [kind.draw(drawn_from, 40, seed) for seed in (3, 2**63 - 1, None, None)]
             assert set(sum(drawn, [])) == set(range(8)) and len(set(map(tuple, drawn))) == 4
             assert drawn[:2] == [kind.draw(other, 40, seed) for seed in (3, 2**63 - 1)]
         else:
-            assert kind.draw(store, 8, 5) == list(range(8)) and kind.draw(store, 1) is None
+            assert kind.draw(drawn_from, 8, 5) == list(range(8))
+            assert kind.draw(drawn_from, 1) is None
             held = 0
         counters = Counters(held, items, 160 if kind.samples else 8)
         assert store.counters() == placed.behind.counters() == counters
@@ -115,7 +117,8 @@ class TestEveryStore:
 
     def test_outputs_of_updates_reach_the_store(self, kind, placed):
         put(placed.store, kind, range(8))
-        kind.write_back(placed.store, placed.behind)
+        store = placed.store if placed.behind.keyed else placed.behind
+        kind.write_back(store, placed.behind)
 
     def test_wrong_rows_are_refused_by_name(self, kind, placed):
         store = placed.store
@@ -135,21 +138,16 @@ class TestEveryStore:
         fill(kind, Placed(store, store, dict))
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if kind.is_cut], ids=lambda kind: kind.name
-)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.trims], ids=lambda kind: kind.name)
 def test_a_draw_that_exceeds_a_message_is_split(kind):
     width = WIDE // kind.length
     served = Served(kind.make(width, 12))
     remote = served.remote()
     assert put(remote, kind, range(12), width)
-    if kind.samples:
-        first, *others = (kind.draw(remote, 14, seed) for seed in (5, 5, 6))
-        assert first == others[0] != others[1] and len(first) == 14
-        assert all(first[:4] != first[i : i + 4] for i in range(4, 10))  # the calls differ
-        assert remote.counters().sampled == 42
-    else:
-        assert kind.draw(remote, 12) == list(range(12))
+    first, *others = (kind.draw(remote, 14, seed) for seed in (5, 5, 6))
+    assert first == others[0] != others[1] and len(first) == 14
+    assert all(first[:4] != first[i : i + 4] for i in range(4, 10))  # the calls differ
+    assert remote.counters().sampled == 42
     served.close()
 
 
@@ -202,7 +200,7 @@ class TestDeliveries:
         assert (counters.duplicates > 0) == served.store.keyed
         assert put(remotes[0], kind, [5000]) and remotes[0].last_counters == served.store.counters()
 
-    def test_a_service_that_restarts_learns_the_count_again_which_may_not_leap(self, kind, served):
+    def test_a_service_that_restarts_learns_the_count_again(self, kind, served):
         def refuses(store, steps, words):
             ((rows, _),) = kind.deliveries([50])
             before = store.counters()
@@ -211,34 +209,27 @@ class TestDeliveries:
             assert store.counters() == before
 
         remote, idle = served.remote(), served.remote()
-        most = len(kind.rows([0]).keys) if served.store.keyed else 2**24  # most steps of a delivery
-        for steps in (most + 1, 2**61, -1):
-            refuses(remote, steps, f"accepted must be from 0 to {most}, is {steps}")
+        for steps in (2**61, -1):
+            refuses(remote, steps, f"accepted must be from 0 to {2**44}, is {steps}")
         assert served.accepted() == {}
-        # Of a former service, with all steps that the run can have had by then.
+        # Of a former service.
         remote.num_accepted = idle.num_accepted = 2**24
         remote.incarnation += 2**20
         idle.incarnation += 2**20
-        refuses(remote, most + 1, f"accepted must be from 0 to {2**24 + most}, is")
         assert put(remote, kind, range(5)) and put(idle, kind, range(100, 104))
-        refuses(remote, 10**8, f"accepted must be from 0 to {remote.num_accepted + most}, is")
         served.close()
         remote._client.timeout_seconds = 0.2
-        for call in (remote.counters, lambda: remote.draw(1), lambda: put(remote, kind, [5, 6])):
+        for call in (remote.counters, remote.mass, lambda: put(remote, kind, [5, 6])):
             with pytest.raises(ServiceUnavailableError):
                 call()
         remote._client.timeout_seconds = 20.0
-        again = served.restart(kind.make(), former_steps=9 * kind.items)
+        again = served.restart(kind.make())
         assert remote.counters() == Counters() and remote.accepted() == {}
         assert put(remote, kind, [5, 6])
         assert remote.accepted() == {remote.incarnation: 2**24 + 7 * kind.items}
         idle.report()  # which has nothing to put
         assert again.accepted()[idle.incarnation] == 2**24 + 4 * kind.items
-        assert set(kind.draw(remote, 2)) <= {5, 6}
-        idle.incarnation += 1
-        idle.num_accepted = 2**25 + 9 * kind.items + 1
-        with pytest.raises(tf.errors.InvalidArgumentError, match="accepted must be from 0 to"):
-            idle.report()
+        assert set(kind.draw(again.store, 2)) <= {5, 6}
         stranger = again.remote()
         assert stranger.incarnation not in (remote.incarnation, idle.incarnation)
         stranger.number = -2
@@ -273,18 +264,7 @@ class TestDeliveries:
         served.close()
 
 
-def test_a_batch_of_a_split_draw_of_episodes_has_a_batch_of_each_part():
-    kind = WholeEpisodes("episodes")
-    store = kind.make()
-    put(store, kind, range(8))
-    parts = [store.draw(6, 3), store.draw(4, 5)]
-    joined = store.wire.drawn(list(map(store.wire.drawn_columns, parts)))
-    assert len(kind.marks(joined)) == 10
-    (a, b), (c, d) = (np.split(part.keys, store.wire.num_batches) for part in parts)
-    np.testing.assert_array_equal(joined.keys, np.concatenate([a, c, b, d]))
-
-
-# Transitions, whose puts are cut.
+# Transitions.
 
 
 TRANSITIONS = Transitions("transitions")
@@ -307,24 +287,19 @@ def test_the_learner_ends_the_run(wide):
         assert service.finished == finished and not service.learner_present
 
 
-def test_a_cut_put_of_which_a_part_fails_counts_what_came_through(wide):
+def test_a_put_that_exceeds_a_message_is_taken_whole_or_not_at_all(wide):
     remote, rows = wide.remote(), TRANSITIONS.rows(range(15), WIDE)
     priorities = rows.priorities.copy()
-    priorities[10] = -2  # in the second of three messages
+    priorities[10] = -2
     with pytest.raises(tf.errors.InvalidArgumentError):
         remote.put(rows._replace(priorities=priorities), 15)
-    inserted = wide.store.counters().inserted
-    assert wide.accepted() == {remote.incarnation: inserted} and 0 < inserted < 10
+    assert wide.store.counters() == Counters() and wide.accepted() == {}
     assert remote.num_accepted == 0
     assert remote.put(rows, 15)
     assert wide.accepted() == {remote.incarnation: 15} and remote.num_accepted == 15
     sample = remote.draw(20)  # in four calls
     np.testing.assert_array_equal(sample.masses, rows.priorities[sample.keys.numpy()])
     assert sample.total_mass == rows.priorities.sum() and sample.count == 15
-    for count in range(10, 16):  # surplus priorities, at the end of a message too
-        part = TRANSITIONS.rows(range(count), WIDE)._replace(priorities=np.ones(count + 1, "f"))
-        with pytest.raises(tf.errors.InvalidArgumentError, match="priorities must be of shape"):
-            wide.remote().put(part, count)
 
 
 def test_the_probabilities_of_a_split_draw_are_right_while_masses_change(wide):
@@ -368,7 +343,7 @@ def serve_column(spec, column):
 )
 def test_small_and_integer_steps_are_cut_in_time(dtype, shape, value):
     spec = tf.TensorSpec(shape, dtype)
-    count = 5 * 2**20 // ItemWire({"n": spec}).row_bytes  # in two messages
+    count = 5 * 2**20 // ItemWire({"n": spec}).draw_bytes  # drawn in two messages
     column = np.full([count, *shape], value, dtype.as_numpy_dtype)
     _, drawn = serve_column(spec, column)
     np.testing.assert_array_equal(drawn, column)
@@ -412,8 +387,8 @@ BAD = [
     (put_call(accepted=np.float32(4)), None),
     (put_call(accepted=-1), "accepted must be from 0 to"),
     (put_call(accepted=2**61), "accepted must be from 0 to"),
-    (part_call(2**40, 0, b"x"), "size must be from 0"),
-    (part_call(90, 7, b"x"), "no part of a delivery"),
+    (part_call(-1, 0, b"x"), "size must be from 0"),
+    (part_call(1, -7, b"x"), "offset must be from 0"),
     (part_call(1, 0, b"x"), "a delivery is cut short"),
     (part_call(72, 0, b"\1" * 72), None),
     (report_call(sender=-1), "sender must be from 0"),

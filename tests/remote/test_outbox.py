@@ -44,14 +44,14 @@ class Received:
     def put(self, incarnation, number, *marks):
         return self.inbox.put(incarnation, number, self.columns(marks))
 
-    def put_parts(self, incarnation, number, marks, *parts, size=None):
+    def put_parts(self, incarnation, number, marks, *parts):
         """Puts some parts of a delivery; returns which of them made it whole or came late."""
         packed = pack(self.columns(marks))
         return [
             self.inbox.put_part(
                 incarnation,
                 number,
-                size or len(packed),
+                len(packed),
                 part * PART_BYTES,
                 packed[part * PART_BYTES : (part + 1) * PART_BYTES],
             )
@@ -174,43 +174,12 @@ def test_a_delivery_for_which_there_is_no_room_is_sent_again_as_a_whole(wide):
     assert wide.drawn(1) == [5]
 
 
-def test_unfinished_deliveries_of_many_senders_are_bounded_together(wide, monkeypatch):
-    """Each sender, of any number, could reserve 1 GiB."""
-    size = len(pack(wide.columns([1])))
-    monkeypatch.setattr(inbox_lib, "_MOST_BYTES", 2 * size)
-    for sender in (7, 8):
-        assert wide.put_parts(sender, 1, [sender], 0, 1, 2) == [False] * 3
-    assert wide.put_parts(9, 1, [9], *range(4)) == [False] * 4
-    assert wide.put_parts(7, 1, [7], 0, 1, 3) == [False, False, True]
-    assert wide.put_parts(9, 1, [9], *range(4)) == [False] * 3 + [True]
-    assert wide.put_parts(8, 1, [8], 3) == [True]
-    assert wide.drawn(3) == [7, 9, 8]
-
-
-def test_what_is_no_part_is_refused_and_leaves_the_delivery_as_it_was(wide):
-    assert wide.put_parts(7, 1, [1], 0, 1) == [False] * 2
-    size = len(pack(wide.columns([1])))
-    last = size - 3 * PART_BYTES
-    for offset, length in [
-        *((0, length) for length in (0, 10, last, PART_BYTES + 1)),
-        (7, PART_BYTES),
-        *((3 * PART_BYTES, length) for length in (last - 1, PART_BYTES)),
-        (4 * PART_BYTES, 0),
-        (2**40, 1),
-    ]:
-        with pytest.raises(ValueError, match="no part of a delivery: "):
-            wide.inbox.put_part(7, 1, size, offset, b"x" * length)
-    assert wide.put_parts(7, 1, [1], 2, 3) == [False, True] and wide.drawn(1) == [1]
-
-
 def test_deliveries_that_are_abandoned_half_way_leave_nothing(wide, monkeypatch):
     wide.put_parts(7, 1, [1], 0, 1)
-    wide.put_parts(7, 1, [1, 2], 5, 6)  # another one, in the place of the first
-    assert wide.put_parts(7, 1, [3], *range(4)) == [False] * 3 + [True]
-    wide.put_parts(7, 2, [4], 0)
-    monkeypatch.setattr(inbox_lib, "_ABANDONED_SECONDS", 0.0)
+    assert wide.put_parts(7, 2, [3], *range(4)) == [False] * 3 + [True]
+    monkeypatch.setattr(inbox_lib, "_HELD_SECONDS", 0.0)
     wide.put_parts(8, 1, [5], 0, 1, 2)  # by then 7 has died
-    assert list(wide.inbox._parts) == [8]
+    assert list(wide.inbox._parts) == [(8, 1)]
     assert wide.put_parts(8, 1, [5], 3) == [True] and not wide.inbox._parts
     assert wide.drawn(2) == [3, 5]
 

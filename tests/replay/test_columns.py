@@ -69,7 +69,6 @@ def test_the_library_of_another_tensorflow_or_none_is_one_line_with_the_command(
             library.find(tmp_path, "2.21.0")
         message = str(caught.value)
         assert "`python setup.py build_ext --inplace`" in message and "\n" not in message
-        assert isinstance(caught.value, ImportError)
 
     refused("not built yet")
     (tmp_path / "_ops.tf-2.18.1.so").touch()

@@ -309,9 +309,9 @@ def test_the_far_policy_bounds_are_exact():
         rhos = np.float32([inverse, c_max, 1.0, inverse, c_max])
         rhos[3] = np.nextafter(rhos[3], np.float32(0))
         rhos[4] = np.nextafter(rhos[4], np.float32(9))
-        refresh(memory, range(5), rhos=rhos)
+        refresh(memory, range(5), rhos=rhos, c_max=c_max)
         exact = sum(float(rho) <= inverse or rho >= c_max for rho in rhos)
-        assert memory.count_far_policy(c_max) == exact
+        assert memory.statistics().far_policy == exact
 
 
 def test_more_than_65535_episodes():
@@ -353,9 +353,9 @@ def test_in_a_graph():
         missing = memory.refresh(sample.keys, *[q_ret] * 5, tf.constant(4.0), num_batches=2)
         memory.count_steps(3)
         memory.set_reward_scale(memory.reward_scale(), recompute=True)
-        return key, missing, memory.count_far_policy(4.0), memory.observation_moments()
+        return key, missing, memory.observation_moments()
 
-    key, missing, _, (mean, deviation) = call(tf.constant(3, tf.int64))
+    key, missing, (mean, deviation) = call(tf.constant(3, tf.int64))
     assert (key, missing) == (0, 0)
     np.testing.assert_allclose(mean, steps["observation"].numpy().mean(0), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(deviation, steps["observation"].numpy().std(0), rtol=1e-5)

@@ -286,7 +286,6 @@ class Pair:
             assert np.isnan(column[~np.array(there)]).all()
             expected = [getattr(e, name)[: e.size] for e in twin.episodes if e.key >= keys[0]]
             self.assert_close(column[there], np.concatenate(expected))
-        assert self.memory.count_far_policy(3.0) == twin.is_far(twin.all("rhos"), 3.0).sum()
         scale = np.sqrt(np.mean(twin.all("rewards").astype(float) ** 2))
         np.testing.assert_allclose(self.memory.reward_scale(), scale, rtol=1e-12)
         observations = np.concatenate([e.rows["observation"] for e in twin.episodes]).astype(float)

@@ -128,7 +128,7 @@ def play_episodes(memory, seed, turns):
             memory.count_steps(n)
         elif kind == 5:
             results += [memory.stored(keys), memory.contains(keys), memory.reward_scale()]
-            results += [memory.count_far_policy(FAR), memory.observation_moments("x")]
+            results += [memory.observation_moments("x")]
         results.append(memory.statistics())
     memory.check()
     return text_of(results)

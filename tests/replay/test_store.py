@@ -224,7 +224,7 @@ def marks_of(columns):
 
 
 def test_each_unroll_is_followed_by_others_of_its_actor():
-    replay = LocalReplay(SPECS, capacity=100, length=T, seed=1)
+    replay = LocalReplay(SPECS, range(4, 6), capacity=100, length=T, seed=1)
     assert marks_of(replay.burst([4, 5], unrolls(40, 50), 2)) == [40, 40, 40, 50, 50, 50]
     seen = set()
     for step in range(1, 30):
@@ -237,7 +237,7 @@ def test_each_unroll_is_followed_by_others_of_its_actor():
 
 
 def test_draws_are_uniform_over_what_is_left_of_an_actors_unrolls():
-    replay = LocalReplay(SPECS, capacity=4 * T + 2, length=T, seed=2)  # four unrolls
+    replay = LocalReplay(SPECS, range(3, 4), capacity=4 * T + 2, length=T, seed=2)  # four unrolls
     for mark in range(9):
         replay.burst([3], unrolls(mark), 1)
     burst = marks_of(replay.burst([3], unrolls(9), 4000))
@@ -248,7 +248,7 @@ def test_draws_are_uniform_over_what_is_left_of_an_actors_unrolls():
 
 def test_equal_seeds_give_equal_bursts_and_actors_differ():
     def draws(seed, actor):
-        replay = LocalReplay(SPECS, 100, T, seed)
+        replay = LocalReplay(SPECS, range(2), 100, T, seed)
         return [marks_of(replay.burst([actor], unrolls(mark), 2)) for mark in range(20)]
 
     assert draws(1, 0) == draws(1, 0)
@@ -257,17 +257,17 @@ def test_equal_seeds_give_equal_bursts_and_actors_differ():
 
 def test_none_are_added_where_none_are_replayed():
     columns = unrolls(1, 2)
-    assert LocalReplay(SPECS, 100, T, 1).burst([0, 1], columns, 0) is columns
+    assert LocalReplay(SPECS, range(2), 100, T, 1).burst([0, 1], columns, 0) is columns
 
 
 def test_what_is_left_of_saved_replays_grows_on(tmp_path):
     """Files are saved one after another, and one may be damaged."""
-    replay = LocalReplay(SPECS, 100, T, seed=3)
+    replay = LocalReplay(SPECS, range(2), 100, T, seed=3)
     for mark in range(8):
         replay.burst([0, 1], unrolls(mark, mark), 1)
     replay.save(tmp_path / "replay")
     (tmp_path / "replay_0").write_bytes(b"damaged")
-    again = LocalReplay(SPECS, 100, T, seed=3)
+    again = LocalReplay(SPECS, range(2), 100, T, seed=3)
     again.load(tmp_path / "replay")
     for mark in range(8, 12):
         again.burst([0, 1], unrolls(mark, mark), 1)
@@ -277,10 +277,10 @@ def test_what_is_left_of_saved_replays_grows_on(tmp_path):
 
 def test_a_replay_smaller_than_an_unroll():
     with pytest.raises(ValueError, match="a replay of 2 timesteps holds no unroll of 3"):
-        LocalReplay(SPECS, 2, T, 1)
+        LocalReplay(SPECS, range(2), 2, T, 1)
 
 
 def test_a_wrong_column_is_named():
     wrong = unrolls(1)._replace(mark=np.zeros((1, T, 3), np.float32))
     with pytest.raises(tf.errors.InvalidArgumentError, match="mark"):
-        LocalReplay(SPECS, 100, T, 1).burst([0], wrong, 2)
+        LocalReplay(SPECS, range(2), 100, T, 1).burst([0], wrong, 2)

@@ -90,6 +90,18 @@ def test_the_time_between_two_saves_grows_with_the_file(tmp_path):
     assert path.stat().st_ino != second.st_ino
 
 
+def test_a_save_that_failed_is_made_up_for_at_the_end(tmp_path, monkeypatch):
+    memory, path = make_memory(), tmp_path / "learner_0.replay"
+    put(memory, 0, 10)
+    file = StoreFile(memory, path, 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "save", lambda path: saving.check_saved(tf.constant("disk full")))
+        file.save_if_due()
+        file._saving.result()
+    file.close(is_over=False)
+    assert path.exists()
+
+
 def test_the_directory_is_made_anew_but_not_the_run_s(tmp_path, lines):
     (tmp_path / "run").mkdir()
     memory, path = make_memory(), tmp_path / "run/replay/learner_0.replay"
@@ -181,8 +193,8 @@ def test_what_cannot_be_removed_at_the_end_of_a_run_is_one_line(tmp_path, lines)
     assert line == f"warning: cannot remove {tmp_path}/learner_0.replay: Is a directory"
 
 
-def replay():
-    return LocalReplay({"x": tf.TensorSpec([4, 2])}, capacity=40, length=4, seed=5)
+def replay(actors=range(2, 12)):
+    return LocalReplay({"x": tf.TensorSpec([4, 2])}, actors, capacity=40, length=4, seed=5)
 
 
 def bursts(local, begin):
@@ -202,6 +214,24 @@ def test_replays_of_actors_go_on(tmp_path):
     for number in range(6, 20):
         np.testing.assert_array_equal(bursts(again, number), bursts(uncut, number))
     file.close(is_over=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_each_actor_goes_on_with_its_replay_in_another_number_of_processes(tmp_path):
+    path = tmp_path / "actors.replay"
+    before = replay()
+    for number in range(6):
+        bursts(before, number)
+    StoreFile(before, path, 60.0).close(is_over=False)
+    for number_of_starts in range(2):
+        files = []
+        for actors, items in ((range(2, 6), 10), (range(6, 12), 6)):
+            again = replay(actors)
+            files.append(StoreFile(again, path, 60.0))
+            files[-1].load()
+            assert again.counters().items == items
+        for file in files:
+            file.close(is_over=number_of_starts == 1)
     assert not list(tmp_path.iterdir())
 
 

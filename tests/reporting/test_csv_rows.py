@@ -356,6 +356,19 @@ def test_new_numbers_are_those_of_whole_rows_since_the_last_call(tmp_path):
 GLOSSARY = Path(__file__).parents[2] / "docs" / "files.md"
 
 
+def test_rows_that_follow_a_torn_line_are_new(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = CsvRows(path, COLUMNS)
+    rows.append({"writer": 1, "number": 1, "text": "a"})
+    with open(path, "a") as file:
+        file.write("1,23456")  # the power failed
+    new = NewRows(path, "number")
+    assert new.read() == []
+    for number in (3, 4):  # the first one repairs the file
+        rows.append({"writer": 1, "number": number, "text": "long enough"})
+    assert new.read() == [(3,), (4,)]
+
+
 def test_evaluator_columns_are_those_that_others_read():
     assert ",".join(csv_rows.EVALUATOR) == (
         "paper,setting,environment,seed,wall_seconds,actor_steps,environment_frames,learner_steps,"

@@ -1,4 +1,5 @@
 import errno
+import functools
 import json
 import os
 import re
@@ -11,7 +12,12 @@ from common.reporting import records
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError, CsvRows, GrowingRows
 from common.reporting.records import JsonError
-from common.reporting.run_directory import ConfigMismatchError, RunDirectory, RunDirectoryError
+from common.reporting.run_directory import (
+    ConfigMismatchError,
+    RunDirectory,
+    RunDirectoryError,
+    RunInUseError,
+)
 from common.reporting.user_error import UserError
 
 CONFIG = {"seed": 1, "learner": {"batch_size": 256, "sizes": (300, 200)}, "limit": None}
@@ -247,14 +253,41 @@ def test_git_state_names_what_differs_and_is_bounded(tmp_path):
 def test_a_run_directory_is_held_by_one_launcher_at_a_time(tmp_path):
     run = RunDirectory(tmp_path / "run")
     run.open(CONFIG)
-    before = _contents(run.path)
     with run.hold():
         with pytest.raises(RunDirectoryError, match="another run uses .*--workdir") as error:
             with RunDirectory(run.path).hold():
                 pass
         assert "\n" not in str(error.value)
+        run.write_run_record(seed=1, scale="laptop", config=CONFIG | {"limit": 5})
+        with pytest.raises(RunInUseError):  # though config.json is another file now
+            with RunDirectory(run.path).hold():
+                pass
     with RunDirectory(run.path).hold():
-        assert _contents(run.path) == before
+        assert run.read_config()["limit"] == 5
+
+
+def test_a_start_on_a_full_disk_waits_for_room_and_is_recorded_once(tmp_path, monkeypatch):
+    run = RunDirectory(tmp_path)
+    run.open(CONFIG)
+    write = functools.partial(
+        run.write_run_record, seed=1, scale="laptop", config=CONFIG | {"limit": 5}
+    )
+    waited, replace, number = [], records.replace_file, errno.EIO
+
+    def replace_with_room(path, text):
+        if len(waited) < 2:
+            raise OSError(number, os.strerror(number))
+        replace(path, text)
+
+    monkeypatch.setattr(records, "replace_file", replace_with_room)
+    with pytest.raises(OSError, match="Input/output"):
+        records.when_there_is_room(write, waited.append)
+    number = errno.ENOSPC
+    with pytest.raises(OSError, match="No space"):
+        records.when_there_is_room(write, lambda seconds: True)  # a request to stop
+    records.when_there_is_room(write, waited.append)
+    (start,) = run.read_starts()
+    assert len(waited) == 2 and start["changed_since"] == {"limit": [None, 5]}
 
 
 def test_a_killed_learner_lets_go_of_the_checkpoints(tmp_path):
@@ -273,7 +306,10 @@ with RunDirectory({str(run.path)!r}).hold_checkpoints():
         with pytest.raises(RunDirectoryError, match="another learner"):
             with run.hold_checkpoints():
                 pass
-        holder.kill()
-        holder.wait()
-        with run.hold_checkpoints():
+        waits = []
+        with pytest.raises(RunInUseError):  # a request to stop ends the patience
+            with run.hold_checkpoints("learner", 60.0, lambda _: waits.append(0) or len(waits) > 2):
+                pass
+        assert len(waits) == 3
+        with run.hold_checkpoints("learner", 60.0, lambda _: holder.kill()):
             pass

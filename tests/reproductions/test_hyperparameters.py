@@ -56,6 +56,14 @@ def test_what_is_drawn_or_sent_at_once_may_fill_the_replay_but_not_exceed_it(set
             settings.config_class(**{**sizes, name: 11})
 
 
+@pytest.mark.parametrize("settings", ALL[:3])
+def test_a_single_process_needs_to_know_its_turns(settings):
+    message = r"^--config.samples_per_insert must be above 0 with single_process.*, is 0.0$"
+    with pytest.raises(ValueError, match=message):
+        settings.config_class(single_process=True)
+    assert settings.config_class(single_process=True, samples_per_insert=1.0).single_process
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_run_from_before_a_field_existed_goes_on(name, tmp_path):
     config_class = imported(AGENTS[name]).settings.config_class

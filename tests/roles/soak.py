@@ -181,6 +181,7 @@ def _attack(
     if has_replay(layout):
         command.append(f"--replay_shards={soak.replay_shards}")
     with tempfile.TemporaryDirectory(prefix="soak_tmp_") as tmp:
+        tempfile.tempdir = tmp  # there `WatchedRun` looks for sockets
         variables = {**os.environ, "TMPDIR": tmp, TOKEN_VARIABLE: TOKEN}
         faults = Faults(
             run,

@@ -141,6 +141,11 @@ def test_each_start_of_the_actors_has_another_number_and_other_random_numbers(tm
     assert (first.start, first.adder.incarnation) == (0, 1)
     assert (second.start, second.adder.incarnation) == (1, 2)
     assert first.seed != second.seed
+    run = RunDirectory(tmp_path)
+    run.config_json.write_text("{}")
+    for _ in range(4):  # the disk was full at the third one, whose row in lives.csv is missing
+        run.write_run_record(seed=5, scale="laptop")
+    assert make(tmp_path)[0].adder.incarnation == 4
     assert make(tmp_path, incarnation=777)[0].adder.incarnation == 777  # a parameter server counts
 
 

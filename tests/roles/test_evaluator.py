@@ -314,6 +314,17 @@ def test_the_evaluator_starts_after_the_end(run, limits):
     assert final == row | {"episode_returns": [1.0] * 3}
 
 
+def test_the_evaluator_starts_after_a_return_has_ended_the_run(run):
+    limits = Budget(learner_steps=64, episode_return=0.9)
+    run.save(1.0, 32)
+    run.directory.write_run_record(seed=5, scale="laptop", budget=limits)
+    run.start(limits=limits)
+    run.wait_until_asked()
+    assert run.thread.is_alive()  # the learner may only be restarting
+    run.directory.close_run_record("finished")
+    assert run.ends() and run.rows() == [(32, 1.0)]
+
+
 def test_the_last_evaluation_also_plays_from_the_file_of_starts(tmp_path):
     """Pendulum without torque: the return of an episode is what is left of the whole one's."""
     name, directory = "gym:Pendulum-v1", RunDirectory(tmp_path / "run")

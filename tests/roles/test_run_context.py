@@ -10,6 +10,7 @@ import pytest
 from run_contexts import TOKEN, make_context
 
 from common.cluster import rpc, rpc_server
+from common.cluster.processes import Patience, PatienceError
 from common.cluster.topology import Topology, free_ports, split_address
 from common.environments.spec import EnvironmentSpec
 from common.program import layouts
@@ -44,6 +45,23 @@ def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypat
 
 
 SPEC = EnvironmentSpec(3, 2)
+
+
+def test_a_role_that_has_waited_too_long_saves_what_it_stores(tmp_path):
+    topology = Topology.local(layouts.ONE_PROCESS.roles, {"learner": 1})
+    options = {"saves_replay": True, "actors": range(2)}
+    agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
+    context = make_context(
+        agent, SPEC, layouts.ONE_PROCESS, topology, RunDirectory(tmp_path), **options
+    )
+
+    def wait(context):
+        context.store_file(agent.data.make_store(context.step_specs, 0))
+        Patience("no answer from the learner", seconds=-1.0).check()
+
+    with pytest.raises(PatienceError, match="no answer from the learner"):
+        context.run(wait)
+    assert [file.name for file in context.directory.replay.iterdir()] == ["learner_0.replay"]
 
 
 def test_one_process_without_turns_is_refused(tmp_path):

@@ -114,7 +114,7 @@ class UnrollAgent(Agent):
             tf.TensorSpec([t], tf.bool),
         )
 
-    def make_learner(self, spec, seed):
+    def build_learner(self, spec, seed):
         return Mean()
 
     def make_actor(self, spec, actors, num_actors, seed):

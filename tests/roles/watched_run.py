@@ -9,7 +9,9 @@ import time
 from common.cluster import rpc
 from common.cluster.topology import Topology, connect
 from common.program.layouts import DISTRIBUTED
+from common.program.local import temporary_path
 from common.reporting.csv_rows import last_row, read_rows
+from common.reporting.run_directory import RunDirectory
 
 TOKEN = "the token of a run in a test"
 """Of runs that a test starts with it, as it must to call their roles."""
@@ -50,7 +52,7 @@ class WatchedRun:
         if f"{role}-{index}" not in self.pids(role):
             return None
         try:
-            address = f"unix:{os.readlink(self.workdir / 'tmp')}/{role}-{index}"
+            address = f"unix:{temporary_path(RunDirectory(self.workdir))}/{role}-{index}"
             connect(address, 1).close()
         except OSError:
             return None

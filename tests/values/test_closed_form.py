@@ -29,11 +29,6 @@ def test_outputs_fill_the_lower_triangle_with_a_positive_diagonal(size):
     np.testing.assert_allclose(tf.linalg.diag_part(lower), np.log1p(np.exp(diagonal)), rtol=1e-12)
 
 
-def test_another_number_of_outputs_is_refused():
-    with pytest.raises(ValueError, match="takes 6 outputs, got 5"):
-        closed_form.lower_triangular(tf.zeros([1, 5]), 3)
-
-
 def test_advantage_is_the_quadratic_form():
     rng = np.random.default_rng(1)
     action, mean = rng.normal(size=[2, B, A])

@@ -1,4 +1,4 @@
-"""Tests of common.values.gaussian and gaussian_mixture."""
+"""Tests of common.values.gaussian and gaussian."""
 
 import math
 
@@ -8,7 +8,7 @@ from scipy import special, stats
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from common.values import gaussian, gaussian_mixture
+from common.values import gaussian
 
 B, A = 5, 3
 
@@ -30,15 +30,6 @@ def test_importance_weights_are_ratios_of_densities():
     )
     actual = gaussian.importance_weight(*make_arguments(), log_bound=50.0)
     np.testing.assert_allclose(actual, pi / mu, rtol=1e-10)
-
-
-def test_on_policy_the_weight_is_1_and_the_divergence_0():
-    action, mean, variance, *_ = make_arguments()
-    rho = gaussian.importance_weight(action, mean, variance, mean, variance)
-    np.testing.assert_array_equal(rho, np.ones(B))
-    np.testing.assert_array_equal(
-        gaussian.kl_divergence(mean, variance, mean, variance), np.zeros(B)
-    )
 
 
 def test_the_divergence_is_that_of_tensorflow_probability():
@@ -109,47 +100,34 @@ def densities(outputs, z):
     )
 
 
-def both_cross_entropies(outputs, z):
-    distribution = gaussian_mixture.mixture(tf.constant(outputs), MIN_VARIANCE)
-    yield gaussian_mixture.sampled_cross_entropy(distribution, tf.constant(z)).numpy()
-    twin = gaussian_mixture.mixture_np(outputs, MIN_VARIANCE)
-    yield gaussian_mixture.sampled_cross_entropy_np(twin, z)
+def cross_entropy(outputs, z):
+    distribution = gaussian.mixture(tf.constant(outputs), MIN_VARIANCE)
+    return gaussian.sampled_cross_entropy(distribution, tf.constant(z)).numpy()
 
 
 def test_likelihood_is_the_mixtures_density():
     outputs = make_outputs()
     z = np.random.default_rng(1).normal(scale=3, size=(4, 7))
-    expected = -np.log(densities(outputs, z)).mean(1)
-    for actual in both_cross_entropies(outputs, z):
-        assert actual.shape == (4,)
-        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+    actual = cross_entropy(outputs, z)
+    assert actual.shape == (4,)
+    np.testing.assert_allclose(actual, -np.log(densities(outputs, z)).mean(1), rtol=1e-6)
 
 
 def test_far_samples_have_finite_likelihoods_and_gradients():
     outputs = tf.Variable(make_outputs(rows=1).astype(np.float32))
     with tf.GradientTape() as tape:
-        distribution = gaussian_mixture.mixture(outputs, MIN_VARIANCE)
-        loss = gaussian_mixture.sampled_cross_entropy(distribution, tf.constant([[1e3, -1e3]]))
+        distribution = gaussian.mixture(outputs, MIN_VARIANCE)
+        loss = gaussian.sampled_cross_entropy(distribution, tf.constant([[1e3, -1e3]]))
     assert np.all(np.isfinite(loss)) and np.all(np.isfinite(tape.gradient(loss, outputs)))
-    twin = gaussian_mixture.mixture_np(outputs.numpy(), MIN_VARIANCE)
-    actual = gaussian_mixture.sampled_cross_entropy_np(twin, np.array([[1e3, -1e3]]))
-    np.testing.assert_allclose(actual, loss, rtol=1e-4)
 
 
 def test_mean_is_that_of_the_distribution():
     outputs = make_outputs()
-    distribution = gaussian_mixture.mixture(tf.constant(outputs), MIN_VARIANCE)
-    np.testing.assert_allclose(gaussian_mixture.mean(outputs), distribution.mean(), rtol=1e-6)
+    distribution = gaussian.mixture(tf.constant(outputs), MIN_VARIANCE)
+    np.testing.assert_allclose(gaussian.mixture_mean(outputs), distribution.mean(), rtol=1e-6)
     logits, means, _ = np.split(outputs, 3, axis=-1)
     expected = np.sum(special.softmax(logits, axis=-1) * means, axis=-1)
-    np.testing.assert_allclose(gaussian_mixture.mean(outputs), expected, rtol=1e-6)
-
-
-def sampled_both_ways(outputs, count):
-    distribution = gaussian_mixture.mixture(tf.constant(outputs), MIN_VARIANCE)
-    yield gaussian_mixture.sample(distribution, count, SEED).numpy()
-    twin = gaussian_mixture.mixture_np(outputs, MIN_VARIANCE)
-    yield gaussian_mixture.sample_np(twin, count, np.random.default_rng(0))
+    np.testing.assert_allclose(gaussian.mixture_mean(outputs), expected, rtol=1e-6)
 
 
 def test_samples_follow_the_distribution():
@@ -158,22 +136,23 @@ def test_samples_follow_the_distribution():
     logits, means, raw = np.split(outputs, 3, axis=-1)
     weights = special.softmax(logits, axis=-1)
     stds = np.sqrt(np.log1p(np.exp(raw)) + MIN_VARIANCE)
-    for samples in sampled_both_ways(outputs, 4_000):
-        assert samples.shape == (4, 4_000)
-        for b, row in enumerate(samples):
+    distribution = gaussian.mixture(tf.constant(outputs), MIN_VARIANCE)
+    samples = gaussian.sample_mixture(distribution, 4_000, SEED).numpy()
+    assert samples.shape == (4, 4_000)
+    for b, row in enumerate(samples):
 
-            def cdf(z):
-                return stats.norm.cdf(z[:, None], means[b], stds[b]) @ weights[b]
+        def cdf(z):
+            return stats.norm.cdf(z[:, None], means[b], stds[b]) @ weights[b]
 
-            assert stats.kstest(row, cdf).pvalue > 1e-3
+        assert stats.kstest(row, cdf).pvalue > 1e-3
 
 
 def test_the_seed_gives_the_samples():
     outputs = tf.constant(make_outputs(), tf.float32)
 
     def draw(seed):
-        distribution = gaussian_mixture.mixture(outputs, MIN_VARIANCE)
-        return gaussian_mixture.sample(distribution, 5, seed)
+        distribution = gaussian.mixture(outputs, MIN_VARIANCE)
+        return gaussian.sample_mixture(distribution, 5, seed)
 
     draw = tf.function(draw, jit_compile=True)  # as in an update
     np.testing.assert_array_equal(draw(SEED), draw(SEED))
@@ -183,9 +162,7 @@ def test_the_seed_gives_the_samples():
 def test_no_gradient_flows_through_the_samples():
     outputs, other = (tf.Variable(make_outputs(seed=seed)) for seed in (0, 1))
     with tf.GradientTape() as tape:
-        samples = gaussian_mixture.sample(gaussian_mixture.mixture(outputs, MIN_VARIANCE), 3, SEED)
-        loss = gaussian_mixture.sampled_cross_entropy(
-            gaussian_mixture.mixture(other, MIN_VARIANCE), samples
-        )
+        samples = gaussian.sample_mixture(gaussian.mixture(outputs, MIN_VARIANCE), 3, SEED)
+        loss = gaussian.sampled_cross_entropy(gaussian.mixture(other, MIN_VARIANCE), samples)
     to_target, to_prediction = tape.gradient(loss, [outputs, other])
     assert to_target is None and np.abs(to_prediction).max() > 0

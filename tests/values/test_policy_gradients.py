@@ -33,16 +33,6 @@ def test_clips_the_norm_of_each_row():
     np.testing.assert_allclose(tape.gradient(loss, action), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["dqda_clip", "dqda_norm"])
-@pytest.mark.parametrize("bound", [0.0, -1.0])
-def test_refuses_a_bound_that_is_not_positive(name, bound):
-    bounds = {"dqda_clip": None, name: bound}
-    with pytest.raises(ValueError, match=name):
-        policy_gradients.deterministic_policy_gradient_loss(
-            tf.zeros([1, 1]), tf.zeros([1, 1]), **bounds
-        )
-
-
 @pytest.mark.parametrize("dqda_clip, dqda", [(None, [[2.0, -0.3]]), (1.0, [[1.0, -0.3]])])
 def test_dpg_loss_raises_the_value_of_a_critic_that_is_held_fixed(dqda_clip, dqda):
     action, w = tf.Variable([[0.5, 1.0]]), tf.Variable([2.0, -0.3])

@@ -45,15 +45,6 @@ def test_no_gradient_flows_into_the_target():
     assert tape.gradient(target, [q_value, q_selector, reward]) == [None, None, None]
 
 
-def test_the_gradient_goes_to_the_action_taken():
-    q = tf.constant([[1.0, 2, 3], [4, 5, 6]])
-    with tf.GradientTape() as tape:
-        tape.watch(q)
-        taken = value_learning.action_value(q, tf.constant([2, 0]))
-    np.testing.assert_array_equal(taken, [3, 4])
-    np.testing.assert_array_equal(tape.gradient(taken, q), [[0, 0, 1], [1, 0, 0]])
-
-
 def normalized(priorities, alpha, beta):
     """Weights of one item each, for raw priorities."""
     p = np.array(priorities) ** alpha
@@ -76,9 +67,3 @@ def test_weights_are_not_bounded_before_they_are_normalized(exponent):
     p = np.array([0.001, 0.025, 0.5], np.float32)
     weights = value_learning.importance_weights(tf.constant(p), tf.constant(40.0), exponent)
     np.testing.assert_allclose(weights, (1 / (40 * p.astype(np.float64))) ** exponent, rtol=1e-5)
-
-
-def test_with_exponent_one_their_mean_under_the_probabilities_is_one():
-    p = np.random.default_rng(0).dirichlet(np.ones(30)).astype(np.float32)
-    weights = value_learning.importance_weights(tf.constant(p), tf.constant(30.0), 1.0)
-    np.testing.assert_allclose(np.sum(p * weights), 1.0, rtol=1e-4)

@@ -170,18 +170,14 @@ class ContextualTree : public Distribution {
     // The parts whose masses are known have the weight of their counts.
     int32_t known = 0;
     double sum = 0;
-    if (left.total >= 0) {
-      known += left.count;
-      sum += left.total;
-    }
-    if (node.mass >= 0) {
-      known += 1;
-      sum += node.mass;
-    }
-    if (right.total >= 0) {
-      known += right.count;
-      sum += right.total;
-    }
+    const auto add = [&](double mass, int32_t count) {
+      if (mass < 0) return;
+      known += count;
+      sum += mass;
+    };
+    add(left.total, left.count);
+    add(node.mass, 1);
+    add(right.total, right.count);
     if (known == tree.count) {
       tree.total = sum;
     } else if (known > 0) {

@@ -57,9 +57,7 @@ bool EpisodeMemory::Add(const NewEpisode& added, int64_t* key) {
   std::copy_n(added.rewards, num_steps, episode->rewards.begin());
   std::copy_n(added.values, num_steps + 1, episode->values.begin());
   if (added.terminated) episode->values.back() = 0.0f;
-  if (added.advantages != nullptr) {
-    std::copy_n(added.advantages, num_steps, episode->advantages.begin());
-  }
+  std::copy_n(added.advantages, num_steps, episode->advantages.begin());
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!Reserve(num_steps, &episode->slots)) return false;
@@ -82,7 +80,7 @@ bool EpisodeMemory::Add(const NewEpisode& added, int64_t* key) {
                         episode->errors.data(), num_steps);
   const int64_t last = num_steps - 1;
   Sweep(*episode, &last, 1);
-  if (num_far_ != kNotCounted) num_far_ += CountFar(*episode, near_);
+  if (num_far_ != kNotCounted) num_far_ += CountFar(*episode);
   episodes_.push_back(std::move(episode));
   return true;
 }
@@ -179,29 +177,15 @@ void EpisodeMemory::SetRewardScale(double scale, bool recompute) {
   }
 }
 
-int64_t EpisodeMemory::CountFarPolicy(float c_max) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (c_max != c_max_) return CountFar(NearPolicy(c_max));
-  if (num_far_ == kNotCounted) num_far_ = CountFar(near_);
-  return num_far_;
-}
-
 void EpisodeMemory::Moments(size_t column, size_t num_elements, double* mean,
-                            double* deviation) {
-  std::vector<Episode*> episodes;
-  size_t num_states = 0;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& episode : episodes_) {
-      num_states += episode->slots.size();
-      ++episode->pins;
-      episodes.push_back(episode.get());
-    }
-  }
+                            double* deviation) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  // An episode has a state more than steps.
+  const size_t num_states = num_steps_ + episodes_.size();
   // Writes the mean of function(value, element) over all states.
   const auto average = [&](double* means, auto function) {
     std::fill_n(means, num_elements, 0.0);
-    for (const Episode* const episode : episodes) {
+    for (const auto& episode : episodes_) {
       for (const int32_t slot : episode->slots) {
         const char* value = rows_.Value(slot, column);
         for (size_t d = 0; d < num_elements; ++d, value += sizeof(float)) {
@@ -220,8 +204,6 @@ void EpisodeMemory::Moments(size_t column, size_t num_elements, double* mean,
     return (x - mean[d]) * (x - mean[d]);
   });
   for (size_t d = 0; d < num_elements; ++d) deviation[d] = std::sqrt(deviation[d]);
-  std::lock_guard<std::mutex> lock(mutex_);
-  Unpin(episodes);
 }
 
 void EpisodeMemory::CountSteps(int64_t n) {
@@ -231,7 +213,7 @@ void EpisodeMemory::CountSteps(int64_t n) {
 
 EpisodeMemory::Statistics EpisodeMemory::statistics() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (num_far_ == kNotCounted) num_far_ = CountFar(near_);
+  if (num_far_ == kNotCounted) num_far_ = CountFar();
   Statistics statistics = statistics_;
   statistics.steps = num_steps_;
   statistics.episodes = episodes_.size();
@@ -258,7 +240,7 @@ EpisodeMemory::Episodes::iterator EpisodeMemory::NextToRemove() {
   const auto score = [&](const Episode& episode) {
     double sum = 0;
     if (removal_ == Removal::kFarPolicy) {
-      sum = CountFar(episode, near_);
+      sum = CountFar(episode);
     } else {
       for (const float divergence : episode.divergences) sum += divergence;
     }
@@ -281,7 +263,7 @@ void EpisodeMemory::Remove(Episodes::iterator place) {
   distribution_->Erase(episode->slots.data(), episode->num_steps);
   num_steps_ -= episode->num_steps;
   statistics_.removed += episode->num_steps;
-  if (num_far_ != kNotCounted) num_far_ -= CountFar(*episode, near_);
+  if (num_far_ != kNotCounted) num_far_ -= CountFar(*episode);
   for (const float divergence : episode->divergences) {
     sum_of_divergences_ -= divergence;
   }
@@ -328,8 +310,7 @@ void EpisodeMemory::Store(Episode& episode, int64_t t,
   sum_of_divergences_ += static_cast<double>(refreshed.divergences[i]) -
                          episode.divergences[t];
   episode.values[t] = refreshed.values[i];
-  episode.advantages[t] =
-      refreshed.advantages != nullptr ? refreshed.advantages[i] : 0.0f;
+  episode.advantages[t] = refreshed.advantages[i];
   episode.rhos[t] = rho;
   episode.divergences[t] = refreshed.divergences[i];
   episode.errors[t] = refreshed.errors[i];
@@ -384,18 +365,17 @@ void EpisodeMemory::SweepBlock(const Episode& episode, int64_t first,
   }
 }
 
-int64_t EpisodeMemory::CountFar(const Episode& episode,
-                                const NearPolicy& near) const {
+int64_t EpisodeMemory::CountFar(const Episode& episode) const {
   const float* const rhos = episode.rhos.data();
   const int32_t n = static_cast<int32_t>(episode.num_steps);
   int32_t num_near = 0;
-  for (int32_t t = 0; t < n; ++t) num_near += near.Contains(rhos[t]);
+  for (int32_t t = 0; t < n; ++t) num_near += near_.Contains(rhos[t]);
   return n - num_near;
 }
 
-int64_t EpisodeMemory::CountFar(const NearPolicy& near) const {
+int64_t EpisodeMemory::CountFar() const {
   int64_t sum = 0;
-  for (const auto& episode : episodes_) sum += CountFar(*episode, near);
+  for (const auto& episode : episodes_) sum += CountFar(*episode);
   return sum;
 }
 
@@ -457,7 +437,7 @@ std::string EpisodeMemory::CheckStructure() const {
   if (num_steps != num_steps_) return "episodes: steps miscounted";
   if (num_steps_ + reserved_ > capacity_) return "episodes: above the capacity";
   if (num_used > rows_.num_slots()) return "episodes: too many slots in use";
-  if (num_far_ != kNotCounted && num_far_ != CountFar(near_)) {
+  if (num_far_ != kNotCounted && num_far_ != CountFar()) {
     return "episodes: far steps miscounted";
   }
   if (!std::isfinite(sum_of_divergences_) || !(c_max_ >= 1) ||

@@ -55,7 +55,6 @@ class EpisodeMemory {
 
   // A finished episode. Columns have num_steps + 1 states, values num_steps + 1
   // elements, of which the last one counts 0 if the episode has terminated.
-  // Advantages may be null, where all are 0.
   struct NewEpisode {
     size_t num_steps;
     std::vector<ColumnSource> columns;
@@ -98,8 +97,7 @@ class EpisodeMemory {
     std::vector<ColumnTarget> columns;
   };
 
-  // What an update has computed for n steps; arrays have n elements. Advantages
-  // may be null, where all are 0.
+  // What an update has computed for n steps; arrays have n elements.
   struct Refreshed {
     size_t n;
     const int64_t* keys;
@@ -167,18 +165,15 @@ class EpisodeMemory {
   // Q change at the next Refresh that reaches them, or now if `recompute`.
   void SetRewardScale(double scale, bool recompute);
 
-  // Returns the number of steps whose rho is not near the policy.
-  int64_t CountFarPolicy(float c_max) const;
-
   // Gets mean and population standard deviation of each of the column's
-  // elements, which must be floats, over all states.
+  // elements, which must be floats, over all states. Holds the lock: a run needs
+  // them once.
   void Moments(size_t column, size_t num_elements, double* mean,
-               double* deviation);
+               double* deviation) const;
 
   // As in Memory. The structures are about 44 bytes for each step.
   void Save(FileWriter& file);
   void Load(FileReader& file);
-  bool SwapIfEmpty(EpisodeMemory& other);
 
   void CountSteps(int64_t n);
   Statistics statistics() const;
@@ -248,8 +243,8 @@ class EpisodeMemory {
   // Computes the Q of steps first to last, at most kBlock.
   void SweepBlock(const Episode& episode, int64_t first, int64_t last,
                   float* q_ret) const;
-  int64_t CountFar(const Episode& episode, const NearPolicy& near) const;
-  int64_t CountFar(const NearPolicy& near) const;
+  int64_t CountFar(const Episode& episode) const;
+  int64_t CountFar() const;
   double SumDivergences() const;
   // Checks what calls rely on: all but numbers that follow from others.
   std::string CheckStructure() const;
@@ -259,7 +254,6 @@ class EpisodeMemory {
     return std::tie(reward_factor_, c_max_, num_far_, sum_of_divergences_,
                     refreshs_, statistics_);
   }
-  void SaveStructures(Writer& writer);
   void LoadEpisode(FileReader& file);
   // Returns for each slot whether it holds a state.
   std::vector<bool> IsStored() const;

@@ -1,18 +1,15 @@
 // The ops on `EpisodeMemory`: they check the arguments and call the memory. Its
 // Python face (episode_memory.py) says what they are for.
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "arguments.h"
 #include "episode_memory.h"
 #include "ops.h"
@@ -20,7 +17,6 @@
 namespace replay::episode_ops {
 namespace {
 
-using absl::Span;
 using tensorflow::OpKernelContext;
 using tensorflow::TensorShape;
 using tensorflow::shape_inference::InferenceContext;
@@ -38,20 +34,6 @@ absl::StatusOr<const float*> Values(
   TF_ASSIGN_OR_RETURN(const auto values, Vector<float>(c, name, n));
   TF_RETURN_IF_ERROR(Checked(CheckValues(name, values.data(), n, least)));
   return values.data();
-}
-
-// Returns the input "advantages", n finite floats, or null if it is empty: then
-// all are 0.
-absl::StatusOr<const float*> Advantages(OpKernelContext* c, int64_t n) {
-  TF_ASSIGN_OR_RETURN(const auto advantages, Vector<float>(c, "advantages"));
-  if (advantages.empty()) return nullptr;
-  return Values(c, "advantages", n);
-}
-
-absl::StatusOr<float> CMax(OpKernelContext* c) {
-  TF_ASSIGN_OR_RETURN(const auto c_max, Scalar<float>(c, "c_max"));
-  if (c_max >= 1) return c_max;
-  return InvalidArgument("c_max must be at least 1, is ", c_max);
 }
 
 // What the ops that draw have in common.
@@ -130,7 +112,7 @@ OP("EpisodeMemory", MakeMemory)
     .SetShapeFn(Scalars);
 
 // Adds an episode of T steps: `rewards` [T], `values` [T + 1] and `advantages`
-// [T] or [0], finite, and `columns` [T + 1, ...].
+// [T], finite, and `columns` [T + 1, ...].
 absl::Status Add(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto rewards, Vector<float>(c, "rewards"));
   const size_t num_steps = rewards.size();
@@ -147,7 +129,7 @@ absl::Status Add(OpKernelContext* c, Resource& resource) {
   added.num_steps = num_steps;
   TF_ASSIGN_OR_RETURN(added.rewards, Values(c, "rewards", num_steps));
   TF_ASSIGN_OR_RETURN(added.values, Values(c, "values", num_steps + 1));
-  TF_ASSIGN_OR_RETURN(added.advantages, Advantages(c, num_steps));
+  TF_ASSIGN_OR_RETURN(added.advantages, Values(c, "advantages", num_steps));
   TF_ASSIGN_OR_RETURN(added.terminated, Scalar<bool>(c, "terminated"));
   TF_ASSIGN_OR_RETURN(added.columns,
                       InputColumns(c, resource.columns, num_steps + 1));
@@ -264,7 +246,7 @@ OP("EpisodeSampleEpisodes", SampleEpisodes)
     .SetShapeFn(UnknownShape);
 
 // Stores what updates have computed for steps [N], all finite; rhos and errors
-// are not negative, advantages may be [0].
+// are not negative.
 absl::Status Refresh(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
   TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
@@ -277,12 +259,15 @@ absl::Status Refresh(OpKernelContext* c, Resource& resource) {
   refreshed.n = n;
   refreshed.keys = keys.data();
   TF_ASSIGN_OR_RETURN(refreshed.values, Values(c, "values", n));
-  TF_ASSIGN_OR_RETURN(refreshed.advantages, Advantages(c, n));
+  TF_ASSIGN_OR_RETURN(refreshed.advantages, Values(c, "advantages", n));
   TF_ASSIGN_OR_RETURN(refreshed.rhos, Values(c, "rhos", n, 0.0f));
   TF_ASSIGN_OR_RETURN(refreshed.divergences, Values(c, "divergences", n));
   TF_ASSIGN_OR_RETURN(refreshed.errors, Values(c, "errors", n, 0.0f));
   TF_ASSIGN_OR_RETURN(refreshed.next_values, Values(c, "next_values", n));
-  TF_ASSIGN_OR_RETURN(const auto c_max, CMax(c));
+  TF_ASSIGN_OR_RETURN(const auto c_max, Scalar<float>(c, "c_max"));
+  if (!(c_max >= 1)) {
+    return InvalidArgument("c_max must be at least 1, is ", c_max);
+  }
   TF_ASSIGN_OR_RETURN(auto* missing, Output<int64_t>(c, "missing"));
   *missing = resource.memory->Refresh(refreshed, c_max, num_batches);
   return absl::OkStatus();
@@ -342,47 +327,25 @@ OP("EpisodeSetRewardScale", SetRewardScale)
     .Attr("recompute: bool")
     .SetShapeFn(NoOutputs);
 
-absl::Status CountFarPolicy(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto c_max, CMax(c));
-  TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
-  *count = resource.memory->CountFarPolicy(c_max);
-  return absl::OkStatus();
-}
-
-OP("EpisodeCountFarPolicy", CountFarPolicy)
-    .Input("memory: resource").Input("c_max: float")
-    .Output("count: int64")
-    .SetShapeFn(Scalars);
-
 absl::Status Moments(OpKernelContext* c, Resource& resource) {
-  TF_ASSIGN_OR_RETURN(const auto name, Attribute<std::string>(c, "column"));
-  const std::vector<Column>& columns = resource.columns;
-  const auto column =
-      std::find_if(columns.begin(), columns.end(),
-                   [&](const Column& known) { return known.name == name; });
-  if (column == columns.end()) {
-    std::string names;
-    for (const Column& known : columns) {
-      absl::StrAppend(&names, " ", known.name);
-    }
-    return InvalidArgument("column \"", name, "\" is none of:", names);
+  TF_ASSIGN_OR_RETURN(const auto number, Attribute(c, "column"));
+  const Column& column = resource.columns[number];
+  if (column.dtype != tensorflow::DT_FLOAT) {
+    return InvalidArgument("column ", column.name, " must be float, is ",
+                           tensorflow::DataTypeString(column.dtype));
   }
-  if (column->dtype != tensorflow::DT_FLOAT) {
-    return InvalidArgument("column ", name, " must be float, is ",
-                           tensorflow::DataTypeString(column->dtype));
-  }
-  TF_ASSIGN_OR_RETURN(auto* mean, Output<double>(c, "mean", column->shape));
+  TF_ASSIGN_OR_RETURN(auto* mean, Output<double>(c, "mean", column.shape));
   TF_ASSIGN_OR_RETURN(auto* deviation,
-                      Output<double>(c, "deviation", column->shape));
-  resource.memory->Moments(column - columns.begin(),
-                           column->shape.num_elements(), mean, deviation);
+                      Output<double>(c, "deviation", column.shape));
+  resource.memory->Moments(number, column.shape.num_elements(), mean,
+                           deviation);
   return absl::OkStatus();
 }
 
 OP("EpisodeMoments", Moments)
     .Input("memory: resource")
     .Output("mean: double").Output("deviation: double")
-    .Attr("column: string")
+    .Attr("column: int >= 0")
     .SetShapeFn(UnknownShape);
 
 absl::Status CountSteps(OpKernelContext* c, Resource& resource) {

@@ -1,7 +1,6 @@
 // The saving and loading of `EpisodeMemory`.
 #include <memory>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "episode_memory.h"
@@ -10,31 +9,27 @@ namespace replay {
 
 void EpisodeMemory::Save(FileWriter& file) {
   rows_.Save(file, mutex_, [&](Writer& writer) {
-    SaveStructures(writer);
+    writer.Value(rows_.num_slots());
+    writer.Vector(rows_.free_slots());
+    writer.Value(next_key_);
+    writer.Value(rng_);
+    std::apply([&](const auto&... member) { (writer.Value(member), ...); },
+               PlainMembers());
+    distribution_->Save(writer, rows_.num_slots());
+    writer.Value<uint64_t>(episodes_.size());
+    for (const auto& episode : episodes_) {
+      writer.Value(episode->num_steps);
+      writer.Value(episode->key);
+      writer.Value<uint64_t>(episode->terminated);
+      writer.Value(episode->settled);
+      writer.Value(episode->reward_factor);
+      writer.Array(episode->slots.data(), episode->slots.size());
+      for (const auto array : Episode::kArrays) {
+        writer.Array(((*episode).*array).data(), episode->slots.size());
+      }
+    }
     return IsStored();
   });
-}
-
-void EpisodeMemory::SaveStructures(Writer& writer) {
-  writer.Value(rows_.num_slots());
-  writer.Vector(rows_.free_slots());
-  writer.Value(next_key_);
-  writer.Value(rng_);
-  std::apply([&](const auto&... member) { (writer.Value(member), ...); },
-             PlainMembers());
-  distribution_->Save(writer, rows_.num_slots());
-  writer.Value<uint64_t>(episodes_.size());
-  for (const auto& episode : episodes_) {
-    writer.Value(episode->num_steps);
-    writer.Value(episode->key);
-    writer.Value<uint64_t>(episode->terminated);
-    writer.Value(episode->settled);
-    writer.Value(episode->reward_factor);
-    writer.Array(episode->slots.data(), episode->slots.size());
-    for (const auto array : Episode::kArrays) {
-      writer.Array(((*episode).*array).data(), episode->slots.size());
-    }
-  }
 }
 
 void EpisodeMemory::Load(FileReader& file) {
@@ -76,22 +71,6 @@ std::vector<bool> EpisodeMemory::IsStored() const {
     for (const int32_t slot : episode->slots) is_stored[slot] = true;
   }
   return is_stored;
-}
-
-bool EpisodeMemory::SwapIfEmpty(EpisodeMemory& other) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (!rows_.AreAllFree()) return false;
-  rows_.swap(other.rows_);
-  episodes_.swap(other.episodes_);
-  places_.swap(other.places_);
-  std::swap(num_steps_, other.num_steps_);
-  std::swap(next_key_, other.next_key_);
-  distribution_.swap(other.distribution_);
-  std::swap(rng_, other.rng_);
-  std::swap(near_, other.near_);
-  auto ours = PlainMembers(), theirs = other.PlainMembers();
-  ours.swap(theirs);
-  return true;
 }
 
 }  // namespace replay

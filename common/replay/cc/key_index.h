@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "lazy_array.h"
 
@@ -67,12 +66,6 @@ class KeyIndex {
 
   void Prefetch(int64_t key) const {
     __builtin_prefetch(places_.data() + (Hash(key) & mask_), 1);
-  }
-
-  // Exchanges the keys with those of an index of the same size.
-  void swap(KeyIndex& other) {
-    places_.swap(other.places_);
-    std::swap(count_, other.count_);
   }
 
   size_t size() const { return count_; }

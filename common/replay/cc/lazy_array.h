@@ -5,8 +5,8 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <memory>
 #include <new>
-#include <utility>
 
 namespace replay {
 
@@ -16,27 +16,14 @@ namespace replay {
 template <typename T>
 class LazyArray {
  public:
-  explicit LazyArray(size_t size) : bytes_(size * sizeof(T)) {
-    if (bytes_ > 0) data_ = static_cast<T*>(Map(bytes_));
-  }
-  LazyArray(LazyArray&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
-        bytes_(std::exchange(other.bytes_, 0)) {}
-  LazyArray(const LazyArray&) = delete;
-  LazyArray& operator=(const LazyArray&) = delete;
-  ~LazyArray() {
-    if (data_ != nullptr) Unmap(data_, bytes_);
-  }
-
-  void swap(LazyArray& other) {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-  }
+  explicit LazyArray(size_t size)
+      : data_(size == 0 ? nullptr : static_cast<T*>(Map(size * sizeof(T))),
+              Unmap{size * sizeof(T)}) {}
 
   T& operator[](size_t i) { return data_[i]; }
   const T& operator[](size_t i) const { return data_[i]; }
-  T* data() { return data_; }
-  const T* data() const { return data_; }
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
 
  private:
 #ifdef __SANITIZE_ADDRESS__
@@ -46,7 +33,10 @@ class LazyArray {
     if (data == nullptr) throw std::bad_alloc();
     return data;
   }
-  static void Unmap(void* data, size_t) { std::free(data); }
+  struct Unmap {
+    size_t bytes;
+    void operator()(void* data) const { std::free(data); }
+  };
 #else
   static void* Map(size_t bytes) {
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -58,11 +48,13 @@ class LazyArray {
 #endif
     return data;
   }
-  static void Unmap(void* data, size_t bytes) { munmap(data, bytes); }
+  struct Unmap {
+    size_t bytes;
+    void operator()(void* data) const { munmap(data, bytes); }
+  };
 #endif
 
-  T* data_ = nullptr;
-  size_t bytes_;
+  std::unique_ptr<T[], Unmap> data_;
 };
 
 }  // namespace replay

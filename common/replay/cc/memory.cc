@@ -213,12 +213,6 @@ Memory::Statistics Memory::statistics() const {
   return statistics;
 }
 
-bool Memory::MakeRoom(size_t n) {
-  const size_t steps = hard_capacity_ - reserved_ - n;
-  RemoveDownTo(steps, std::numeric_limits<size_t>::max());
-  return index_.size() <= steps;
-}
-
 size_t Memory::RemoveDownTo(size_t steps, size_t most) {
   std::vector<int32_t> removed;
   while (index_.size() > steps && removed.size() < most) {
@@ -246,16 +240,15 @@ bool Memory::Reserve(size_t n, std::vector<int32_t>* slots) {
   // Steps that other calls are writing cannot be removed: give up at once
   // instead of emptying the memory.
   if (reserved_ + n > hard_capacity_) return false;
-  if (!MakeRoom(n) || !rows_.Take(n, slots)) return false;
+  const size_t steps = hard_capacity_ - reserved_ - n;
+  RemoveDownTo(steps, std::numeric_limits<size_t>::max());
+  if (index_.size() > steps || !rows_.Take(n, slots)) return false;
   reserved_ += n;
   return true;
 }
 
 bool Memory::AddView(int32_t first, int32_t length) {
   const int64_t key = slots_[first].key;
-  if (length < 1 || key > std::numeric_limits<int64_t>::max() - (length - 1)) {
-    return false;
-  }
   for (int32_t t = 1; t < length; ++t) {
     if (index_.Find(key + t) == KeyIndex::kAbsent) return false;
   }
@@ -281,20 +274,16 @@ void Memory::Unpin(const std::vector<int32_t>& slots) {
 
 void Memory::Save(FileWriter& file) {
   rows_.Save(file, mutex_, [&](Writer& writer) {
-    SaveStructures(writer);
+    writer.Value(rows_.num_slots());
+    writer.Array(slots_.data(), rows_.num_slots());
+    writer.Vector(rows_.free_slots());
+    writer.Value(rng_);
+    writer.Value(statistics_);
+    for (const auto& distribution : distributions_) {
+      distribution->Save(writer, rows_.num_slots());
+    }
     return IsStored();
   });
-}
-
-void Memory::SaveStructures(Writer& writer) const {
-  writer.Value(rows_.num_slots());
-  writer.Array(slots_.data(), rows_.num_slots());
-  writer.Vector(rows_.free_slots());
-  writer.Value(rng_);
-  writer.Value(statistics_);
-  for (const auto& distribution : distributions_) {
-    distribution->Save(writer, rows_.num_slots());
-  }
 }
 
 void Memory::Load(FileReader& file) {
@@ -314,18 +303,6 @@ void Memory::Load(FileReader& file) {
   }
   rows_.Load(file, IsStored());
   file.RefuseIf(CheckInvariants());
-}
-
-bool Memory::SwapIfEmpty(Memory& other) {
-  std::lock_guard<FairMutex> lock(mutex_);
-  if (!rows_.AreAllFree()) return false;
-  rows_.swap(other.rows_);
-  slots_.swap(other.slots_);
-  index_.swap(other.index_);
-  distributions_.swap(other.distributions_);
-  std::swap(rng_, other.rng_);
-  std::swap(statistics_, other.statistics_);
-  return true;
 }
 
 std::vector<bool> Memory::IsStored() const {

@@ -47,8 +47,8 @@ class Memory {
     std::vector<ColumnSource> columns;
   };
   // Items to insert. They may view steps of the same call and older ones.
-  // Without `lengths` each item views one step. Priorities are those that
-  // CheckPriorities (arguments.h) takes.
+  // Without `lengths` each item views one step. Lengths and priorities are those
+  // that CheckLengths and CheckPriorities (arguments.h) take.
   struct Items {
     size_t n;
     const int64_t* keys;
@@ -110,9 +110,6 @@ class Memory {
   // Loads into a new memory, which no other thread uses. Refuses a file whose
   // content breaks an invariant. If this throws, the memory must be destroyed.
   void Load(FileReader& file);
-  // Exchanges the contents with those of `other`, of the same arguments. Returns
-  // false, and does nothing, if this memory stores a step or is called.
-  bool SwapIfEmpty(Memory& other);
 
   Statistics statistics() const;
   size_t capacity() const { return capacity_; }
@@ -127,22 +124,18 @@ class Memory {
 
   // The methods below require mutex_ to be held.
 
-  // Removes items until n more steps fit; returns false if they cannot fit.
-  bool MakeRoom(size_t n);
   // Removes items until at most `steps` steps are stored or `most` items are
   // removed; returns the number of items removed.
   size_t RemoveDownTo(size_t steps, size_t most);
-  // Takes n slots for steps that are about to be written; returns false if there
-  // is no room.
+  // Takes n slots for steps that are about to be written; removes items until
+  // they fit. Returns false if they cannot fit.
   bool Reserve(size_t n, std::vector<int32_t>* slots);
   // Makes an item of the step in slot `first` and those with the next keys;
-  // returns false if one of them is missing, the length is below 1, or the item
-  // passes the last key.
+  // returns false if one of them is missing.
   bool AddView(int32_t first, int32_t length);
   // Forgets a step that no item views; its slot stays while readers copy it.
   void DropStep(int32_t slot);
   void Unpin(const std::vector<int32_t>& slots);
-  void SaveStructures(Writer& writer) const;
   // Returns for each slot whether it holds a step that an item views.
   std::vector<bool> IsStored() const;
   // Checks that items have the views of their steps, and counters fit together.

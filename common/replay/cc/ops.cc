@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "arguments.h"
 
 namespace replay {
@@ -29,16 +30,11 @@ absl::Status CheckString(const Column& column, int64_t row,
     return refuse("have at most ", column.max_bytes, " bytes, has ",
                   value.size());
   }
-  if (value.size() < column.prefix.size() + column.suffix.size()) {
-    return refuse("have at least ",
-                  column.prefix.size() + column.suffix.size(), " bytes, has ",
-                  value.size());
-  }
-  if (value.substr(0, column.prefix.size()) != column.prefix) {
+  if (!absl::StartsWith(value, column.prefix)) {
     return refuse("begin with the prefix in the column's spec: it is damaged, "
                   "or of another kind or size");
   }
-  if (value.substr(value.size() - column.suffix.size()) != column.suffix) {
+  if (!absl::EndsWith(value, column.suffix)) {
     return refuse("end with the suffix in the column's spec: it is damaged or "
                   "cut off");
   }

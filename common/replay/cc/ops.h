@@ -8,7 +8,9 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +47,7 @@ absl::Status Call(absl::Status (*function)(tensorflow::OpKernelContext*,
   tensorflow::core::RefCountPtr<Resource> resource;
   TF_RETURN_IF_ERROR(tensorflow::LookupResource(
       c, tensorflow::HandleFromInput(c, 0), &resource));
+  std::shared_lock<std::shared_mutex> lock(resource->calls);
   return function(c, *resource);
 }
 
@@ -101,7 +104,8 @@ struct MemoryResource : public tensorflow::ResourceBase {
   const Signature signature;
   // Makes an empty memory of the same arguments.
   const std::function<std::unique_ptr<Memory>()> make;
-  const std::unique_ptr<Memory> memory;
+  std::unique_ptr<Memory> memory;
+  std::shared_mutex calls;  // Shared by calls of the memory.
 };
 
 // Returns an attribute of the op. It is in the range that the op declares.
@@ -256,22 +260,21 @@ absl::Status SaveMemory(tensorflow::OpKernelContext* c,
 
 // Loads an empty memory from the file "path".
 template <typename Memory>
-absl::Status LoadMemory(tensorflow::OpKernelContext* c,
-                        MemoryResource<Memory>& resource) {
+absl::Status LoadMemory(tensorflow::OpKernelContext* c) {
+  tensorflow::core::RefCountPtr<MemoryResource<Memory>> resource;
+  TF_RETURN_IF_ERROR(tensorflow::LookupResource(
+      c, tensorflow::HandleFromInput(c, 0), &resource));
   return WithFile(c, "load", [&](const std::string& path) {
-    FileReader file(path, resource.signature);
-    const auto require = [&](bool is_empty) {
-      if (is_empty) return;
-      file.Refuse(absl::StrCat("the memory is in use, it holds ",
-                               resource.memory->statistics().steps,
-                               " steps: load into a new one"));
-    };
-    require(resource.memory->statistics().steps == 0);
-    // The memory gets all of the file or nothing.
-    const auto loaded = resource.make();
+    FileReader file(path, resource->signature);
+    // The resource gets all of the file or nothing.
+    auto loaded = resource->make();
     loaded->Load(file);
     file.Finish();
-    require(resource.memory->SwapIfEmpty(*loaded));
+    std::lock_guard<std::shared_mutex> lock(resource->calls);
+    const int64_t steps = resource->memory->statistics().steps;
+    if (steps == 0) return resource->memory.swap(loaded);
+    file.Refuse(absl::StrCat("the memory is in use, it holds ", steps,
+                             " steps: load into a new one"));
   });
 }
 

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distribution.h"
@@ -313,7 +314,7 @@ class RankBased : public Distribution {
     }
     copy_until(num_ranked_);
     num_ranked_ = to - next_.data();
-    ranking_.swap(next_);
+    std::swap(ranking_, next_);
     ExtendMasses();
     left_.clear();
     changed_.clear();

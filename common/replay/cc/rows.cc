@@ -47,7 +47,6 @@ bool Rows::Take(size_t n, std::vector<int32_t>* slots) {
 
 void Rows::Write(int32_t slot, const std::vector<ColumnSource>& columns,
                  size_t i) {
-  if (has_blocks_) CountWritten(slot);
   char* row = RowAt(slot);
   for (size_t c = 0; c < column_bytes_.size(); ++c) {
     const size_t bytes = column_bytes_[c];
@@ -58,12 +57,6 @@ void Rows::Write(int32_t slot, const std::vector<ColumnSource>& columns,
       std::memcpy(row, columns[c].fixed + i * bytes, bytes);
     }
     row += BytesInRow(bytes);
-  }
-}
-
-void Rows::CountWritten(int32_t slot) {
-  int32_t end = num_written_;
-  while (slot >= end && !num_written_.compare_exchange_weak(end, slot + 1)) {
   }
 }
 
@@ -135,7 +128,7 @@ void Rows::ForEachColumn(Byte* row, Function function) const {
 
 template <typename Function>
 void Rows::ForEachBlock(Function function) const {
-  for (int32_t slot = 0; slot < num_written_; ++slot) {
+  for (size_t slot = 0; has_blocks_ && slot < num_slots_; ++slot) {
     ForEachColumn(RowAt(slot), [&](size_t bytes, const char* place) {
       if (bytes == kVariable) function(Get<Block>(place));
     });
@@ -186,7 +179,6 @@ void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
       file.Array(row, row_bytes_);
       continue;
     }
-    CountWritten(static_cast<int32_t>(slot));
     ForEachColumn(row, [&](size_t bytes, char* place) {
       if (bytes != kVariable) return file.Array(place, bytes);
       value.resize(file.CountOf(1));
@@ -194,14 +186,6 @@ void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
       WriteBlock(place, value);
     });
   }
-}
-
-void Rows::swap(Rows& other) {
-  rows_.swap(other.rows_);
-  free_.swap(other.free_);
-  std::swap(num_slots_, other.num_slots_);
-  num_written_ = other.num_written_.exchange(num_written_);
-  held_bytes_ = other.held_bytes_.exchange(held_bytes_);
 }
 
 std::string Rows::CheckInvariants() const {

@@ -71,7 +71,6 @@ class Rows {
   // The number of slots ever taken: those from there on never were.
   size_t num_slots() const { return num_slots_; }
   const std::vector<int32_t>& free_slots() const { return free_; }
-  bool AreAllFree() const { return free_.size() == num_slots_; }
 
   // Saves the memory of these rows as it is at one moment: calls snapshot(writer)
   // under its lock, which saves the structures and returns which slots are stored.
@@ -84,9 +83,6 @@ class Rows {
   void LoadNumSlots(FileReader& file) { num_slots_ = file.Count(max_slots_); }
   void LoadFreeSlots(FileReader& file);
   void Load(FileReader& file, std::vector<bool> is_stored);
-
-  // Exchanges everything with `other`, of the same size and columns.
-  void swap(Rows& other);
 
   // The bytes of all variable values stored.
   int64_t held_bytes() const { return held_bytes_; }
@@ -109,8 +105,6 @@ class Rows {
   static size_t BytesInRow(size_t column_bytes) {
     return column_bytes == kVariable ? sizeof(Block) : column_bytes;
   }
-  // Has to be called before the first block of a slot is written.
-  void CountWritten(int32_t slot);
   void WriteBlock(char* place, std::string_view value);
   // Copies the row of a slot to what is saved next, if it waits for that.
   void SaveRow(int32_t slot);
@@ -119,7 +113,7 @@ class Rows {
   // Calls function(bytes, place) for each column of a row.
   template <typename Byte, typename Function>
   void ForEachColumn(Byte* row, Function function) const;
-  // Calls function(block) for each variable value of each slot ever written.
+  // Calls function(block) for each variable value of each slot ever taken.
   template <typename Function>
   void ForEachBlock(Function function) const;
 
@@ -130,7 +124,6 @@ class Rows {
   LazyArray<char> rows_;
   std::vector<int32_t> free_;
   size_t num_slots_ = 0;
-  std::atomic<int32_t> num_written_{0};  // Slots from here on have no blocks.
   std::atomic<int64_t> held_bytes_{0};
 
   std::mutex saves_;  // One save at a time.

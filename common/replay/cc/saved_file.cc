@@ -1,13 +1,12 @@
 #include "saved_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <sstream>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -61,24 +60,13 @@ std::string Reason() {
   return std::error_code(errno, std::generic_category()).message();
 }
 
-std::string Join(const Signature& signature) {
-  std::string text;
-  for (const std::string& line : signature) text += line + '\n';
-  return text;
-}
-
-Signature Split(const std::string& text) {
-  Signature signature;
-  for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
-    end = text.find('\n', begin);
-    signature.push_back(text.substr(begin, end - begin));
-  }
-  return signature;
-}
-
-std::string DirectoryOf(const std::string& path) {
-  const size_t end = path.rfind('/');
-  return end == std::string::npos ? "." : path.substr(0, end + 1);
+// Throws FileError: "cannot `purpose` `path`: " and the reason.
+File Open(const std::string& path, const char* mode, const char* purpose) {
+  File file(std::fopen(path.c_str(), mode), std::fclose);
+  if (file != nullptr) return file;
+  const std::string reason = Reason();
+  throw FileError("cannot " + std::string(purpose) + " " + path + ": " +
+                  reason);
 }
 
 // Removes what a killed writer has left, or a link, which must not be followed:
@@ -90,35 +78,22 @@ std::string Unlinked(std::string path) {
 
 }  // namespace
 
-Descriptor::Descriptor(const std::string& path, int flags, const char* purpose)
-    : descriptor_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-  if (descriptor_ >= 0) return;
-  const std::string reason = Reason();
-  throw FileError("cannot " + std::string(purpose) + " " + path + ": " +
-                  reason);
-}
-
-Descriptor::~Descriptor() { close(descriptor_); }
-
-FileWriter::FileWriter(std::string path, const Signature& signature)
+FileWriter::FileWriter(std::string path)
     : path_(std::move(path)),
       temporary_(Unlinked(path_ + ".tmp")),
-      file_(temporary_, O_WRONLY | O_CREAT | O_EXCL, "write") {
+      file_(Open(temporary_, "wxe", "write")) {}
+
+FileWriter::FileWriter(std::string path, const Signature& signature)
+    : FileWriter(std::move(path)) {
   FileHeader header = {{}, kVersion};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  try {
-    WriteRaw(&header, sizeof(header));
-    const std::string text = Join(signature);
-    WriteChunk(text.data(), text.size());
-  } catch (...) {
-    unlink(temporary_.c_str());  // There is no destructor of half an object.
-    throw;
-  }
+  WriteRaw(&header, sizeof(header));
+  std::string text;
+  for (const std::string& line : signature) text += line + '\n';
+  WriteChunk(text.data(), text.size());
 }
 
-FileWriter::~FileWriter() {
-  if (!is_committed_) unlink(temporary_.c_str());
-}
+FileWriter::~FileWriter() { unlink(temporary_.c_str()); }
 
 void FileWriter::Write(const Writer& writer) {
   for (const Writer::Block& block : writer.blocks()) {
@@ -130,12 +105,11 @@ void FileWriter::Write(const Writer& writer) {
 
 void FileWriter::Commit() {
   WriteChunk(nullptr, 0);
-  if (fsync(file_.get()) != 0) Fail();
+  if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) Fail();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) Fail();
-  is_committed_ = true;
   // The new name is in the directory's data.
-  const Descriptor directory(DirectoryOf(path_), O_RDONLY, "open");
-  if (fsync(directory.get()) != 0) Fail();
+  const auto directory = std::filesystem::absolute(path_).parent_path();
+  if (fsync(fileno(Open(directory, "re", "open").get())) != 0) Fail();
 }
 
 void FileWriter::WriteChunk(const char* data, size_t bytes) {
@@ -149,14 +123,8 @@ void FileWriter::WriteChunk(const char* data, size_t bytes) {
 }
 
 void FileWriter::WriteRaw(const void* data, size_t bytes) {
-  const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t n = write(file_.get(), from, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) Fail();
-    from += n;
-    bytes -= n;
-  }
+  // An empty chunk has no data, which fwrite must not get.
+  if (bytes > 0 && std::fwrite(data, 1, bytes, file_.get()) != bytes) Fail();
 }
 
 void FileWriter::Fail() const {
@@ -165,10 +133,10 @@ void FileWriter::Fail() const {
 }
 
 FileReader::FileReader(std::string path, const Signature& signature)
-    : path_(std::move(path)), file_(path_, O_RDONLY, "read") {
-  struct stat status;
-  if (fstat(file_.get(), &status) != 0) Refuse(Reason());
-  bytes_left_ = status.st_size;
+    : path_(std::move(path)), file_(Open(path_, "re", "read")) {
+  std::error_code error;
+  bytes_left_ = std::filesystem::file_size(path_, error);
+  if (error) Refuse(error.message());
   FileHeader header = {};
   if (bytes_left_ >= sizeof(header)) ReadRaw(&header, sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
@@ -253,20 +221,15 @@ void FileReader::ReadChunk() {
 }
 
 void FileReader::ReadRaw(void* to, size_t bytes) {
-  char* place = static_cast<char*>(to);
   bytes_left_ -= bytes;
-  while (bytes > 0) {
-    const ssize_t n = read(file_.get(), place, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) Refuse(Reason());
-    if (n == 0) Refuse("it has become shorter");
-    place += n;
-    bytes -= n;
-  }
+  if (bytes == 0 || std::fread(to, 1, bytes, file_.get()) == bytes) return;
+  Refuse(std::ferror(file_.get()) ? Reason() : "it has become shorter");
 }
 
 void FileReader::RequireSame(const Signature& expected) const {
-  const Signature found = Split(std::string(chunk_.begin(), chunk_.end()));
+  std::istringstream text(std::string(chunk_.begin(), chunk_.end()));
+  Signature found;
+  for (std::string line; std::getline(text, line);) found.push_back(line);
   const auto line = [](const Signature& signature, size_t i) {
     return i < signature.size() ? '"' + signature[i] + '"' : "nothing more";
   };

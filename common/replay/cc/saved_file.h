@@ -15,6 +15,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -78,19 +80,7 @@ class Writer {
 };
 
 // An open file, which the destructor closes.
-class Descriptor {
- public:
-  // Throws FileError: "cannot `purpose` `path`: " and the reason.
-  Descriptor(const std::string& path, int flags, const char* purpose);
-  ~Descriptor();
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-
-  int get() const { return descriptor_; }
-
- private:
-  const int descriptor_;
-};
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
 // Writes beside, at a limited rate, to `path`.tmp. The file appears under its
 // path, or replaces the one there, only when all of it is on the disk. All
@@ -98,7 +88,7 @@ class Descriptor {
 class FileWriter {
  public:
   FileWriter(std::string path, const Signature& signature);
-  // Removes what was written, unless it was committed.
+  // Removes what was written, unless it was committed: then it has another name.
   ~FileWriter();
 
   // Requires that no lock is held: it sleeps.
@@ -106,16 +96,16 @@ class FileWriter {
   void Commit();
 
  private:
+  explicit FileWriter(std::string path);
   void WriteChunk(const char* data, size_t bytes);
   void WriteRaw(const void* data, size_t bytes);
   // Throws the error of the last system call.
   [[noreturn]] void Fail() const;
 
   const std::string path_, temporary_;
-  const Descriptor file_;
+  const File file_;
   uint64_t num_chunks_ = 0;
   std::chrono::steady_clock::time_point next_{};  // When the next chunk may go.
-  bool is_committed_ = false;
 };
 
 // Reads what a FileWriter has written. Checksums find damage, but a file may have
@@ -172,7 +162,7 @@ class FileReader {
   size_t left() const { return bytes_left_ + chunk_.size() - position_; }
 
   const std::string path_;
-  const Descriptor file_;
+  const File file_;
   uint64_t num_chunks_ = 0;
   uint64_t bytes_left_;  // In the file, after the chunk.
   std::vector<char> chunk_;

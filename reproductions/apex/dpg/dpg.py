@@ -176,9 +176,9 @@ class ApexDPG(ActorCriticAgent):
             config, memory.prioritized(config.priority_exponent), remove, is_soft=True
         )
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> DPGLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> DPGLearner:
         """Builds the learner of algorithm 2."""
-        tf.random.set_seed(seed)
+        del seed
         return DPGLearner(self.config, spec)
 
     def make_actor(

@@ -227,9 +227,9 @@ class ApexDQN(TransitionAgent):
             is_soft=True,
         )
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> DQNLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> DQNLearner:
         """Builds the learner of algorithm 2."""
-        tf.random.set_seed(seed)
+        del seed
         return DQNLearner(self.config, spec)
 
     def make_actor(

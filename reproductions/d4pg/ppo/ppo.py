@@ -135,7 +135,7 @@ class D4PGPPO(ProximalAgent):
 
         return act
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGPPOLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGPPOLearner:
         """Builds the learner."""
-        tf.random.set_seed(seed)
+        del seed
         return D4PGPPOLearner(self.config, spec)

@@ -113,7 +113,7 @@ class ReferPPOLearner(ProximalLearner):
         Appendix B, whose memory PPO does not have: sigma_r is over all rewards so far, since that
         of a rollout may differ from the next by so much that V, in its units, says nothing.
         """
-        if not int(self.version):
+        if not self.standardizer.is_set:
             # In float32 the mean of equal numbers is another one.
             observation = rollout.states.observation.numpy().astype(np.float64)
             self.standardizer.set(observation.mean(0), observation.std(0))
@@ -200,7 +200,7 @@ class ReferPPO(ProximalAgent):
 
         return act
 
-    def make_learner(self, spec: EnvironmentSpec, seed: int) -> ReferPPOLearner:
+    def build_learner(self, spec: EnvironmentSpec, seed: int) -> ReferPPOLearner:
         """Builds the learner."""
-        tf.random.set_seed(seed)
+        del seed
         return ReferPPOLearner(self.config, spec.observation_size, spec.action_size)

@@ -317,10 +317,11 @@ class Caller {
         RefusesPriorities(priorities)) {
       return;
     }
-    // The memory takes lengths as they come, and refuses bad items by itself.
-    Refuses(CheckLengths(item_keys.data(), lengths.data(), num_items,
-                         setup_.capacity),
-            bad_lengths);
+    if (Refuses(CheckLengths(item_keys.data(), lengths.data(), num_items,
+                             setup_.capacity),
+                bad_lengths)) {
+      return;
+    }
     Values values(setup_.column_bytes, keys.size());
     for (size_t i = 0; i < keys.size(); ++i) values.Set(i, keys[i]);
     const bool has_room = memory_.Insert(
@@ -426,8 +427,6 @@ class Caller {
                              theirs = loaded->statistics();
     Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
             "a loaded memory has the counters of the saved one");
-    Require(memory_.SwapIfEmpty(*loaded) == (ours.steps == 0) || !alone_,
-            "a memory of no steps can be replaced");
     Caller caller(setup_, *loaded, true, rng_());
     caller.Check();
     caller.Call(50);
@@ -632,9 +631,6 @@ class EpisodeCaller {
         memory_.SetRewardScale(Below(3), Below(2) == 0);
       } else if (kind < 975) {
         Require(std::isfinite(memory_.RewardScale()), "the scale is finite");
-      } else if (kind < 990) {
-        Require(memory_.CountFarPolicy(1.0f + Below(3)) >= 0,
-                "a count is not negative");
       } else if (kind < 998) {
         double mean[1], deviation[1];
         memory_.Moments(0, column_bytes_[0] == Values::kFixedBytes, mean,
@@ -679,7 +675,7 @@ class EpisodeCaller {
     int64_t key;
     const bool has_room =
         memory_.Add({num_steps, states.Sources(), rewards.data(),
-                     values.data(), Below(2) == 0 ? advantages.data() : nullptr,
+                     values.data(), advantages.data(),
                      Below(2) == 0},
                     &key);
     no_room += !has_room;
@@ -788,7 +784,7 @@ class EpisodeCaller {
     const std::vector<float> values = Floats(n), divergences = Floats(n);
     const int64_t missing = memory_.Refresh(
         {n, keys.data(), values.data(),
-         Below(2) == 0 ? divergences.data() : nullptr, rhos.data(),
+         divergences.data(), rhos.data(),
          divergences.data(), errors.data(), values.data()},
         1.0f + Below(2), num_batches);
     Require(0 <= missing && missing <= static_cast<int64_t>(n),
@@ -813,8 +809,6 @@ class EpisodeCaller {
                                     theirs = loaded->statistics();
     Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
             "a loaded memory has the counters of the saved one");
-    Require(memory_.SwapIfEmpty(*loaded) == (ours.steps == 0) || !alone_,
-            "a memory of no steps can be replaced");
     EpisodeCaller caller(column_bytes_, make_, *loaded, true, rng_());
     caller.Check();
     caller.Call(50);

@@ -1,6 +1,6 @@
 """Tests of Ape-X's figures.toml: what it runs is there, and says what the paper says."""
 
-import dataclasses
+from typing import NamedTuple
 
 import pytest
 
@@ -17,19 +17,25 @@ PAPER = reproductions.paper("apex")
 RUNS = [run for experiment in PAPER.experiments for run in experiment.runs]
 
 
-@dataclasses.dataclass(frozen=True)
-class Rates:
-    """The rates of the paper's processes, by the second.
+BATCH = 32
+"""Of the scale small, which has the paper's ratios."""
 
-    Attributes:
-      actor_steps: steps, and so transitions, of one actor.
-      updates: batches of the learner, whatever the number of actors.
-      batch_size: transitions of a batch.
-    """
+
+class Rates(NamedTuple):
+    """By the second, in the paper: steps of an actor, and updates, each of so many transitions."""
 
     actor_steps: float
     updates: float
     batch_size: int
+
+    def size(self, paper):
+        """The scale's number of transitions or of an actor's steps, given the paper's."""
+        return max(1, round(paper * BATCH / self.batch_size))
+
+    def samples_per_insert(self, actors):
+        """How often each transition is drawn, to four digits."""
+        inserts = actors * self.actor_steps / self.updates
+        return float(f"{self.batch_size / inserts:.4g}")
 
 
 DQN_RATES = Rates(actor_steps=139 / 4, updates=19, batch_size=512)
@@ -37,37 +43,6 @@ DQN_RATES = Rates(actor_steps=139 / 4, updates=19, batch_size=512)
 
 DPG_RATES = Rates(actor_steps=14_000 / 64, updates=86, batch_size=256)
 """Section 4.2: 14K steps a second of 64 actors; 86 batches a second of 256."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ScaleModel:
-    """Sizes at the paper's ratios.
-
-    Attributes:
-      rates: the paper's.
-      batch_size: the model's.
-    """
-
-    rates: Rates
-    batch_size: int
-
-    def size(self, paper: int) -> int:
-        """Returns a number of transitions or of an actor's steps, given the paper's."""
-        return max(1, round(paper * self.batch_size / self.rates.batch_size))
-
-    def samples_per_insert(self, actors: int, batch_size: int | None = None) -> float:
-        """Returns how often each transition is drawn, to four digits.
-
-        Args:
-          actors: their number, times the copies that are added of a transition.
-          batch_size: another one, at the same number of inserts an update; None: the model's.
-        """
-        inserts = actors * self.rates.actor_steps / self.rates.updates
-        samples = self.rates.batch_size * (batch_size or self.batch_size) / self.batch_size
-        return float(f"{samples / inserts:.4g}")
-
-
-DQN_MODEL, DPG_MODEL = ScaleModel(DQN_RATES, 32), ScaleModel(DPG_RATES, 32)
 
 
 def flag(run, name):
@@ -107,41 +82,6 @@ def test_figure_6_is_few_actors_whose_transitions_are_copied():
     assert found == {("32", 1), ("32", 8), ("256", 1)}
 
 
-@pytest.mark.parametrize(
-    "model, actors, ratio",
-    [
-        (DQN_MODEL, 8, 35.0),
-        (DQN_MODEL, 32, 8.7),
-        (DQN_MODEL, 128, 2.2),
-        (DQN_MODEL, 360, 0.78),  # 9.7K samples and 12.5K transitions a second (section 4.1)
-        (DPG_MODEL, 64, 1.57),  # 22K and 14K (section 4.2)
-    ],
-)
-def test_samples_per_insert_are_the_papers(model, actors, ratio):
-    assert model.samples_per_insert(actors) == pytest.approx(ratio, rel=0.01)
-    # With another batch as many inserts an update.
-    assert model.samples_per_insert(actors, 64) == pytest.approx(2 * ratio, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    "model, config, capacity, least, period",
-    [(DQN_MODEL, DQNConfig(), 125_000, 3125, 6), (DPG_MODEL, DPGConfig(), 125_000, 6250, 50)],
-)
-def test_ages_in_updates_are_the_papers(model, config, capacity, least, period):
-    """Of the memory, of its first filling, and of an actor's parameters."""
-    assert model.size(config.replay_capacity) == capacity
-    assert model.size(config.min_replay_size) == least
-    assert model.size(config.actor_period) == period
-    rates, actors = model.rates, 128
-    inserts_an_update = model.batch_size / model.samples_per_insert(actors)
-    papers = rates.updates / (rates.actor_steps * actors)  # updates in the time of an insert
-    for ours, theirs in ((capacity, config.replay_capacity), (least, config.min_replay_size)):
-        assert ours / inserts_an_update == pytest.approx(theirs * papers, rel=1e-3)
-    age = period * actors / inserts_an_update
-    assert age == pytest.approx(config.actor_period * rates.updates / rates.actor_steps, rel=0.05)
-    assert age == pytest.approx(54.7 if model is DQN_MODEL else 157, rel=0.05)
-
-
 def flags_of(figure):
     """The flags of a figure's curves at the scale small, by name, as numbers."""
     return {
@@ -154,32 +94,29 @@ def flags_of(figure):
     }
 
 
-@pytest.mark.parametrize(
-    "figure, model, product", [("figure 3", DPG_MODEL, 100.6), ("figure 4", DQN_MODEL, 279.9)]
-)
-def test_curves_with_more_actors_have_as_many_fewer_samples_per_insert(figure, model, product):
+@pytest.mark.parametrize("figure, rates", [("figure 3", DPG_RATES), ("figure 4", DQN_RATES)])
+def test_curves_with_more_actors_have_as_many_fewer_samples_per_insert(figure, rates):
     for name, flags in flags_of(figure).items():
         if name == "ddpg":  # an update a step
             continue
-        ratio = flags["config.samples_per_insert"]
-        assert ratio == model.samples_per_insert(int(flags["num_actors"]))
-        assert flags["num_actors"] * ratio == pytest.approx(product, rel=1e-3)
+        ratio = rates.samples_per_insert(int(flags["num_actors"]))
+        assert flags["config.samples_per_insert"] == ratio
 
 
 @pytest.mark.parametrize(
-    "agent, model, config", [(DQN, DQN_MODEL, DQNConfig()), (DPG, DPG_MODEL, DPGConfig())]
+    "agent, rates, config", [(DQN, DQN_RATES, DQNConfig()), (DPG, DPG_RATES, DPGConfig())]
 )
-def test_the_scale_small_has_the_sizes_of_its_model(agent, model, config):
+def test_the_scale_small_has_the_papers_ratios(agent, rates, config):
     values = {
         change.name.removeprefix("config."): change.value
         for change in PAPER.scale("small").changes
         if change.agent is agent
     }
-    assert int(values["batch_size"]) == model.batch_size
-    ratio = model.samples_per_insert(int(values["num_actors"]))
+    assert int(values["batch_size"]) == BATCH
+    ratio = rates.samples_per_insert(int(values["num_actors"]))
     assert float(values["samples_per_insert"]) == ratio
     for name in ("replay_capacity", "min_replay_size", "actor_period"):
-        assert int(values[name]) == model.size(getattr(config, name))
+        assert int(values[name]) == rates.size(getattr(config, name))
 
 
 def test_curves_keep_the_papers_ratios_to_each_other():
@@ -195,7 +132,7 @@ def test_curves_keep_the_papers_ratios_to_each_other():
     assert others["dqn_batch32"]["config.batch_size"] == 2
     for name in ("dqn_batch32", "dqn_batch1024"):
         batch, ratio = (others[name][f"config.{of}"] for of in ("batch_size", "samples_per_insert"))
-        assert batch / ratio == pytest.approx(32 / DQN_MODEL.samples_per_insert(128), rel=1e-3)
+        assert batch / ratio == pytest.approx(BATCH / DQN_RATES.samples_per_insert(128), rel=1e-3)
 
 
 def test_runs_of_the_scale_end_with_a_whole_call():

@@ -4,12 +4,7 @@ The gradients of the twin are finite differences of what equations 16 and 17 dif
 share nothing with those of TensorFlow.
 """
 
-from actor_critic_checks import (
-    check_changes,
-    check_gradients_that_are_none,
-    check_policy_goes_by_the_first_state_alone,
-)
-from float64_networks import Float64Networks, numeric_gradient
+from float64_networks import Float64Networks, check_changes, numeric_gradient
 import numpy as np
 import pytest
 import sonnet as snt
@@ -148,22 +143,6 @@ def test_update_is_the_papers_equations(values):
     assert list(metrics) == list(expected)
     for name, value in expected.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
-
-
-def test_gradients_that_are_none():
-    learner, batch = make_learner(), make_batch()
-    with tf.GradientTape(persistent=True) as tape:
-        errors = dpg.td_errors(batch.steps, learner.networks, learner.target_networks)
-        critic_loss = dpg.critic_loss(errors, tf.ones([B]))
-        # The online networks as their own target: even then nothing flows through the target.
-        own = dpg.td_errors(batch.steps, learner.target_networks, learner.networks)
-        policy_loss, *_ = dpg.policy_loss(batch.steps.observation_tm1, learner.networks, 1.0)
-    check_gradients_that_are_none(tape, learner, critic_loss, own, policy_loss)
-
-
-def test_policy_goes_by_the_first_state_alone():
-    """Neither S_{t+n}, nor rewards, nor probabilities move phi (equation 17)."""
-    check_policy_goes_by_the_first_state_alone(make_learner, make_batch)
 
 
 @pytest.mark.parametrize(

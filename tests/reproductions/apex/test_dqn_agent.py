@@ -41,12 +41,6 @@ def make_transitions(agent, size=4, seed=0):
     )
 
 
-def make_filled_memory(agent):
-    memory = agent.data.make_store(agent.step_specs(SPEC), seed=1)
-    memory.insert(np.arange(4), make_transitions(agent), PRIORITIES)
-    return memory
-
-
 @pytest.mark.usefixtures("eager")
 def test_images_that_are_damaged_inside_are_drawn_once(tmp_path):
     """They ended the learner, and it ended again with the replay that was saved."""
@@ -92,43 +86,6 @@ def test_small_images_are_stored_as_they_are():
 
 def make_trainer(agent, memory, learner):
     return agent.make_trainer(learner, memory, SPEC, 0, agent.rate_limiter())
-
-
-def test_probabilities_are_of_the_paper():
-    """Priorities 1, 2, 4, 0.5 with alpha 0.6 (../shared/papers/apex.md, pitfall 15)."""
-    expected = {0.6: [0.182720, 0.276951, 0.419779, 0.120550], 0.0: [0.25] * 4}
-    for alpha, probabilities in expected.items():
-        sample = make_filled_memory(make_agent(priority_exponent=alpha)).sample(100, seed=3)
-        p = (sample.masses / sample.total_mass).numpy()
-        np.testing.assert_allclose(p, np.array(probabilities)[sample.keys], atol=1e-6)
-
-
-@pytest.mark.usefixtures("eager")
-def test_the_capacity_is_soft_and_the_oldest_go_every_period():
-    agent = make_agent(removal_period=2)
-    memory = make_filled_memory(agent)
-    memory.insert(np.arange(4, 8), make_transitions(agent), PRIORITIES)
-    learner = agent.make_learner(SPEC, seed=0)
-    trainer = make_trainer(agent, memory, learner)
-    for size in (8, 4):
-        assert trainer.step() is not None
-        assert memory.statistics().items == size
-    assert np.flatnonzero(memory.read(np.arange(8))[0]).tolist() == [4, 5, 6, 7]
-
-
-@pytest.mark.usefixtures("eager")
-def test_new_priorities_are_the_learners_errors():
-    """Unweighted and without the exponent, which the memory applies (once)."""
-    agent = make_agent(batch_size=64, min_replay_size=1, replay_capacity=64)
-    memory, learner = make_filled_memory(agent), agent.make_learner(SPEC, seed=0)
-    steps = agent.decode(memory.read(np.arange(4))[1], SPEC)
-    rows = np.arange(4)
-    q = learner.network(steps.observation_tm1).numpy()[rows, steps.action_tm1]
-    q_t = learner.network(steps.observation_t).numpy().max(axis=1)  # the target is a copy yet
-    errors = np.abs(steps.n_step_reward + steps.n_step_discount * q_t - q)
-    assert make_trainer(agent, memory, learner).step() is not None
-    sample = memory.sample(200)
-    np.testing.assert_allclose(sample.masses, (errors + 1e-6)[sample.keys] ** 0.6, rtol=1e-3)
 
 
 def test_each_actor_has_its_step_of_the_runs_ladder():
@@ -190,28 +147,6 @@ def test_the_evaluator_has_an_epsilon_of_its_own_and_repeats_itself():
     assert 20 < np.count_nonzero(first) < 50  # a random action may be the greedy one
     np.testing.assert_array_equal(first, second)
     assert make_agent().make_evaluator(SPEC, 3)._explore._epsilons.tolist() == [0.001] * 3
-
-
-def test_what_the_programs_ask_it_for():
-    config = {"n_step": 5, "num_copies": 8, "epsilons": [0.4, 0.1]}
-    agent = ApexDQN.of_run({"setting": "dqn_n5", "config": config})
-    assert (agent.declaration.paper, agent.setting, agent.config.n_step) == ("apex", "dqn_n5", 5)
-    assert (agent.data.num_copies, agent.declaration.num_frames) == (8, 4)
-    assert (agent.trim_period, agent.prefetch, agent.updates_per_call) == (100, 16, 1)
-    assert (agent.samples_per_insert, agent.jit_compile) == (None, False)
-    assert make_agent().setting == "dqn" and make_agent().decodes
-    clips = [
-        make_agent(reward_clip=clip).data.make_adder(policy=None, actors=range(1))._reward_clip
-        for clip in (1.0, 0.0)
-    ]
-    assert clips == [1.0, np.inf]
-    one_process = make_agent(single_process=True, samples_per_insert=4.0)
-    assert one_process.updates_per_call == 16
-    agent.declaration.require_spec(agent.config, SPEC)
-    with pytest.raises(ValueError, match="--environment has flat .* needs discrete actions"):
-        agent.declaration.require_spec(agent.config, EnvironmentSpec(3, 2))
-    with pytest.raises(ValueError, match="no hyperparameter n_stp"):
-        ApexDQN.of_run({"setting": "dqn", "config": {"n_stp": 1}})
 
 
 NUM_CALLS = 30

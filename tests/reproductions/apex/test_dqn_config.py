@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from reproductions.apex.dpg.config import DPGConfig
 from reproductions.apex.dqn.config import (
     FIGURE_5,
     FIGURE_7,
@@ -16,14 +15,6 @@ from reproductions.apex.dqn.config import (
     DQNConfig,
     num_actors,
 )
-
-
-@pytest.mark.parametrize("config_class", [DQNConfig, DPGConfig])
-def test_a_single_process_needs_to_know_its_turns(config_class):
-    message = r"^--config.samples_per_insert must be above 0 with single_process.*, is 0.0$"
-    with pytest.raises(ValueError, match=message):
-        config_class(single_process=True)
-    assert config_class(single_process=True, samples_per_insert=1.0).single_process
 
 
 def test_zero_turns_off_what_it_should():

@@ -137,17 +137,6 @@ def test_update_is_equations_4_to_12(beta):
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, err_msg=name)
 
 
-def test_gradients_that_are_none():
-    """Nothing flows through the target, be it by the target network or by the online one."""
-    learner, batch = make_learner(), make_batch()
-    with tf.GradientTape(persistent=True) as tape:
-        target = dqn.td_targets(batch.steps, learner.network, learner.target_network)
-        own = dqn.td_targets(batch.steps, learner.network, learner.network)
-    for loss in (target, own):
-        for network in (learner.network, learner.target_network):
-            assert set(tape.gradient(loss, network.trainable_variables)) == {None}
-
-
 def test_the_loss_has_no_bound_on_its_gradient():
     """0.5 delta^2 literally (eq 7), where DQN and many ports have Huber's."""
     errors = tf.constant([-30.0, 0.5])
@@ -226,25 +215,3 @@ def test_targets_begin_as_copies_and_are_copied_hard_every_period():
             before = values_of(learner.network)
         np.testing.assert_array_equal(values_of(learner.target_network), before)
     assert np.any(values_of(learner.network) != before)
-
-
-def test_actors_get_the_online_network():
-    learner = make_learner()
-    refs = [variable.ref() for variable in learner.actor_variables]
-    assert refs == [variable.ref() for variable in learner.network.trainable_variables]
-
-
-def test_bfloat16_learns_what_float32_learns():
-    """Errors, and so priorities, keep float32's precision but for what the layers lose."""
-    exact, rounded = make_learner(), make_learner(precision="bfloat16")
-    for learner in (exact, rounded):
-        learner.optimizer = snt.optimizers.SGD(1.0)
-        for network in (learner.network, learner.target_network):
-            network.value.output.b.assign_add([100.0])
-    before, batch = values_of(exact.network), make_batch()
-    errors, found = (learner.update(batch)[0].numpy() for learner in (exact, rounded))
-    np.testing.assert_allclose(found, errors, atol=0.05)
-    wanted, gradient = (before - values_of(learner.network) for learner in (exact, rounded))
-    similarity = wanted @ gradient / np.linalg.norm(wanted) / np.linalg.norm(gradient)
-    assert similarity > 0.999
-    assert all(variable.dtype != tf.bfloat16 for variable in rounded.variables)

@@ -1,19 +1,19 @@
 """The agent: what it stores, what its settings refuse, a run in one process, and that it learns."""
 
-import dataclasses
-
 from agent_loops import make_loop, put
-from bandit import learn, optimum
 from ended_unrolls import METRICS
 import numpy as np
+from one_process import OneProcessRun
 import pytest
 from small_agents import make_agent
+import tree
 
 from common.environments import registry
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Learner
 from common.networks import packing
-from reproductions.aql.actions import ActionSpace
+from common.roles.evaluator import run_episodes
+from reproductions.aql import match
 from reproductions.aql.agent import AQL
 from reproductions.aql.config import SETTINGS
 
@@ -48,9 +48,9 @@ def test_acts_stores_and_learns_on_the_control_suite(name):
     assert np.all(np.isfinite(changed)) and np.any(changed != before)
     rows = added[0]
     assert rows.state == specs.state == ()
-    for field, column, wanted in zip(rows._fields[:-1], rows, specs):
-        assert column.shape == (int(agent.config.samples_per_insert) * ACTORS, *wanted.shape), field
-        assert column.dtype == wanted.dtype.as_numpy_dtype, field
+    for column, wanted in zip(tree.flatten(rows), tree.flatten(specs), strict=True):
+        assert column.shape == (int(agent.config.samples_per_insert) * ACTORS, *wanted.shape)
+        assert column.dtype == wanted.dtype.as_numpy_dtype
 
 
 def test_what_is_stored_is_what_the_policy_found():
@@ -71,9 +71,10 @@ def test_what_is_stored_is_what_the_policy_found():
 
     _, loop = make_loop(agent, Recorded(), environments, seed=1)
     *_, ((stored, _),) = (loop.step() for _ in range(T + 1))
-    for column, name in zip(zip(*found), ("observation", "action_index", "best_index")):
-        np.testing.assert_array_equal(getattr(stored, name), np.stack(column[:T], axis=1))
-    assert np.any(stored.action_index != stored.best_index)
+    columns = stored.observation, stored.extras["action_index"], stored.extras["best_index"]
+    for column, seen in zip(columns, zip(*found), strict=True):
+        np.testing.assert_array_equal(column, np.stack(seen[:T], axis=1))
+    assert np.any(stored.extras["action_index"] != stored.extras["best_index"])
 
 
 def test_actors_of_a_process_have_the_epsilons_of_their_places():
@@ -82,31 +83,6 @@ def test_actors_of_a_process_have_the_epsilons_of_their_places():
     np.testing.assert_array_equal(policy._epsilons, [0.5, 0.5, 0.05, 0.05])
     evaluator = agent.make_evaluator(CONTROL, 3)
     np.testing.assert_array_equal(evaluator._epsilons, [0, 0, 0])
-
-
-def test_equal_seeds_make_equal_learners():
-    first, second, other = (make_agent().make_learner(CONTROL, seed=s) for s in (1, 1, 2))
-    for a, b, c in zip(first.actor_variables, second.actor_variables, other.actor_variables):
-        np.testing.assert_array_equal(a, b)
-        assert len(a.shape) == 1 or np.any(a.numpy() != c.numpy())
-
-
-@pytest.mark.parametrize("name", ["aql", "uniform_q", "d3pg"])
-def test_a_policy_refuses_parameters_of_other_networks(name):
-    agent = make_agent(name)
-    policy = agent.make_actor(CONTROL, range(1), 1, seed=0)
-    size = sum(v.shape.num_elements() for v in agent.make_learner(CONTROL, 0).actor_variables)
-    policy.load(np.zeros(size, np.float32))
-    for wrong in (size - 1, size + 1):
-        with pytest.raises(ValueError, match=f"have {size} parameters"):
-            policy.load(np.zeros(wrong, np.float32))
-
-
-def test_a_run_is_made_again_from_its_config():
-    agent = make_agent("qt_opt", cem_elites=3)
-    values = {"config": dataclasses.asdict(agent.config), "setting": "qt_opt"}
-    again = AQL.of_run(values)
-    assert again.config == agent.config and again.setting == "qt_opt"
 
 
 INTEGERS = EnvironmentSpec(observation_size=5, action_size=3, action_choices=(7, 7, 3))
@@ -156,9 +132,22 @@ def test_what_suits_is_not_refused():
     AQL.declaration.require_spec(SETTINGS.configuration("exact_q"), most)
 
 
-LARGE = ActionSpace((5,) * 10)  # 9.8 million actions; 30 uniform ones match 4.6 of 10 at best
+MATCH = "python:reproductions.aql.match:make_5"
 
 
-def test_aql_finds_the_best_of_ten_sub_actions():
-    best = learn(LARGE, num_updates=180)
-    np.testing.assert_array_equal(best, optimum(LARGE))
+def test_aql_learns_to_match_better_than_uniform_search():
+    """Either has 30 samples an action; of AQL's, 15 are from the proposal."""
+    sizes = {"state_size": 32, "action_size": 32, "joint_sizes": (32, 32), "proposal_sizes": (32,)}
+    samples = {"num_proposal_samples": 15, "num_uniform_samples": 15, "replayed_unrolls": 0}
+    learning = {"discount": 0.0, "learning_rate": 1e-2, "batch_size": 16, "unroll_length": 8}
+    agent = make_agent(**sizes, **samples, **learning)
+    agent.jit_compile = False
+    run = OneProcessRun(agent, registry.make_batch(MATCH, range(16)))
+
+    def mean_return():
+        return run_episodes(registry.make_batch(MATCH, range(100, 104)), run.evaluator(4), 4).mean()
+
+    uniform = match.uniform_return(5, 30)
+    assert mean_return() < uniform
+    run.train(80)
+    assert mean_return() > uniform + 10

@@ -47,8 +47,6 @@ def test_the_settings_are_those_of_the_figures():
     assert SETTINGS.default == "aql"
     assert SETTINGS.configuration("aql") == AQLConfig()
     assert SETTINGS.configuration("d3pg_shared_rmsprop").search == "policy"
-    for name in SETTINGS.names:
-        assert SETTINGS.name_of(name, SETTINGS.configuration(name)) == name
 
 
 def test_another_value_shows_in_the_name():

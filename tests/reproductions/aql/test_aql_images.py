@@ -15,7 +15,7 @@ from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.roles.evaluator import run_episodes
 from common.types import Batch
-from reproductions.aql import aql, networks
+from reproductions.aql import networks
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.proposals import FlatPolicy, FlatPolicyTwin
 
@@ -129,31 +129,6 @@ def test_the_last_reward_is_clipped_for_the_network_alone():
     )
     np.testing.assert_array_equal(found, same)
     assert np.any(found != other)
-
-
-def test_the_proposals_loss_moves_its_head_alone():
-    agent = make_agent(replayed_unrolls=0)
-    learner = agent.make_learner(SPEC, seed=1)
-    batch = batch_of(agent, acted(agent, learner, T + 1)[0])
-    unroll = batch.steps
-    with tf.GradientTape(persistent=True) as tape:
-        features = networks.features_of(learner.value.shared, unroll)
-        _, more = learner._proposal_gradients(features, aql.flat(unroll.best_index))
-        value = learner.value.values(learner.value.state(features), aql.flat(unroll.action_index))
-    shared = learner.value.shared.trainable_variables
-    # A torso of two sections of five convolutions, the layer after them, and the LSTM's three.
-    assert len(shared) == 2 * 5 * 2 + 2 + 3
-    proposal, q = learner.proposal_variables, learner.value_variables
-    assert {variable.ref() for variable in shared} <= {variable.ref() for variable in q}
-    assert tape.gradient(more["proposal_loss"], q) == (None,) * len(q)
-    assert tape.gradient(value, proposal) == (None,) * len(proposal)
-    assert all(gradient is not None for gradient in tape.gradient(value, q))
-    before = [variable.numpy() for variable in q]
-    learner.apply(
-        ([tf.zeros_like(variable) for variable in q], learner.gradients(batch).gradients[1])
-    )
-    for variable, old in zip(q, before):
-        np.testing.assert_array_equal(variable, old)
 
 
 @pytest.mark.usefixtures("eager")

@@ -7,11 +7,12 @@ import pytest
 import scipy.special
 import tensorflow as tf
 
+from common.data.unrolls import Unrolls
 from common.environments.spec import EnvironmentSpec
 from common.types import Batch
 from reproductions.aql import aql
 from reproductions.aql.actions import ActionSpace
-from reproductions.aql.aql import AQLLearner, StoredUnroll
+from reproductions.aql.aql import AQLLearner
 from reproductions.aql.config import AQLConfig
 from reproductions.aql.d3pg import D3PGLearner
 
@@ -35,14 +36,9 @@ def config_of(**values):
 def make_unrolls(space, seed=0):
     generator = np.random.default_rng(seed)
     reward, discount, is_last = ends(generator)
-    return StoredUnroll(
-        generator.standard_normal((B, T, OBSERVATION)).astype(np.float32),
-        space.uniform((B, T), generator),
-        space.uniform((B, T), generator),
-        reward,
-        discount,
-        is_last,
-    )
+    observation = generator.standard_normal((B, T, OBSERVATION)).astype(np.float32)
+    extras = {name: space.uniform((B, T), generator) for name in ("action_index", "best_index")}
+    return Unrolls(observation, reward, discount, is_last, extras)
 
 
 def batch_of(unroll):
@@ -88,27 +84,6 @@ def test_targets_are_pengs_within_each_episode():
     np.testing.assert_array_equal(weight, 1 - unroll.is_last.T[:-1].astype(float))
 
 
-def test_a_time_limit_bootstraps_and_a_true_end_does_not():
-    """Hand-worked: r = 1, V = 10, gamma 0.5, lambda 0.8; LAST is the third of five timesteps."""
-    reward = tf.constant([[1.0], [1], [0], [1], [1]])
-    is_last = tf.constant([[False], [False], [True], [False], [False]])
-    value = tf.fill([5, 1], 10.0)
-
-    def of(discounts):
-        discount = tf.constant(discounts)[:, tf.newaxis]
-        target, weight = aql.targets(reward, discount, is_last, value, 0.5, 0.8)
-        np.testing.assert_array_equal(weight[:, 0], [1, 1, 0, 1])
-        return target.numpy()[[0, 1, 3], 0]
-
-    # G_2 = 1 + 0.5 * 10, G_1 = 1 + 0.5 (0.2 * 10 + 0.8 * 6), G_4 = 1 + 0.5 * 10
-    np.testing.assert_allclose(of([1.0, 1, 0, 1, 1]), [4.4, 6, 6])
-    # G_2 = 1, G_1 = 1 + 0.5 (0.2 * 10 + 0.8 * 1)
-    np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [2.4, 1, 6])
-
-
-# The losses.
-
-
 # The learner's update.
 
 
@@ -122,14 +97,15 @@ class Twin64(Float64Values):
 
     def value_loss(self, network, unroll, target, space):
         observation, encoded = (
-            x.astype(np.float64) for x in (unroll.observation, space.encode(unroll.action_index))
+            x.astype(np.float64)
+            for x in (unroll.observation, space.encode(unroll.extras["action_index"]))
         )
         value = self.value(network, observation, encoded).T[:-1]
         return np.sum((1 - unroll.is_last.T[:-1]) * np.square(target - value))
 
     def proposal_loss(self, network, features, unroll, entropy_cost):
         """Of the hybrid space; sums over all T timesteps."""
-        encoded = SPACE.encode(unroll.best_index).astype(np.float64)
+        encoded = SPACE.encode(unroll.extras["best_index"]).astype(np.float64)
         weights = self.of(network.proposal.action_weights)
         outputs = self.run(network.trunk, features) @ self.of(network.proposal.state_weights)
         outputs += self.of(network.proposal.bias)
@@ -159,7 +135,7 @@ def test_the_gradients_are_those_of_both_losses(shared_sizes):
     randomize(learner.actor_variables)
     unroll, twin = make_unrolls(SPACE), Twin64(learner.actor_variables)
     observation = unroll.observation.astype(np.float64)
-    encoded = SPACE.encode(unroll.best_index).astype(np.float64)
+    encoded = SPACE.encode(unroll.extras["best_index"]).astype(np.float64)
     best_value = twin.value(learner.value, observation, encoded)
     columns = (unroll.reward.T, unroll.discount.T, unroll.is_last.T)
     target = targets64(*columns, best_value.T, 0.9, config.trace)
@@ -202,7 +178,9 @@ def test_each_loss_trains_its_own_variables(shared_sizes):
     batch = batch_of(make_unrolls(SPACE))
     with tf.GradientTape() as tape:
         features = learner.value.shared(aql.flat(batch.steps.observation))
-        _, metrics = learner._proposal_gradients(features, aql.flat(batch.steps.best_index))
+        _, metrics = learner._proposal_gradients(
+            features, aql.flat(batch.steps.extras["best_index"])
+        )
     shared = tape.gradient(metrics["proposal_loss"], learner.value_variables)
     assert shared == (None,) * len(learner.value_variables)
 
@@ -215,21 +193,6 @@ def test_without_a_proposal_there_is_q_alone(search):
     assert learner.proposal_variables == () and learner.proposal is None
     _, metrics = learner.update(batch_of(make_unrolls(ActionSpace((3, 2)))))
     assert list(metrics) == METRICS[search]
-
-
-def test_a_compiled_update_is_an_eager_one():
-    config = config_of(optimizer="rmsprop", shared_sizes=(4,), learning_rate=1e-2)
-    batch, results = batch_of(make_unrolls(SPACE)), []
-    for compiled in (False, True):
-        learner = AQLLearner(config, EnvironmentSpec(OBSERVATION, 2), SPACE)
-        randomize(learner.actor_variables)
-        update = tf.function(learner.update, jit_compile=True) if compiled else learner.update
-        for _ in range(3):
-            _, metrics = update(batch)
-        assert learner.steps.numpy() == 3
-        results.append([v.numpy() for v in (*learner.actor_variables, *metrics.values())])
-    for eager, jitted in zip(*results):
-        np.testing.assert_allclose(eager, jitted, rtol=1e-3, atol=1e-4)
 
 
 def test_optimisers_and_networks_exist_before_the_first_update():

@@ -32,44 +32,6 @@ def inputs(space=HYBRID, rows=3, num=11):
     return observation, space.uniform((rows, num), generator)
 
 
-def relu(x):
-    return np.maximum(x, 0)
-
-
-@pytest.mark.parametrize("shared_sizes", [(), (5, 6)])
-def test_the_value_is_that_of_figure_1(shared_sizes):
-    """One layer on the concatenated embeddings, in float64, is the sum of both parts."""
-    network = make(shared_sizes=shared_sizes)
-    observation, actions = inputs()
-    v = [variable.numpy().astype(np.float64) for variable in network.parameters]
-    shapes = {variable.shape.rank for variable in network.parameters}
-    assert shapes == {1, 2}
-
-    def of(part):
-        return [
-            x.numpy().astype(np.float64)
-            for layer in part.layers
-            if hasattr(layer, "w")
-            for x in (layer.w, layer.b if layer.with_bias else np.zeros(1))
-            if hasattr(x, "numpy")
-        ]
-
-    shared, state = of(network.shared), of(network.state)
-    wa, ba, wa1 = of(network.action)
-    w2, b2, w3, b3 = of(network.joint)
-    assert sum(x.size for x in v) == sum(
-        x.size for part in (shared, state, [wa, ba, wa1], [w2, b2, w3, b3]) for x in part
-    )
-    h = np.repeat(observation.astype(np.float64)[:, np.newaxis], actions.shape[1], axis=1)
-    for w, b in zip(shared[::2], shared[1::2]):
-        h = relu(h @ w + b)
-    ws, bs, ws1, b1 = state
-    embeddings = [relu(h @ ws + bs), relu(HYBRID.encode(actions) @ wa + ba)]
-    h = relu(np.concatenate(embeddings, axis=-1) @ np.concatenate([ws1, wa1]) + b1)
-    expected = (relu(h @ w2 + b2) @ w3 + b3)[..., 0]
-    np.testing.assert_allclose(network(observation, actions), expected, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("shared_sizes, joint_sizes", [((), (8,)), ((5, 6), (8, 5))])
 def test_the_twin_is_the_network(shared_sizes, joint_sizes):
     network = make(shared_sizes=shared_sizes, joint_sizes=joint_sizes)

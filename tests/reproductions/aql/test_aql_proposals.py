@@ -80,27 +80,6 @@ def test_the_density_is_not_that_of_clipped_samples():
 
 
 @pytest.mark.parametrize("autoregressive", [True, False])
-def test_entries_that_are_not_earlier_get_no_gradient(autoregressive):
-    proposal = make(HYBRID, autoregressive=autoregressive)
-    actions = HYBRID.uniform((50,), np.random.default_rng(0))
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(proposal.log_prob(some_features(50), actions))
-    gradient = tape.gradient(loss, proposal.action_weights).numpy()
-    owner = np.repeat(np.arange(3), HYBRID.widths)
-    counts = (owner[:, np.newaxis] < owner) & autoregressive
-    assert np.all(gradient[~counts] == 0)
-    assert np.all(gradient[counts] != 0)
-
-
-def test_the_entropys_gradient_is_constant_for_gaussians():
-    proposal = make(ActionSpace((0, 0)))
-    with tf.GradientTape() as tape:
-        entropy = proposal.entropy(some_features(2), tf.zeros([2, 2]))
-    assert tape.gradient(entropy, proposal.parameters) == (None, None, None)
-    np.testing.assert_allclose(entropy, 2 * scipy.stats.norm(0, 0.5).entropy(), rtol=1e-6)
-
-
-@pytest.mark.parametrize("autoregressive", [True, False])
 def test_samples_have_the_enumerated_probabilities(autoregressive):
     space = ActionSpace((3, 2, 4))
     proposal = make(space, scale=0.5, autoregressive=autoregressive)

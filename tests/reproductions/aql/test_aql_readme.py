@@ -3,12 +3,10 @@
 import math
 import re
 
-from flag_file import check_flag_file
 from reproduction_readme import Readme
 
 import reproductions
 from reproductions.aql import config as config_lib
-from reproductions.aql import match
 
 README = Readme("aql")
 PAPER = reproductions.paper("aql")
@@ -38,18 +36,6 @@ def test_what_differs_on_two_cores_is_in_the_table():
     assert {name: float(ours) for name, _, ours in rows} == changed
     papers = {**vars(config_lib.AQLConfig()), "num_actors": config_lib.NUM_ACTORS}
     assert all(float(value) == papers[name] for name, value, _ in rows)
-
-
-def test_the_returns_of_uniform_samples_are_those_of_match():
-    text = " ".join(README.section("Scales").split())
-    values = [f"{match.uniform_return(size, 500):.1f}" for size in (5, 21, 56)]
-    words = "returns {} of 100 with D = 5, {} with D = 21 and {} with D = 56"
-    assert words.format(*values) in text
-
-
-def test_the_flag_file_is_one_of_the_program(tmp_path):
-    path = "reproductions/aql/two_cores.flags"
-    check_flag_file("aql", path, "control:no:no", f"--workdir={tmp_path}/run")
 
 
 def test_every_equation_has_a_number_once_and_a_place():

@@ -7,13 +7,14 @@ import pytest
 import scipy.special
 import tensorflow as tf
 
+from common.data.unrolls import Unrolls
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.types import Batch
 from reproductions.aql import impala
 from reproductions.aql.actions import ActionSpace
 from reproductions.aql.config import SETTINGS, AQLConfig
-from reproductions.aql.impala import ImpalaLearner, SampledPolicy, StoredPolicyUnroll
+from reproductions.aql.impala import ImpalaLearner, SampledPolicy
 
 OBSERVATION = 4
 SPACE = ActionSpace((3, 2))
@@ -28,14 +29,10 @@ def config_of(**values):
 def make_unrolls(seed=0):
     generator = np.random.default_rng(seed)
     reward, discount, is_last = ends(generator)
-    return StoredPolicyUnroll(
-        generator.standard_normal((B, T, OBSERVATION)).astype(np.float32),
-        SPACE.uniform((B, T), generator).astype(np.float32),
-        -generator.random((B, T), np.float32) * 3,
-        reward,
-        discount,
-        is_last,
-    )
+    observation = generator.standard_normal((B, T, OBSERVATION)).astype(np.float32)
+    index = SPACE.uniform((B, T), generator).astype(np.float32)
+    extras = {"action_index": index, "log_prob": -generator.random((B, T), np.float32) * 3}
+    return Unrolls(observation, reward, discount, is_last, extras)
 
 
 def targets64(log_rho, reward, discount, is_last, value, gamma):
@@ -74,22 +71,6 @@ def test_targets_are_v_traces_within_each_episode():
     np.testing.assert_allclose(weight * advantage, weight * expected_advantage, rtol=1e-10)
 
 
-def test_a_last_timestep_has_no_error_and_is_bootstrapped_from():
-    """Hand-worked, on policy: r = 1, V = 10, gamma 0.5; LAST is the third of five timesteps."""
-    reward = tf.constant([[1.0], [1], [0], [1], [1]])
-    is_last = tf.constant([[False], [False], [True], [False], [False]])
-    value, log_rho = tf.fill([5, 1], 10.0), tf.zeros([5, 1])
-
-    def of(discounts):
-        discount = tf.constant(discounts)[:, tf.newaxis]
-        v, _, weight = impala.targets(log_rho, reward, discount, is_last, value, 0.5)
-        np.testing.assert_array_equal(weight[:, 0], [1, 1, 0, 1])
-        return v.numpy()[:, 0]
-
-    np.testing.assert_allclose(of([1.0, 1, 0, 1, 1]), [1 + 0.5 * 6, 1 + 0.5 * 10, 10, 6])
-    np.testing.assert_allclose(of([1.0, 0, 0, 1, 1]), [1 + 0.5 * 1, 1, 10, 6])
-
-
 class Twin64(Float64Values):
     """The learner's networks in float64."""
 
@@ -102,7 +83,7 @@ class Twin64(Float64Values):
         network = self.learner.network
         features = self.run(network.shared, unroll.observation.astype(np.float64))
         hidden, head = self.run(network.policy.trunk, features), network.policy.proposal
-        encoded = SPACE.encode(unroll.action_index).astype(np.float64)
+        encoded = SPACE.encode(unroll.extras["action_index"]).astype(np.float64)
         logits = hidden @ self.of(head.state_weights) + self.of(head.bias)
         logits[..., 3:] += encoded[..., :3] @ self.of(head.action_weights)[:3, 3:]
         log_prob = entropy = 0
@@ -130,7 +111,7 @@ def test_the_gradients_are_those_of_the_loss():
     twin = Twin64(learner)
     value, log_pi, _ = twin.forward(unroll)
     reward, discount, is_last = columns_of(unroll)
-    log_rho = log_pi - unroll.log_prob.T
+    log_rho = log_pi - unroll.extras["log_prob"].T
     v, advantage = targets64(log_rho, 0.6 * reward, discount, is_last, value, 0.9)
     weight = 1.0 - is_last[:-1]
 

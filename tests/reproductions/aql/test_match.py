@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from common import environments
-from common.environments.spec import EnvironmentSpec
 from reproductions.aql import match
 
 LEVELS = np.linspace(-1, 1, 5)
@@ -72,9 +70,3 @@ def test_the_seed_decides_the_signs():
     first, again, other = (match.make_5(seed).reset().observation for seed in (7, 7, 8))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
     assert set(match.make_56(0).reset().observation) == {-1.0, 1.0}
-
-
-def test_it_is_an_environment_by_name():
-    environment = environments.make("python:reproductions.aql.match:make_56", seed=0)
-    spec = EnvironmentSpec.of(environment)
-    assert (spec.observation_size, spec.action_size, spec.is_discrete) == (56, 56, False)

@@ -60,9 +60,3 @@ def test_another_algorithm_has_another_name(setting, changed, name):
 def test_atoms_that_float32_cannot_tell_apart_are_refused():
     with pytest.raises(ValueError, match=r"^--config.v_max must be so that its atoms"):
         D4PGConfig(v_min=150.0, v_max=150.000001)
-
-
-def test_a_single_process_needs_to_know_its_turns():
-    message = r"^--config.samples_per_insert must be above 0 with single_process.*, is 0.0$"
-    with pytest.raises(ValueError, match=message):
-        D4PGConfig(single_process=True)

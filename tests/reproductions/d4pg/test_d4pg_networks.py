@@ -9,6 +9,8 @@ from common.networks import control, numpy_twins
 from reproductions.d4pg import d4pg
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG, D4PGLearner
+from reproductions.d4pg.ppo.config import D4PGPPOConfig
+from reproductions.d4pg.ppo.ppo import D4PGPPO
 
 PLANAR = EnvironmentSpec(120, 6, terrain_size=101)
 
@@ -30,11 +32,6 @@ def make_networks(**values):
     for variable in networks.variables:
         variable.assign_add(rng.normal(scale=0.05, size=variable.shape))
     return networks
-
-
-def test_without_terrain_networks_are_the_standard_ones():
-    networks = d4pg.make_networks(D4PGConfig(), EnvironmentSpec(5, 1))
-    assert size_of(networks.policy) == 62_801
 
 
 def test_numbers_of_parameters_with_terrain():
@@ -96,9 +93,10 @@ def test_both_gradients_reach_the_layers_of_the_terrain():
 
 
 def test_sizes_without_terrain_are_refused_in_one_line():
-    agent = D4PG(D4PGConfig(terrain_sizes=(50,)))
-    agent.declaration.require_spec(agent.config, PLANAR)
-    with pytest.raises(ValueError, match="^--config.terrain_sizes is .50,., but --envi") as raised:
-        agent.declaration.require_spec(agent.config, EnvironmentSpec(5, 1))
-    assert "\n" not in str(raised.value) and "parkour:planar" in str(raised.value)
+    sizes = {"terrain_sizes": (50,)}
+    for agent in (D4PG(D4PGConfig(**sizes)), D4PGPPO(D4PGPPOConfig(**sizes))):
+        agent.declaration.require_spec(agent.config, PLANAR)
+        words = "^--config.terrain_sizes is .50,., but --envi.*parkour:planar.*$"
+        with pytest.raises(ValueError, match=words):
+            agent.declaration.require_spec(agent.config, EnvironmentSpec(5, 1))
     agent.declaration.require_spec(D4PGConfig(), EnvironmentSpec(5, 1))

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from agent_loops import make_loop
 import numpy as np
 from one_process import OneProcessRun
 import pytest
@@ -12,7 +11,6 @@ import tree
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
-from common.replay.memory import UNKNOWN_PRIORITY, Fifo, Uniform
 from reproductions.reactor import catch
 from reproductions.reactor.config import SETTINGS
 from reproductions.reactor.networks import ReactorState
@@ -110,75 +108,6 @@ def test_every_memory_and_network_acts_stores_and_learns(setting, values):
     after = packing.to_numpy(run.learner.actor_variables)
     assert int(run.learner.steps) == 1
     assert np.all(np.isfinite(after)) and np.any(after != before)
-
-
-def test_sequences_overlap_and_come_back_as_they_were():
-    """As raw frames and as PNG files: 2 environments, whose rows never mix."""
-    batches = []
-    for png_frames in (False, True):
-        agent = make_agent(png_frames=png_frames)
-        run = OneProcessRun(agent, make_environments())
-        for _ in range(20):
-            run.act()
-        sample = run.memory.sample(32, seed=3, max_length=T)
-        steps = agent.decode(sample.steps, SPEC) if agent.decodes else sample.steps
-        steps = tree.map_structure(lambda column: column.numpy(), steps)
-        assert steps.observation.shape == (32, T, 36, 36, 1) and steps.observation.dtype == np.uint8
-        assert steps.extras["mu"].shape == (32, T, A)
-        batches.append(steps)
-    tree.map_structure(np.testing.assert_array_equal, *batches)
-    steps = batches[0]
-    first, last = steps.step_type == 0, steps.step_type == 2
-    assert np.any(first[:, 1:]) and np.all(first[:, 1:] == last[:, :-1])
-    assert not np.any(steps.discount[first]) and not np.any(steps.discount[last])
-    np.testing.assert_allclose(steps.discount[steps.step_type == 1], 0.99)
-    assert set(np.unique(steps.reward[last])) <= {-1.0, 1.0} and not np.any(steps.reward[~last])
-    balls = steps.observation[..., 0, :, 0] == 255  # in the first row at FIRST only
-    np.testing.assert_array_equal(balls.any(axis=2), first)
-
-
-def test_a_memorys_distributions_are_the_settings():
-    sample = {name: make_agent(name).data.distributions["sample"] for name in SETTINGS.names}
-    tree_ = sample.pop("reactor")
-    assert (tree_.kind, tree_.exponent, tree_.uniform_mix) == ("contextual", 1.0, 0.1)
-    assert sample.pop("reactor_uniform") == Uniform()
-    largest = sample.pop("reactor_max_priority")
-    assert (largest.kind, largest.exponent, largest.uniform_mix) == ("proportional", 1.0, 0.1)
-    assert all(each == tree_ for each in sample.values())
-    assert make_agent().data.distributions["remove"] == Fifo()
-
-
-def test_items_are_of_unknown_priority():
-    agent = make_agent()
-    policy = agent.make_actor(SPEC, range(1), 1, seed=0)
-    _, loop = make_loop(agent, policy, make_environments(count=1))
-    while not (deliveries := loop.step()):
-        pass
-    ((items, _),) = deliveries
-    assert items.priorities.tolist() == [UNKNOWN_PRIORITY]
-    assert items.item_lengths.tolist() == [T] and items.item_keys.tolist() == [items.keys[0]]
-    assert len(items.keys) == T
-
-
-def test_what_the_programs_ask_it_for():
-    agent = Reactor.of_run({"setting": "reactor_nd", "config": {"distributional": False}})
-    found = agent.declaration.paper, agent.setting, agent.declaration.num_frames
-    assert found == ("reactor", "reactor_nd", 1)
-    assert (agent.data.sequence_length, agent.batch_size) == (33, 4)
-    assert (agent.samples_per_insert, agent.actor_period) == (0.8, 1)
-    adder = agent.data.make_adder(actors=range(1))
-    assert (adder._length, adder._reward_clip, adder._gamma) == (33, 1.0, 0.99)
-    assert (agent.target_period, agent.jit_compile, agent.decodes) == (1000, False, False)
-    assert make_agent(reward_clip=0.0).data.make_adder(actors=range(1))._reward_clip == np.inf
-    agent.declaration.require_spec(agent.config, SPEC)
-    with pytest.raises(ValueError, match="--environment has flat .* needs discrete"):
-        agent.declaration.require_spec(agent.config, EnvironmentSpec(3, 2))
-    with pytest.raises(ValueError, match="2 continuous actions, but .* discrete"):
-        agent.declaration.require_spec(
-            agent.config, EnvironmentSpec(1296, 2, image_shape=(36, 36, 1))
-        )
-    with pytest.raises(ValueError, match="no hyperparameter sequence_lenght"):
-        Reactor.of_run({"setting": "reactor", "config": {"sequence_lenght": 1}})
 
 
 def test_a_rate_limiter_holds_a_worker_to_five_acting_steps_a_learning_step():

@@ -160,8 +160,6 @@ CASES = [
     ],
     ("reactor", {"c": 2.0, "trace_lambda": 0.7, "importance_exponent": 0.5}),
     ("reactor", {"entropy_cost": 5.0, "policy_floor": 0.3}),
-    ("reactor_tislr", {"c": 1.0, "distributional": False}),
-    ("reactor_nd", {"stored_state": True}),
 ]
 
 
@@ -202,41 +200,6 @@ def test_an_update_is_the_papers(setting, values):
         np.testing.assert_allclose(metrics[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
     np.testing.assert_array_equal(packing.pack(learner.actor_variables), before)
     assert int(learner.steps) == 0  # gradients change nothing
-
-
-@pytest.mark.parametrize("setting", ["reactor", "reactor_nd"])
-def test_gradients_that_are_none(setting):
-    """Pitfall 8: which variables each loss reaches, and that targets reach none."""
-    learner = make_learner(setting)
-    batch = make_batch(learner)
-    steps = tf.nest.map_structure(
-        lambda column: tf.transpose(column, [1, 0, *range(2, len(column.shape))]), batch.steps
-    )
-    steps_tm1, steps_t = (
-        tf.nest.map_structure(lambda c: c[part], steps) for part in (slice(0, T), slice(1, None))
-    )
-    support = learner.network.support
-    with tf.GradientTape(persistent=True) as tape:
-        target = unroll(learner, learner.target_network, batch.steps, slice(1, None))
-        online = unroll(learner, learner.network, batch.steps, slice(0, T))
-        own = reactor.retrace_targets(online, steps_t, support, 1.0)
-        retraced = reactor.retrace_targets(target, steps_t, support, 1.0)
-        values, _ = reactor.value_losses(online, steps_tm1.action, retraced.values)
-        policy = reactor.policy_losses(online, steps_tm1, retraced.returns, learner._config)
-        entropy = reactor.entropies(online.policy)
-    network, target_network = learner.network, learner.target_network
-    for loss in (own.values, own.returns, retraced.values, values, policy):
-        assert set(tape.gradient(loss, target_network.trainable_variables)) == {None}
-    for targets in own:
-        assert set(tape.gradient(targets, network.trainable_variables)) == {None}
-    of_policy = {
-        v.ref() for m in (network.policy_lstm, network.policy_head) for v in m.trainable_variables
-    }
-    for loss, reaches_policy in ((values, False), (policy, True), (entropy, True)):
-        for variable, gradient in zip(
-            network.trainable_variables, tape.gradient(loss, network.trainable_variables)
-        ):
-            assert (gradient is not None) == ((variable.ref() in of_policy) == reaches_policy)
 
 
 def test_adam_has_no_momentum():

@@ -66,18 +66,6 @@ def test_small_images_have_a_small_torso():
     assert outputs.policy.shape == (T, B, 6) and outputs.logits.shape == (T, B, 6, 51)
 
 
-def test_shapes_of_both_kinds_of_values():
-    for distributional in (True, False):
-        network = make_small(distributional=distributional)
-        outputs, state = network.unroll(images(), nowhere(), network.initial_state(B))
-        assert outputs.policy.shape == outputs.q.shape == (T, B, A)
-        assert (outputs.logits is None) == (not distributional)
-        for leaf, initial in zip(tf.nest.flatten(state), tf.nest.flatten(network.initial_state(B))):
-            assert leaf.shape == initial.shape == (B, 128)
-            assert not np.any(initial) and np.any(leaf)
-    assert len(tf.nest.flatten(state)) == 4
-
-
 def crelu(x):
     return np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)], axis=-1)
 

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 
-from flag_file import check_flag_file
 from reproduction_readme import Readme
 
 from common.environments.spec import EnvironmentSpec
@@ -20,11 +19,6 @@ def test_what_differs_on_two_cores_is_in_the_table():
     given = {name: float(value.replace(",", "")) for name, value in rows}
     assert given == config_lib.SETTINGS.overrides["reactor_two_cores"]
     assert f"| `--num_workers` | 10 | {config_lib.num_actors('reactor_two_cores')} |" in section
-
-
-def test_the_flag_file_is_one_of_the_program(tmp_path):
-    path = "reproductions/reactor/two_cores.flags"
-    check_flag_file("reactor", path, "atari:no_such_game", f"--workdir={tmp_path}/run")
 
 
 def test_the_rates_of_the_papers_run():

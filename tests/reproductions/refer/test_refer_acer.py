@@ -76,16 +76,6 @@ def test_a_discount_of_0_ends_the_return():
         np.testing.assert_allclose(estimate[3, 1], sequence["rewards"][3, 1], rtol=1e-12)
 
 
-def test_nothing_flows_into_the_arguments_of_targets():
-    tensors = {name: tf.constant(array) for name, array in make_sequence().items()}
-    with tf.GradientTape() as tape:
-        tape.watch(list(tensors.values()))
-        q_ret, q_opc = acer.targets(**tensors, discounts=0.9, dimensions=4)
-        total = tf.reduce_sum(q_ret + q_opc)
-    gradients = tape.gradient(total, [tensors[n] for n in ("values", "q", "rho", "bootstrap")])
-    assert gradients == [None] * 4
-
-
 def bounded(g, k, delta):
     z = acer.trust_region(tf.constant([g], tf.float64), tf.constant([k], tf.float64), delta)
     return z.numpy()[0]
@@ -173,25 +163,6 @@ def test_the_ascent_is_truncated_and_its_correction_begins_beyond_the_truncation
     expected = np.array([0.5, -10.0, 15.0])[:, None] * scores[0]
     expected[0] += 0.75 * 0.5 * scores[1, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_the_critics_loss_and_its_gradients():
-    rng = np.random.default_rng(0)
-    value, advantage, q_ret = rng.normal(size=[3, 9])
-    rho = np.exp(rng.normal(size=9))
-    q = value + advantage
-    inputs = [tf.constant(array) for array in (value, advantage, q_ret, rho)]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        loss = acer.critic_losses(inputs[0], inputs[0] + inputs[1], *inputs[2:])
-        total = tf.reduce_sum(loss)
-    error = q_ret - q
-    expected = 0.5 * error**2 + 0.5 * (np.minimum(1, rho) * error) ** 2
-    np.testing.assert_allclose(loss, expected, rtol=1e-12)
-    of_value, of_advantage, *others = tape.gradient(total, inputs)
-    assert others == [None, None]
-    np.testing.assert_allclose(of_advantage, -error, rtol=1e-12)
-    np.testing.assert_allclose(of_value, -(1 + np.minimum(1, rho)) * error, rtol=1e-12)
 
 
 def test_noise_is_normal_within_its_bound():

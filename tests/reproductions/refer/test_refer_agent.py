@@ -11,7 +11,6 @@ from common.acting.policy import reset_rows
 from common.environments import UnusableEnvironmentError
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
-from common.learning.learner import DivergedError
 from common.networks import packing
 from common.networks.recurrent import Window
 from common.replay.episode_wire import EpisodeBatch, WindowBatch
@@ -249,7 +248,7 @@ def test_each_agent_and_replay_learns(setting, changes):
     if run.config.agent != "acer":  # which waits for as many episodes as a batch
         assert counters.inserted == MIN_SIZE + 3
     assert metrics["far_policy_fraction"] == pytest.approx(
-        int(run.memory.count_far_policy(metrics["c_max"])) / len(run.memory), abs=0.15
+        run.memory.statistics().far_policy / len(run.memory), abs=0.15
     )
     if not run.config.penalty:
         assert metrics["beta"] == 1
@@ -294,29 +293,6 @@ def test_within_their_history_recurrent_steps_are_on_policy():
     )
 
 
-def test_a_step_counts_when_its_action_is_executed_and_f_is_exact():
-    for f in (0.2, 4.0):
-        run = Run(steps_per_update=f)
-        for num_updates in range(1, 8):
-            run.train(num_updates)
-            executed = run.acting.steps
-            assert run.memory.counters().inserted == executed
-            assert executed - MIN_SIZE == np.ceil(round(f * (num_updates - 1), 6))
-
-
-def test_an_update_that_is_not_finite_is_one_line_and_changes_no_step_of_the_memory():
-    run = Run(updates_per_call=3)
-    run.train(3)
-    before = run.memory.statistics().updated
-    run.learner.network.parameters[0].assign_add(
-        np.full(run.learner.network.parameters[0].shape, np.nan, np.float32)
-    )
-    with pytest.raises(DivergedError, match=r"^learning has diverged: \w+ is nan; "):
-        while run.trainer.step() is None:
-            run.act()  # with the parameters of before
-    assert run.memory.statistics().updated == before > 0
-
-
 def test_observations_are_scaled_by_the_first_steps_and_then_no_more():
     run = Run()
     run.train(1)
@@ -328,13 +304,14 @@ def test_observations_are_scaled_by_the_first_steps_and_then_no_more():
     np.testing.assert_allclose(run.learner.standardizer.mean, mean, rtol=1e-4, atol=1e-6)
 
 
-def test_a_resumed_run_keeps_the_scale_of_observations_and_finds_that_of_rewards():
+@pytest.mark.parametrize("steps", [0, 500])  # begun with the networks of another run, and resumed
+def test_a_run_keeps_the_scale_of_observations_that_it_has_and_finds_that_of_rewards(steps):
     run = Run(environment="gym:Reacher-v4")
     size = run.spec.observation_size
     mean, deviation = np.full(size, 7, np.float32), np.full(size, 3, np.float32)
     run.learner.standardizer.set(mean, deviation)
-    run.learner.steps.assign(500)
-    run.train(501)
+    run.learner.steps.assign(steps)
+    run.train(steps + 1)
     np.testing.assert_array_equal(run.learner.standardizer.mean, mean)
     np.testing.assert_array_equal(run.learner.standardizer.deviation, deviation)
     scale = float(run.learner.reward_scale)
@@ -445,18 +422,6 @@ def test_what_is_drawn_by_rank():
     assert proportional.data._sample == Proportional(0.25, 0.001)  # of squares: |error|^0.5
 
 
-def test_proportional_replay_draws_by_the_root_of_the_error():
-    run = Run("ddpg_per", sampling="proportional", updates_per_call=2)
-    run.train(6)
-    sample = run.memory.sample(len(run.memory))
-    errors = run.memory.stored(sample.keys).errors.numpy()
-    is_known = errors > 0  # new steps have the largest error so far
-    assert 20 < np.count_nonzero(is_known) < len(errors)
-    masses = sample.probabilities.numpy()[is_known] - 0.001 / len(errors)
-    ratios = masses / errors[is_known] ** 0.25
-    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-3)
-
-
 def test_acer_may_draw_whole_episodes():
     run = Run("acer_episodes_lr1e-05")
     run.train(1)
@@ -465,11 +430,3 @@ def test_acer_may_draw_whole_episodes():
     assert set(steps.lengths.numpy()) <= set(whole) and steps.rewards.shape[1] <= whole[-1]
     ended = [episode.terminated for episode in run.added]
     assert all(ended) and not np.any(steps.bootstraps)
-
-
-@pytest.mark.parametrize("removal", ["oldest", "far_policy", "divergence"])
-def test_the_memory_never_exceeds_its_capacity(removal):
-    run = Run(removal=removal, replay_capacity=80, steps_per_update=20.0)
-    run.train(4)
-    assert run.memory.counters().removed > 0
-    assert 40 < run.memory.counters().items <= 80

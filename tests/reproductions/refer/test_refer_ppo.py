@@ -80,7 +80,9 @@ def test_scales_are_those_of_appendix_b():
     np.testing.assert_allclose(learner.reward_scale, scale, rtol=1e-5)
     np.testing.assert_array_equal(learner.begin(first).observation, steps.observation)
     new = make_agent().make_learner(SPEC, 0)
+    new.standardizer.set(*(np.full(3, moment, np.float32) for moment in (7, 2)))  # of another run
     new.prepare(other._replace(rewards=tf.zeros([N])))
+    np.testing.assert_array_equal(new.standardizer.mean, [7, 7, 7])
     assert float(new.reward_scale) == 1  # until there is a reward
 
 

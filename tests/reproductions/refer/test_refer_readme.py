@@ -31,24 +31,6 @@ def test_the_table_of_scales_is_that_of_the_experiments():
         assert prefill == f"{int(changed.get('config.min_replay_size', paper)):,}", scale.name
 
 
-def test_the_tasks_of_the_scale_small_are_as_many_as_it_says():
-    tasks = {
-        experiment.name: len(experiment.at("small").environments)
-        for experiment in PAPER.experiments
-        if "small" in experiment.substitutes
-    }
-    by_number = {
-        number: {name for name in tasks if tasks[name] == number} for number in tasks.values()
-    }
-    assert by_number == {
-        6: {"figure 1", "figure 2"},
-        4: {"figure 3", "figure 4", "figure 5", "section 5.3"},
-        2: {"figure 7", "section rates"},
-        1: {"figure 6"},
-        0: {"figure 8"},
-    }
-
-
 def test_every_equation_has_a_number_once():
     README.check_equations([2, 3, 4, 5, 6, 8, *range(9, 17), *range(18, 46)])
 
