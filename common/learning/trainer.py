@@ -6,17 +6,25 @@ from concurrent import futures
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
+from absl import logging
+import numpy as np
 import tensorflow as tf
 
-from common.cluster.errors import ServiceUnavailableError
+from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience
 from common.learning import learner
 from common.learning.updates import Updates
 from common.replay.store import Counters, RateLimiter, Store
 from common.types import Metrics, Nest
 
+_MOST_DAMAGED = 3
+"""Number of consecutive draws without any decodable item after which a learner gives up."""
 _UNAVAILABLE = (ServiceUnavailableError, tf.errors.FailedPreconditionError)
 """Errors of a store that is temporarily unavailable or still empty."""
+
+
+class UndecodableReplayError(ClusterError):
+    """Error of a replay without any decodable item."""
 
 
 class _Draw(NamedTuple):
@@ -88,6 +96,7 @@ class Trainer:
         self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
         self._ahead: collections.deque[futures.Future] = collections.deque()
         self._is_held_up = False
+        self._num_damaged = 0
         self._written: futures.Future | None = None
         self.num_samples = updates.num_samples
         self.counters: Counters | None = None
@@ -102,6 +111,7 @@ class Trainer:
           yet or unavailable, or the actors have to add more: wait a moment before the next call.
 
         Raises:
+          UndecodableReplayError: three consecutive draws had no decodable item.
           DivergedError: an update is not finite.
           UserError: the learner has not counted the updates.
         """
@@ -178,8 +188,43 @@ class Trainer:
         if drawn is None:
             return None
         if self._decode is not None:
-            drawn = drawn._replace(steps=self._decode(drawn.steps))
-        return _Draw(drawn, step)
+            drawn = self._decoded(drawn, self._decode)
+        return None if drawn is None else _Draw(drawn, step)
+
+    def _decoded(self, drawn: Any, decode: Callable[[Nest], Nest]) -> Any:
+        """Decodes the steps of a draw; returns None if no item of the draw can be decoded.
+
+        Other items of the draw replace those that cannot be decoded. If items stay in the store,
+        the undecodable items get priority 0.
+        """
+        size = len(tf.nest.flatten(drawn.steps)[0])
+        try:
+            decoded = decode(drawn.steps)
+        except tf.errors.InvalidArgumentError as error:
+            reason = error.message.splitlines()[0]
+        else:
+            self._num_damaged = 0
+            return drawn._replace(steps=decoded)
+        whole = _decodable(drawn.steps, decode, 0, size)
+        self._num_damaged = 0 if whole else self._num_damaged + 1
+        if self._num_damaged == _MOST_DAMAGED:
+            raise UndecodableReplayError(
+                f"the replay holds items that cannot be decoded ({reason}): start all roles with "
+                "the same version of the program; the run continues from its last checkpoint"
+            )
+        logging.log_every_n_seconds(
+            logging.WARNING, "left out of a draw: what cannot be decoded (%s)", 60, reason
+        )
+        if not self._store.wire.consumes:
+            damaged = sorted(set(range(size)) - set(whole))
+            self._store.write_back(tf.gather(drawn.token, damaged), tf.zeros([len(damaged)]))
+        if not whole:
+            return None
+        rows = (whole * size)[:size]
+        drawn = tf.nest.map_structure(
+            lambda column: tf.gather(column, rows) if np.ndim(column) else column, drawn
+        )
+        return drawn._replace(steps=decode(drawn.steps))
 
     def _write(self, drawn: Any, outputs: Nest, trims: bool) -> None:
         if self._worker is None:
@@ -204,3 +249,15 @@ class Trainer:
             return None
         self._patience.renew()
         return result
+
+
+def _decodable(steps: Nest, decode: Callable[[Nest], Nest], begin: int, end: int) -> list[int]:
+    """Returns the decodable items among those from `begin` to `end`, found by bisection."""
+    try:
+        decode(tf.nest.map_structure(lambda column: column[begin:end], steps))
+        return list(range(begin, end))
+    except tf.errors.InvalidArgumentError:
+        if end - begin == 1:
+            return []
+    middle = (begin + end) // 2
+    return _decodable(steps, decode, begin, middle) + _decodable(steps, decode, middle, end)

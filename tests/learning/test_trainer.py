@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from common.cluster.errors import ServiceUnavailableError
+from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.processes import Patience, PatienceError
 from common.data.unrolls import UnrollQueue
 from common.learning.learner import DivergedError
-from common.learning.trainer import Trainer
+from common.learning.trainer import Trainer, UndecodableReplayError
 from common.learning.updates import UpdateLoop
 from common.replay import memory as memory_lib
 from common.replay.memory import Items, Memory
@@ -240,6 +240,28 @@ def test_what_is_drawn_follows_from_the_seed_and_the_step():
     np.testing.assert_array_equal(keys(1, 5, prefetch=1, calls=1)[0], expected[0])
 
 
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_what_cannot_be_decoded_is_one_line(prefetch):
+    memory, fails = LoggedMemory(), []
+
+    def decode(steps):
+        return tf.io.decode_png(tf.constant(b"no PNG")) if fails else steps
+
+    memory.fill(0, 20)
+    trainer, learner = make(memory, prefetch, decode=decode)
+    assert trainer.step() is not None
+    trainer.close()
+    fails.append(True)
+    trainer, other = make(memory, prefetch, decode=decode)
+    assert trainer.step() is None and trainer.step() is None
+    with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version") as caught:
+        trainer.step()
+    assert isinstance(caught.value, ClusterError) and "\n" not in str(caught.value)
+    assert (int(learner.steps), int(other.steps)) == (UPDATES, 0)
+    trainer.flush()  # so that what was learned can be saved
+    trainer.close()
+
+
 @pytest.mark.parametrize("prefetch", [0, 3])
 def test_the_limiter_is_respected(prefetch):
     memory = LoggedMemory()
@@ -440,16 +462,28 @@ def test_learns_from_each_unroll_once_in_the_order_of_the_queue(prefetch):
     trainer.close()
 
 
-def test_learns_from_decoded_unrolls_and_an_error_of_decoding_is_not_hidden():
+def test_others_of_the_draw_stand_in_for_unrolls_that_cannot_be_decoded():
     def decode(steps):
         tf.debugging.assert_non_negative(steps["mark"])
         return {"mark": steps["mark"] + 100}
 
     queue = UnrollQueue(SPECS, CALL)
     trainer, learner = make_of_queue(queue, decode=decode)
-    assert queue.put(unrolls(*range(CALL))) and trainer.step() is not None
-    np.testing.assert_array_equal(learner.seen.numpy().ravel() - 100, np.arange(CALL))
-    assert queue.put(unrolls(*[-1] * CALL))
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    whole = list(range(CALL))
+    marks = [0, 1, -1, 3, 4, -1, *whole[6:]]
+    replaced = [0, 1, 3, 4, *whole[6:], 0, 1]
+    for draw, learnt in ((marks, replaced), (whole, whole), (marks, replaced)):
+        assert queue.put(unrolls(*draw))
+        assert trainer.step() is not None
+        np.testing.assert_array_equal(learner.seen[-UPDATES:].numpy().ravel() - 100, learnt)
+    for _ in range(2):
+        assert queue.put(unrolls(*[-1] * CALL))
+        assert trainer.step() is None  # nothing is left
+    assert queue.put(unrolls(*marks)) and trainer.step() is not None
+    for _ in range(2):
+        assert queue.put(unrolls(*[-1] * CALL))
+        assert trainer.step() is None
+    assert queue.put(unrolls(*[-1] * CALL))  # the third draw in a row
+    with pytest.raises(UndecodableReplayError, match="cannot be decoded.*same version"):
         trainer.step()
     trainer.close()
