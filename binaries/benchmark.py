@@ -25,7 +25,7 @@ from common.benchmarks import report
 from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, exit_with, fail
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 from reproductions import declared
 
 _DECLARED, _BY_FOLDER = declared("config", "AGENT"), declared("benchmarks", "CASES")

@@ -46,7 +46,7 @@ from common.evidence.paper import (
 )
 from common.reporting.command_line import Parser, exit_with, fail, say
 from common.reporting.run_directory import hold
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 import reproductions
 
 if TYPE_CHECKING:  # they import pandas, which takes seconds: functions import what they use

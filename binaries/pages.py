@@ -10,7 +10,7 @@ import pathlib
 from common.program import flags
 from common.reporting.command_line import Parser, exit_with
 from common.reporting.records import with_part
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 from reproductions import declared
 
 BEGIN = "<!-- hyperparameters: written by make pages -->"

@@ -35,7 +35,7 @@ from common.evidence.reported import DIRECTORY, Reported
 from common.evidence.runs import KeptRuns
 from common.reporting.command_line import Parser, as_it_runs, check_writable, exit_with, fail
 from common.reporting.records import with_part
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 import reproductions
 
 _ONE = {

@@ -11,8 +11,8 @@ import reproductions
 
 ROOT = pathlib.Path(__file__).parents[1]
 ROOMS = (
-    "types config names values reporting environments cluster networks replay data remote acting "
-    "learning agents roles program evidence benchmarks"
+    "types config names user_error values environments reporting cluster networks replay data "
+    "remote acting learning agents roles program evidence benchmarks"
 ).split()
 """From the ground up: a room imports those before it."""
 SMALL_LINES = 100

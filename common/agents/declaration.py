@@ -11,7 +11,7 @@ from typing import Any
 
 from common.cluster.layout import FlagValues, Layout, imported
 from common.config import Settings
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

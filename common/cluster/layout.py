@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from common.cluster.topology import Job, Topology
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 FlagValues = Mapping[str, Any]
 """Values of a layout's own flags, by name."""

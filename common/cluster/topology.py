@@ -26,7 +26,7 @@ from common.cluster.errors import (
     UnknownHostError,
 )
 from common.reporting import records
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 BIND_HOST_VARIABLE = "REPLAY_RL_BIND_HOST"
 _LABEL = r"[\w-]{1,63}"

@@ -102,7 +102,7 @@ def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.E
       As `make`.
     """
     suite, rest, arguments = _find(name)
-    with watch.Call(name, watch.MAKING, seconds=watch.MAKE_CALLS * watch.limit_seconds):
+    with watch.Call.of_making(name):
         environment = suite.make(rest, seed, **_rules(suite, False, frames), **arguments)
         getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
     yield environment

@@ -14,7 +14,7 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 class HybridArray(specs.BoundedArray):

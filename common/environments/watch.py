@@ -16,11 +16,11 @@ from typing import TypeVar
 DEFAULT_SECONDS = 60.0
 limit_seconds = math.inf
 """Longest call of an environment's code in this process; a program sets `--environment_seconds`."""
-MAKE_CALLS = 10
-"""Calls whose time it may take to make an environment."""
 exit_code: int | None = None
 """Exit code of this process if it does not end though its work is done; None: it may go on."""
 MAKING = "the function that makes it, its first reset or its first step"
+_MAKE_CALLS = 10
+"""Limit on making an environment, in limits of a call: a flow computes its wakes first."""
 _POLL_SECONDS = 0.5
 
 _Item = TypeVar("_Item")
@@ -60,6 +60,11 @@ class Call:
         self._outer: Call | None = None
         self.seconds = limit_seconds if seconds is None else seconds
         self.begun_at = 0.0
+
+    @classmethod
+    def of_making(cls, name: str) -> "Call":
+        """Returns the context in which an environment is made, with its longer limit."""
+        return cls(name, MAKING, seconds=_MAKE_CALLS * limit_seconds)
 
     def __enter__(self) -> None:
         _start_watch()

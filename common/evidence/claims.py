@@ -26,7 +26,7 @@ from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRuns, Progress
 from common.reporting import records
 from common.reporting.budget import Budget
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 class Basis(enum.StrEnum):

@@ -29,7 +29,7 @@ from common.reporting.csv_rows import numbered_rows
 from common.reporting.progress import LiveLine, shortened
 from common.reporting.records import as_typed
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")
 """The columns of a list; docs/campaign.md explains each."""

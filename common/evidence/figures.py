@@ -30,7 +30,7 @@ from common.evidence.reported import Reported, human_normalised
 from common.evidence.runs import KeptRun
 from common.evidence.selection import ALL_RUNS, FEWEST_SEEDS, caption, file_name, task_title, title
 from common.reporting.curves import COLORS
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 EFFECTS = "effects"
 """The end of the names of the files with the effects of a paper's claims."""

@@ -58,7 +58,7 @@ from common.evidence.paper import (
     flag_name,
 )
 from common.reporting.budget import Budget
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 KINDS = ("figure", "table", "section")
 

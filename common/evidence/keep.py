@@ -31,7 +31,7 @@ from common.reporting.run_directory import (
     hold,
     listed,
 )
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 STRETCHES = 50
 """The number of parts of a run; means over each are kept: ReF-ER's 2e5 steps of 1e7."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from common.agents.declaration import AgentDeclaration
 from common.reporting.budget import Budget
 from common.reporting.curves import COLORS
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     from common.evidence.tables import OwnNumbers

@@ -28,7 +28,7 @@ from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.records import as_typed
 from common.reporting.run_directory import RunDirectory, RunDirectoryError, RunInUseError
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 _START_MINUTES = 0.5
 """The time of each run besides its budget: starting processes, compiling, a last evaluation."""

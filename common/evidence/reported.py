@@ -11,7 +11,7 @@ import pandas
 
 from common.evidence.paper import RESULTS
 from common.reporting.csv_rows import numbered_rows
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 DIRECTORY = RESULTS / "reported"
 COLUMNS = ("paper", "source", "row", "column", "value", "unit")

@@ -27,7 +27,7 @@ from common.reporting import csv_rows, records
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError, read_numbers
 from common.reporting.run_directory import RunDirectoryError, require_config, require_starts
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 _RUNS = pathlib.Path("results/runs")
 IN_ORDER = ("finished", "stopped")

@@ -24,7 +24,7 @@ from common.evidence.sweep import SweepError, values_of
 from common.reporting.command_line import say
 from common.reporting.csv_rows import RESULT, read_numbers
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 _PARTS = 8
 """Trials are compared at the ends of these parts of a run."""

@@ -23,7 +23,7 @@ from common.evidence.tables import markdown_table
 from common.program import flags as flags_lib
 from common.reporting.budget import Budget
 from common.reporting.records import replace_file
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 _PREFIX = "config."
 _COMMA = re.compile(r",(?![^(\[{]*[)\]}])")  # outside of brackets

@@ -13,7 +13,7 @@ from common.evidence.paper import EPISODE_RETURN, Experiment, Paper
 from common.evidence.reported import Reported, ReportedError
 from common.evidence.runs import EVALUATIONS, KeptRun
 from common.evidence.selection import task_title
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 OURS, DIFFERENCE = "ours", "difference"
 _OF_RUNS = ("frames", "seeds", "episodes", "setting")

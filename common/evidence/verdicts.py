@@ -18,7 +18,7 @@ from common.evidence.paper import Experiment, Paper
 from common.evidence.reported import Reported
 from common.evidence.runs import KeptRun, KeptRuns
 from common.evidence.selection import task_title
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 Findings = Mapping[str, Sequence[tuple[Claim, Finding]]]
 """The claims of each paper, by its name, with their findings."""

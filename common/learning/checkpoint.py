@@ -18,7 +18,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from common.reporting.records import replace_file, skipped_if_full, whole_file
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 _PREFIX = "ckpt"
 _SAVE = re.compile(rf"{_PREFIX}-[1-9][0-9]{{0,17}}")

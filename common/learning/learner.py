@@ -13,8 +13,8 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from common.reporting.user_error import UserError
 from common.types import Batch, Metrics, Nest
+from common.user_error import UserError
 
 
 class Gradients(NamedTuple):

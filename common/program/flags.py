@@ -23,7 +23,7 @@ from common.agents.declaration import AgentDeclaration
 from common.config import Config, Settings, allowed_values, help_of, near_names
 from common.reporting.budget import EPISODE_STEPS, Budget
 from common.reporting.command_line import as_it_runs, fail
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 ENVIRONMENT = flags.DEFINE_string(
     "environment",

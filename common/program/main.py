@@ -22,7 +22,7 @@ from common.program.task import ProgramRun, run_task
 from common.replay.footprint import MAX_ACTORS
 from common.reporting.command_line import exit_with, fail
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 def start(agent: AgentDeclaration) -> None:

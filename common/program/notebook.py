@@ -22,7 +22,7 @@ from common.reporting import csv_rows
 from common.reporting.command_line import native_output_only_on_failure
 from common.reporting.csv_rows import NewRows
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     import numpy as np

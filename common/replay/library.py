@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 _REBUILD = "run `python setup.py build_ext --inplace` in the repository to build them for it"
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from common.replay.store import Counters
 from common.reporting.records import size_of
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 BYTES_PER_SECOND = 1e6
 """Most that the saves of a run's replays write on average: 86 GB a day, which any disk bears."""

@@ -13,7 +13,7 @@ import tempfile
 from typing import NoReturn
 
 from common.reporting import records
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 class Parser(argparse.ArgumentParser):

@@ -18,7 +18,7 @@ import reprlib
 from typing import TYPE_CHECKING, Any
 
 from common.reporting.records import LARGEST, LARGEST_COUNT, skipped_if_full, whole_file
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 EVALUATOR = (
     "paper",

@@ -5,7 +5,7 @@ from pathlib import Path
 from common.reporting.csv_rows import RESULT, read_numbers
 from common.reporting.records import whole_file
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 COLORS = (
     "#0072B2",  # blue

@@ -18,7 +18,7 @@ from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 class LiveLine(abc.ABC):

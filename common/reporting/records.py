@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from absl import logging
 
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 LARGEST = 3.4e38
 """The largest float32, which networks and rewards are: no result is beyond it."""

@@ -19,7 +19,7 @@ from typing import Any
 from common.config import completed
 from common.reporting import records
 from common.reporting.budget import Budget
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 ABSENT = "(absent)"
 CHECKPOINT_NAMES = re.compile(r"newest|best|step_\d+")

@@ -27,10 +27,10 @@ from common.remote.parameters import TARGET
 from common.remote.shards import ShardedStore
 from common.replay.store import Counters
 from common.reporting import csv_rows
-from common.reporting.user_error import UserError
 from common.roles.actors import LocalActing, Turns, acting_during_updates
 from common.roles.evaluator import Evaluation
 from common.roles.run_context import RunContext
+from common.user_error import UserError
 
 _KEEP_VERSIONS = 4
 _KEEP_VERSIONS_OF_EACH = 32

@@ -23,8 +23,6 @@ from common.types import Nest
 
 CALL_SECONDS = 5.0
 """Timeout of a role's calls to its partners."""
-_MAKE_CALLS = 10
-"""Limit on making an environment, in limits of a call: a flow computes its wakes first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +115,7 @@ class RunContext:
           start: number of earlier starts of this task; 0 where each plays the same episodes.
         """
         processes.seed_generators(self.seed, self.topology.job, self.topology.index, start)
-        with watch.Call(self.environment, watch.MAKING, seconds=_MAKE_CALLS * watch.limit_seconds):
+        with watch.Call.of_making(self.environment):
             environments = make()
         return WatchedBatch(environments, self.environment)
 

@@ -5,7 +5,7 @@ import re
 
 from common.evidence.claims import Evidence, Finding
 from common.evidence.effects import Verdict
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 _RECORD = "soak_apex_dqn"
 _COMMAND = "the command under Failures in reproductions/apex/README.md"

@@ -4,7 +4,7 @@ from launched import run_light
 import pytest
 
 from common.reporting.command_line import exit_with
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 def refusal(capsys, main, *flags):

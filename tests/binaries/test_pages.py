@@ -9,7 +9,7 @@ from binaries import pages
 from common.config import Config, Settings, field
 from common.program import flags
 from common.reporting.records import with_part
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 from reproductions.d4pg.config import AGENT
 
 

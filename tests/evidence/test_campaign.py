@@ -23,7 +23,7 @@ from common.evidence.paper import RESULTS, Returns, run_path
 from common.evidence.runs import KeptRuns
 from common.reporting.csv_rows import PROGRESS
 from common.reporting.records import replace_file
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 import reproductions
 
 HERE = pathlib.Path(__file__).parent

@@ -29,7 +29,7 @@ from common.reporting import progress as progress_lib
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 import reproductions
 
 PONG, TIMES = "atari:pong", (*csv_rows.PROGRESS, "environment_frames")

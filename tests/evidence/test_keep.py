@@ -21,7 +21,7 @@ from common.reporting import csv_rows, run_directory
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectoryError, RunInUseError
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from common.evidence.runs import KeptRuns, frame
 from common.evidence.selection import check_scale, runs_of
 from common.reporting.budget import Budget
 from common.reporting.run_directory import RunDirectoryError
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 from reproductions.d4pg.config import AGENT as D4PG
 
 SETTING, TASK = "d4pg_prioritized_n5", "control:cartpole:swingup"

@@ -221,15 +221,10 @@ def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
     assert len(make_plan(paper(experiment), experiment, PAPER_SCALE, roots[0]).runs) == 8
 
 
-@pytest.mark.parametrize("step", range(6))
-def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
-    """The lines without the run, three files, all lines; before each, and after the last."""
-    source = path(roots[0], "good", TASKS[0], 0)
-    plant(source)
-    plant_kept(roots, "better")
-    keep(plan_of(roots), roots[1])
-    plant(source, learner_steps=20)
-    steps, real = iter(range(6)), keep_lib.replace_file
+@contextlib.contextmanager
+def killed_before_file(step, most, monkeypatch):
+    """Kills what replaces at most `most` files before the file of the number `step`."""
+    steps, real = iter(range(most)), keep_lib.replace_file
 
     def dies_before(*arguments):
         if next(steps) == step:
@@ -238,6 +233,18 @@ def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(keep_lib, "replace_file", dies_before)
+        yield
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
+    """The lines without the run, three files, all lines; before each, and after the last."""
+    source = path(roots[0], "good", TASKS[0], 0)
+    plant(source)
+    plant_kept(roots, "better")
+    keep(plan_of(roots), roots[1])
+    plant(source, learner_steps=20)
+    with killed_before_file(step, 6, monkeypatch):
         with pytest.raises(KeyboardInterrupt) if step < 5 else contextlib.nullcontext():
             keep(plan_of(roots), roots[1])
     assert kept_runs(roots) == [10, *([10] if step == 0 else [20] if step == 5 else [])]
@@ -253,17 +260,9 @@ def test_a_run_that_is_set_aside_is_in_one_of_the_scales_whatever_stops_that(
     """Four files of the scale with the run, five of the one that loses it."""
     for setting in SETTINGS:
         plant_kept(roots, setting)
-    plan, steps, real = plan_of(roots, settings=["good"]), iter(range(9)), keep_lib.replace_file
-
-    def dies_before(*arguments):
-        if next(steps) == step:
-            raise KeyboardInterrupt
-        real(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(keep_lib, "replace_file", dies_before)
-        with pytest.raises(KeyboardInterrupt):
-            set_aside(plan, roots[1])
+    plan = plan_of(roots, settings=["good"])
+    with killed_before_file(step, 9, monkeypatch), pytest.raises(KeyboardInterrupt):
+        set_aside(plan, roots[1])
 
     def kept(scale):
         return [run.setting for run in KeptRuns(roots[1]).of("fake", scale)]

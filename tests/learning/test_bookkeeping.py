@@ -29,7 +29,7 @@ from common.replay.store import Counters
 from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows, last_row, read_rows
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 from reproductions.apex.dqn.config import AGENT as DQN
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG

@@ -15,7 +15,7 @@ from common.learning.updates import UpdateLoop
 from common.replay import memory as memory_lib
 from common.replay.memory import Items, Memory
 from common.replay.store import UNLIMITED, Counters, RateLimiter
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 pytestmark = pytest.mark.usefixtures("eager")
 BATCH, UPDATES = 4, 3

@@ -26,7 +26,7 @@ from common.replay.memory import (
     Uniform,
 )
 from common.replay.saving import ReplayFileError
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 SPECS = {
     "x": tf.TensorSpec([3], tf.float32),

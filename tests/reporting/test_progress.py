@@ -16,7 +16,7 @@ from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.progress import ProgressLine
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 LEARNER = {
     "learner_steps": 120_000,

@@ -23,7 +23,7 @@ from common.reporting.progress import result_of
 from common.reporting.records import disk_full, usable_cores
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 
 def test_flags_and_words():
@@ -105,7 +105,7 @@ def test_ctrl_c_is_one_line_with_its_own_exit_code(words, said):
 
 
 def test_a_users_mistake_is_one_line():
-    body = "from common.reporting.user_error import UserError; raise UserError('mend it')"
+    body = "from common.user_error import UserError; raise UserError('mend it')"
     assert run(body) == (2, "", "error: mend it\n")
 
 

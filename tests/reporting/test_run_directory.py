@@ -18,7 +18,7 @@ from common.reporting.run_directory import (
     RunDirectoryError,
     RunInUseError,
 )
-from common.reporting.user_error import UserError
+from common.user_error import UserError
 
 CONFIG = {"seed": 1, "learner": {"batch_size": 256, "sizes": (300, 200)}, "limit": None}
 

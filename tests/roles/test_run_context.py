@@ -20,8 +20,8 @@ from common.remote.parameters import ONLINE, TARGET
 from common.remote.shards import ShardedStore
 from common.replay.memory import Items
 from common.reporting.run_directory import RunDirectory
-from common.reporting.user_error import UserError
 from common.roles import keeper, replay
+from common.user_error import UserError
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
