@@ -1,7 +1,7 @@
 """The interface of an agent: networks, policies, columns of a stored step, and kind of data.
 
-Roles get these from the agent, and adder and store from its `data`. `TransitionAgent` is the base of
-agents that learn from n-step transitions.
+Roles get these from the agent, and adder and store from its `data`. `TransitionAgent` is the base
+of agents that learn from n-step transitions.
 """
 
 import abc

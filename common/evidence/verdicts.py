@@ -7,6 +7,7 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import math
 import pathlib
+import textwrap
 
 import pandas
 
@@ -84,8 +85,10 @@ def show(papers: Sequence[Paper], findings: Findings) -> None:
         print(paper.title)
         for claim, finding in findings[paper.name]:
             shown = _answer(paper, claim, finding)[0]
+            begin = f"  {claim.name:<24.24} {finding.verdict!s:<16} "
             told = shown["open because"] or shown["effect"]
-            print(f"  {claim.name:<24.24} {finding.verdict!s:<16} {told}"[:_WIDTH].rstrip())
+            told = textwrap.shorten(told, _WIDTH - len(begin), placeholder=" ...")
+            print(f"{begin}{told}".rstrip())
         counts = collections.Counter(finding.verdict for _, finding in findings[paper.name])
         print("  " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict))
 
