@@ -45,6 +45,20 @@ def local(layout, num_actors, cores, **given):
 
 
 @pytest.mark.parametrize(
+    "name", ["DISTRIBUTED", "WORKERS", "ACTORS_WITH_REPLAY", "LEARNER_AND_ACTORS", "CENTRAL"]
+)
+def test_the_diagram_shows_whom_each_role_calls(name):
+    page = (ROOT / "docs/clusters.md").read_text()
+    diagram = re.search(rf"subgraph {name}\[.*?\n  end", page, re.DOTALL)[0]
+    shown = re.findall(r"^    ([a-z_]+)\d.* --> ([a-z_]+)\d", diagram, re.MULTILINE)
+    roles = globals()[name].roles
+    calls = [(role.name, called) for role in roles for called in role.calls]
+    if name != "DISTRIBUTED":  # the evaluator stands there only
+        calls = [pair for pair in calls if pair[0] != "evaluator"]
+    assert sorted(shown) == sorted(calls)
+
+
+@pytest.mark.parametrize(
     "actors, cores, given, processes, replays, threads",
     [
         (4, 2, {}, 1, 1, 1),
