@@ -233,7 +233,9 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     else:
         batch = environments.make_batch(run.environment, seeds, evaluation=True, frames=frames)
     if (spec := EnvironmentSpec.of(batch)) != run.spec:
-        fail(f"{run.environment} is another kind of task than the run's: {spec}, not {run.spec}")
+        pairs = zip(spec._asdict().items(), run.spec)
+        differ = [f"{name} {here}, not {there}" for (name, here), there in pairs if here != there]
+        fail(f"{run.environment} is another kind of task than the run's: {', '.join(differ)}")
     policy = run.make_policy(len(seeds))
     recorder = ObservationRecorder(policy)
     if arguments.proposals:
@@ -243,14 +245,14 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
             fail(f"--proposals: {run.agent.setting} on {run.environment}: {error}")
     if arguments.export:
         print(f"policy {arguments.export}: {', '.join(exported.write(arguments.export, run))}")
-    episodes = "an episode" if arguments.episodes == 1 else f"{arguments.episodes} episodes"
+    episodes = f"{arguments.episodes} episode{'s' * (arguments.episodes > 1)}"
     begins = f" from {len(starts.starts)} starts: {starts.origin}" if starts else ""
     say(f"plays {episodes} of {run.environment}{begins}")
     acting = recorder if arguments.proposals else policy
     returns = run_episodes(batch, acting, arguments.episodes, tell=say)
     print(
         f"return {returns.mean():.1f} +- {returns.std():.1f} (min {returns.min():.1f}, max "
-        f"{returns.max():.1f}, {len(returns)} episodes): {run.agent.setting} on "
+        f"{returns.max():.1f}, {episodes}): {run.agent.setting} on "
         f"{run.environment} after {run.learner_steps:,} learner steps"
     )
     normalised = _human_normalised(run.environment, float(returns.mean()), bool(starts))

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from common.acting.policy import OrnsteinUhlenbeckNoise, Policy
 from common.agents.actor_critic_config import ActorCriticConfig
-from common.agents.agent import GraphPolicy
-from common.agents.transition_agent import TransitionAgent
+from common.agents.agent import GraphPolicy, TransitionAgent
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Learner

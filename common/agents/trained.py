@@ -216,8 +216,7 @@ def load(
         parameters = packing.to_numpy(learner.actor_variables)
         return TrainedRun(agent, name, spec, int(learner.steps), parameters, canonical)
     if kept:
-        there = ", ".join(sorted(path.name for path in run.checkpoints.glob("step_*"))) or "none"
-        raise CheckpointError(f"{run.path} has no checkpoint {checkpoint}: kept are {there}")
+        raise CheckpointError(f"{run.path} has no checkpoint {checkpoint}: {run.kept_in_words}")
     best = None
     if checkpoint != "newest":
         best = checkpoint_lib.read_policy(run.best_policy, learner.num_parameters)

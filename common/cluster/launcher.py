@@ -491,8 +491,9 @@ def _reason(log: str, code: int) -> Reason:
     lines = log.splitlines()
     if code <= 0 or not lines:
         return _NO_REASON
-    if lines[-1].startswith("error: "):
-        return Reason(lines[-1].removeprefix("error: "))
+    errors = [line for line in lines if line.startswith("error: ")]
+    if errors and (code != 1 or lines[-1] == errors[-1]):  # TensorFlow may warn after the error
+        return Reason(errors[-1].removeprefix("error: "))
     if code != 1 or _TRACEBACK not in lines:
         return _NO_REASON
     traceback = lines[len(lines) - lines[::-1].index(_TRACEBACK) :]

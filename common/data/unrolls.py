@@ -208,9 +208,8 @@ class UnrollQueue(Store):
           False if the queue has no room for all M now.
 
         Raises:
-          ValueError, TypeError: `rows` is a nest of another structure.
-          ValueError: M exceeds the capacity, or a column has another dtype or shape, or values that
-            are not finite. The message names the column, and the queue is unchanged.
+          ValueError: `rows` is a nest of another structure, M exceeds the capacity, or a column has
+            another dtype or shape, or values that are not finite. The queue is unchanged.
         """
         columns = self.signature.checked(rows)
         num_rows = len(columns[0])

@@ -107,11 +107,11 @@ def hints(specimen: Specimen) -> Iterator[str]:
             "--config.normalize_observations, unless the agent standardises them anyway"
         )
     shape = specimen.spec.picture_shape
-    if shape is not None and shape[2] in (1, 3):
+    if shape is not None and shape[2] in (1, 3) and not specimen.spec.vector_size:
         yield (
-            "an observation is a single image, which shows no motion: stack images by the wrappers "
-            '"GrayscaleObservation" and "FrameStackObservation(stack_size=4)", unless the agent '
-            "is recurrent"
+            "an observation is a single image, which shows no motion: stack images by Gymnasium's "
+            "wrappers GrayscaleObservation and FrameStackObservation(stack_size=4), unless the "
+            "agent is recurrent"
         )
     if not np.any(specimen.rewards):
         yield f"random play got no reward in {len(specimen.rewards):,} steps"

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from common.environments.control_formulas import (
+from common.environments.control_tasks import (
     ZX,
     ZY,
     ZZ,

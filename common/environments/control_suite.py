@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.environments import rendering
+from common.environments import control_bodies, control_tasks, rendering
 from common.environments.canonical import CanonicalEnvironment
-from common.environments.control_tasks import CHEETAH_WALK_SPEED, TASKS
+from common.environments.control_tasks import CHEETAH_WALK_SPEED
 from common.environments.mujoco_batch import MujocoBatch, mujoco
 
 try:
@@ -22,6 +22,8 @@ try:
 except (ImportError, AttributeError, RuntimeError) as error:
     raise rendering.unusable(error) from error
 
+TASKS = control_tasks.TASKS | control_bodies.TASKS
+"""Observations and rewards by the names of tasks."""
 _LEFT_OUT = {("lqr", "lqr_2_1"), ("lqr", "lqr_6_2"), ("quadruped", "escape")}
 
 

@@ -2,7 +2,7 @@
 
 The formulas are the suite's, whose margins and bounds the numbers are. A test compares each task
 with the suite: `tests/environments/test_control_suite.py`. `control_bodies` has the dog, the
-humanoids and the quadruped.
+humanoids and the quadruped, with formulas from here.
 """
 
 from collections.abc import Sequence
@@ -10,19 +10,46 @@ from functools import partial
 
 import numpy as np
 
-from common.environments import control_bodies
-from common.environments.control_formulas import (
-    XX,
-    XZ,
-    ZZ,
-    in_frame,
-    length,
-    near,
-    rising,
-    sensed,
-    small_control,
-)
 from common.environments.mujoco_batch import States, Task
+
+XX, XZ, ZX, ZY, ZZ = 0, 2, 6, 7, 8
+"""Places in a rotation matrix of 9 numbers: row, then column."""
+_WIDTH = np.sqrt(-2 * np.log(0.1))
+"""A distance of one margin is so many standard deviations, where the suite's Gaussian is 0.1."""
+
+
+def near(distance: np.ndarray, margin: float | np.ndarray) -> np.ndarray:
+    """Returns the suite's Gaussian of a distance, 1 at 0 or less and 0.1 at the margin."""
+    return np.exp(-0.5 * (np.maximum(distance, 0) / margin * _WIDTH) ** 2)
+
+
+def rising(
+    value: np.ndarray, full: float | np.ndarray, margin: float | np.ndarray, at_margin: float = 0
+) -> np.ndarray:
+    """Returns 1 where a value is `full` or more; below it falls to `at_margin` over the margin."""
+    reward = 1 - (full - value) / margin * (1 - at_margin)
+    return np.minimum(np.maximum(reward, 0), 1)
+
+
+def length(vectors: np.ndarray) -> np.ndarray:
+    """Returns the lengths of vectors [..., N], [...]."""
+    return np.sqrt(np.square(vectors).sum(axis=-1))
+
+
+def in_frame(vectors: np.ndarray, frame: np.ndarray) -> np.ndarray:
+    """Returns vectors [K, 3] or [K, N, 3] in the frames [K, 9], as [K, N, 3]."""
+    return vectors.reshape(len(frame), -1, 3) @ frame.reshape(-1, 3, 3)
+
+
+def sensed(states: States, *sensors: str) -> list[np.ndarray]:
+    """Returns what sensors have measured, [K, ...] each."""
+    return [states.sensor(name).data for name in sensors]
+
+
+def small_control(states: States) -> np.ndarray:
+    """Returns 1 without control, and 0.8 where each element of it is at its bound or beyond."""
+    return (4 + np.maximum(1 - states.ctrl**2, 0).mean(axis=1)) / 5
+
 
 CHEETAH_WALK_SPEED = 1.0
 """Metres a second, the walking speed of the suite's walker, humanoid and dog.
@@ -324,6 +351,5 @@ TASKS = {
         f"walker:{gait}": Task(_observe_walker, partial(_reward_walker, speed=speed))
         for gait, speed in {"stand": 0, "walk": 1, "run": 8}.items()
     },
-    **control_bodies.TASKS,
 }
 """Tasks by their names in the suite; speeds in metres a second, radii in metres."""

@@ -230,8 +230,8 @@ class GymEnvironment(dm_env.Environment):
         simulation: Any = self.unwrapped
         if not isinstance(getattr(simulation, "model", None), mujoco.MjModel):
             raise UnusableEnvironmentError(
-                "only Gymnasium's tasks of MuJoCo can be drawn, and environments of yours that are "
-                'made with render_mode="rgb_array"'
+                "only Gymnasium's tasks of MuJoCo are drawn without more: give "
+                "--env_kwargs=render_mode=rgb_array, or make an environment of yours with it"
             )
         try:
             if self._renderer is None:

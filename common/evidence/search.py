@@ -189,6 +189,7 @@ def run(
                 is_free = in_use[plan.runs[0].directory]
             with is_free:
                 slot = free.get()
+                say(f"{words}: begins")
                 try:
                     value = _value_of(plan, slot, trial, stop)
                 finally:
@@ -208,6 +209,7 @@ def run(
 
     done = (states.COMPLETE, states.PRUNED)
     missing = num_trials - len(study.get_trials(states=done))
+    say(f"{max(0, missing)} of {num_trials} trials to make, {len(slots)} at once; study {file}")
     if missing > 0 and not stop.requested:
         study.optimize(
             objective,

@@ -150,10 +150,10 @@ def require_flags(run: Run, chosen: Iterable[str]) -> None:
         plain = [flag.removeprefix(_PREFIX) for flag in known]
         meant = near_names(name.removeprefix(_PREFIX), plain, 3)
         near = [known[plain.index(flag)] for flag in meant]
+        meant = f": did you mean {' or '.join(near)}?" if near else ""
         raise SweepError(
-            f"--vary {name}: {run.agent.name} has no such flag to vary: give "
-            f"{' or '.join(near or (names[0], actors))} (--tasks, --seeds and --scale choose "
-            "environment, seeds and limits)"
+            f"--vary {name}: {run.agent.name} has no such flag to vary{meant} (--tasks, --seeds "
+            "and --scale choose environment and its arguments, seeds and limits)"
         )
 
 

@@ -7,6 +7,7 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import math
 import pathlib
+import textwrap
 
 import pandas
 
@@ -83,9 +84,11 @@ def show(papers: Sequence[Paper], findings: Findings) -> None:
     for paper in papers:
         print(paper.title)
         for claim, finding in findings[paper.name]:
-            shown = _answer(claim, finding)[0]
+            shown = _answer(paper, claim, finding)[0]
+            begin = f"  {claim.name:<24.24} {finding.verdict!s:<16} "
             told = shown["open because"] or shown["effect"]
-            print(f"  {claim.name:<24.24} {finding.verdict!s:<16} {told}"[:_WIDTH].rstrip())
+            told = textwrap.shorten(told, _WIDTH - len(begin), placeholder=" ...")
+            print(f"{begin}{told}".rstrip())
         counts = collections.Counter(finding.verdict for _, finding in findings[paper.name])
         print("  " + ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict))
 
@@ -168,7 +171,7 @@ def _parts(judged: JudgedEffect, effect: Effect) -> tuple[str, str, str, str]:
     return cells[0], cells[1], cells[2], unit
 
 
-def _answer(claim: Claim, finding: Finding) -> list[Row]:
+def _answer(paper: Paper, claim: Claim, finding: Finding) -> list[Row]:
     """Returns a row for each number of a claim, the deciding ones first, with cells for readers."""
     exploratory = " (exploratory)" if finding.is_exploratory else ""
     shown = finding.verdict is not Verdict.OPEN
@@ -186,7 +189,8 @@ def _answer(claim: Claim, finding: Finding) -> list[Row]:
         chance = "{:.2f} ({:.2f} to {:.2f})".format(*improvement) if improvement else ""
         tasks = {task_title(task): on for task, on in judged.by_task.items()}
         cells = (f"{task} {_parts(judged, on)[0]}" for task, on in tasks.items())
-        row = {"effect": f"{judged.part.name}: ".lstrip(": ") + f"{estimate} {unit}{interval}"}
+        name = paper.label(judged.part.name)
+        row = {"effect": f"{name}: ".lstrip(": ") + f"{estimate} {unit}{interval}"}
         row |= {"probability of improvement": chance, "seeds": str(judged.effect.seeds)}
         rows.append(row | {"by task": ", ".join(cells) if len(tasks) > 1 else "".join(tasks)})
     if isinstance(claim.test, Measured):
@@ -226,7 +230,7 @@ def overview(papers: Sequence[Paper], kept: KeptRuns, findings: Findings, number
         shown = [of for of in findings[paper.name] if of[0].is_headline]
         parts += [
             f"## [{paper.title}]({paper.name}.md)",
-            _table(_HEADLINE, [_answer(*of)[0] for of in shown]),
+            _table(_HEADLINE, [_answer(paper, *of)[0] for of in shown]),
         ]
     rows = [_row(paper, kept, findings[paper.name], numbers) for paper in papers]
     return "\n\n".join([*parts, "## What there is", _table(list(rows[0]), rows)])
@@ -248,21 +252,21 @@ def page(paper: Paper, kept: KeptRuns, findings: Sequence[tuple[Claim, Finding]]
     for experiment in (each for each in paper.experiments if each.name in pictures):
         of_figure = [of for of in findings if of[0].experiment == experiment.name]
         parts.append(f"## {experiment.name.capitalize()}: {experiment.title}")
-        parts += [*pictures[experiment.name], *_tables(of_figure)]
+        parts += [*pictures[experiment.name], *_tables(paper, of_figure)]
     parts += ["## Runs of no figure", *of_no_figure] if of_no_figure else []
     others = [of for of in findings if of[0].experiment not in pictures]
     decided = [of for of in others if of[1].verdict is not Verdict.OPEN]
     waiting = [of for of in others if of[1].verdict is Verdict.OPEN]
-    parts += ["## Decided without a figure", *_tables(decided)] if decided else []
-    parts += ["## Without runs that decide", *_tables(waiting)] if waiting else []
+    parts += ["## Decided without a figure", *_tables(paper, decided)] if decided else []
+    parts += ["## Without runs that decide", *_tables(paper, waiting)] if waiting else []
     changes = list(_changes(paper, kept))
     parts += ["## What a scale changes", *changes] if changes else []
     return "\n\n".join(parts) + "\n"
 
 
-def _tables(shown: Sequence[tuple[Claim, Finding]]) -> list[str]:
+def _tables(paper: Paper, shown: Sequence[tuple[Claim, Finding]]) -> list[str]:
     """Returns a table of claims without the columns that are empty; none without claims."""
-    rows = [row for of in shown for row in _answer(*of)]
+    rows = [row for of in shown for row in _answer(paper, *of)]
     columns = [column for column in _ANSWERS if any(row.get(column) for row in rows)]
     return [_table(columns, rows)] if rows else []
 

@@ -141,7 +141,8 @@ class LearnerLog:
     metrics.
 
     Attributes:
-      best_return: the highest mean return of the evaluations since this start.
+      best_return: the highest mean return of this start's evaluations, without those of networks
+        that have learnt nothing.
     """
 
     def __init__(
@@ -239,7 +240,8 @@ class LearnerLog:
         scalars["actor/episode_return"] = sum(returns) / len(returns) if returns else None
         self._events.write(scalars, steps)
         for _, _, evaluated, mean, deviation, _ in evaluations:
-            self.best_return = max(self.best_return, mean)
+            if evaluated:
+                self.best_return = max(self.best_return, mean)
             self._events.write_evaluation(self._run, mean, deviation, int(evaluated))
 
     def close(self) -> None:
@@ -362,7 +364,7 @@ class Bookkeeping:
 
     @property
     def best_return(self) -> float:
-        """The highest mean return of the evaluations since this start."""
+        """The highest mean return, see `LearnerLog`."""
         return self._log.best_return
 
     def parameters(self) -> np.ndarray:

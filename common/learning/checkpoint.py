@@ -199,9 +199,9 @@ def _readable(path: pathlib.Path) -> Iterator[str]:
         reason = reason.rpartition("}} ")[2].replace(str(directory), str(path.parent))
         if isinstance(error, AssertionError) or "incompatible" in reason:
             raise CheckpointError(
-                f"the checkpoint {path} belongs to another run or to another version of this "
-                f"program: {reason:.300}; continue it with the version and flags that it was "
-                "started with, or give --workdir a new directory"
+                f"the checkpoint {path} does not fit the networks of this run: {reason:.300}; "
+                "continue it with the version and flags that it was started with, or give "
+                "--workdir a new directory"
             ) from None
         files = sorted(directory.glob(f"{path.name}.*"))
         try:

@@ -23,6 +23,7 @@ from common.agents.declaration import AgentDeclaration
 from common.config import Config, Settings, allowed_values, help_of, near_names
 from common.reporting.budget import EPISODE_STEPS, Budget
 from common.reporting.command_line import as_it_runs, fail
+from common.reporting.run_directory import RunDirectory
 from common.user_error import UserError
 
 ENVIRONMENT = flags.DEFINE_string(
@@ -92,7 +93,8 @@ INIT_FROM = flags.DEFINE_string(
 KEEP_CHECKPOINTS_EVERY = flags.DEFINE_integer(
     "keep_checkpoints_every",
     None,
-    "Keeps a checkpoint for good at every so many learner steps, as checkpoints/step_N.",
+    "Keeps a checkpoint for good at every so many learner steps, as checkpoints/step_N, where N is "
+    "the step at the end of a call of several updates.",
     lower_bound=1,
 )
 FILM_EVERY = flags.DEFINE_integer(
@@ -207,9 +209,10 @@ def check() -> None:
     if INIT_FROM.value and not any(
         (folder / "checkpoint").exists() for folder in (source, source / "checkpoints")
     ):
+        run = RunDirectory(source.parent.parent if source.name.startswith("step_") else source)
         raise UsageError(
-            f"--{INIT_FROM.name}={source} has no checkpoint: name a run directory, or a directory "
-            "RUN/checkpoints/step_N"
+            f"--{INIT_FROM.name}={source} has no checkpoint: name a run directory, or a kept "
+            f"checkpoint, RUN/checkpoints/step_N (of {run.path} {run.kept_in_words})"
         )
     try:
         os.stat(os.path.join(WORKDIR.value or "", "config.json"))

@@ -150,8 +150,11 @@ class NotebookAgent:
             "wall_seconds", "actor", "actor_steps", "episode_return" and "episode_length".
 
         Raises:
+          ValueError: there is no update to make.
           TrainingError: the program ended before.
         """
+        if learner_steps < 1:
+            raise ValueError(f"learner_steps must be at least 1, is {learner_steps}")
         limit, parent = self.learner_steps + learner_steps, os.getpid()
         files = (
             (self.directory.evaluator_csv, csv_rows.RESULT, callback),
@@ -252,6 +255,8 @@ class NotebookAgent:
           TrainingError: nothing is learnt yet.
         """
         self._require_rows(self.directory.learner_csv)
+        if os.path.lexists(path):
+            raise FileExistsError(f"{path} exists already: remove it, or give another name")
         shutil.copytree(
             self.directory.path, path, ignore=lambda folder, names: {*_NOT_SAVED} & {*names}
         )
@@ -313,4 +318,4 @@ def _read(file: int) -> bytes | None:
 
 def _in_keywords(message: str) -> str:
     """Returns a program's message with keywords of `NotebookAgent` in the place of flags."""
-    return re.sub(r"--(?:config\.)?(?=\w)", "", message)
+    return re.sub(r"--(?:config\.)?(?=\w)(?!help\b)", "", message)

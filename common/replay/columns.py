@@ -67,7 +67,7 @@ class Signature:
         """
         self.specs = specs
         flat = tree.flatten_with_path(specs)
-        self.names = ["/".join(str(part) for part in path) or "step" for path, _ in flat]
+        self.names = _names(specs)
         self.dtypes = [spec.dtype for _, spec in flat]
         self.shapes = [spec.shape for _, spec in flat]
         self.max_bytes = [getattr(spec, "max_bytes", 0) for _, spec in flat]
@@ -95,11 +95,18 @@ class Signature:
         """Returns the columns of `steps` in order.
 
         Raises:
-          ValueError, TypeError: `steps` is a nest of another structure.
+          ValueError: `steps` is a nest of another structure.
         """
         if type(steps) is self._flat_type:
             return list(steps)
-        tree.assert_same_structure(self.specs, steps)
+        try:
+            tree.assert_same_structure(self.specs, steps)
+        except (ValueError, TypeError):
+            given = ", ".join(_names(steps)) or "none"
+            raise ValueError(
+                f"steps must have the structure of the specs: a {type(self.specs).__name__} with "
+                f"the columns {', '.join(self.names)}, is a {type(steps).__name__} with {given}"
+            ) from None
         return tree.flatten(steps)
 
     def unflatten(self, columns: Sequence) -> Nest:
@@ -112,8 +119,8 @@ class Signature:
         """Returns the columns of `steps` [M, ...] as arrays, without strings.
 
         Raises:
-          ValueError, TypeError: `steps` is a nest of another structure.
-          ValueError: a column has another dtype or shape, or values that are not finite.
+          ValueError: `steps` is a nest of another structure, or a column has another dtype or
+            shape, or values that are not finite.
         """
         columns = [np.asarray(column) for column in self.flatten(steps)]
         num_rows = columns[0].shape[:1]
@@ -168,6 +175,11 @@ def _most_message_bytes(dtype: tf.DType) -> int:
     if not dtype.is_integer:
         return dtype.size
     return math.ceil(8 * dtype.size / 7) if dtype.is_unsigned else 10
+
+
+def _names(nest: Nest) -> list[str]:
+    paths = (path for path, _ in tree.flatten_with_path(nest))
+    return ["/".join(map(str, path)) or "step" for path in paths]
 
 
 _SHARD_SHIFT = ACTOR_BITS + INCARNATION_BITS + STEP_BITS

@@ -242,9 +242,10 @@ def _words(run: RunDirectory, title: str) -> str:
         drawn = f'no learning curve, which needs the extra "figures": {error}'
     except OSError as error:  # a full disk, or somebody's directory of this name
         drawn = f"no learning curve: {picture} cannot be written ({error.strerror})"
+    count = evaluation["episodes"]
     return (
         f"evaluator return {evaluation['episode_return_mean']:.1f} +- "
-        f"{evaluation['episode_return_std']:.1f} ({evaluation['episodes']} episodes) after "
+        f"{evaluation['episode_return_std']:.1f} ({count} episode{'s' * (count > 1)}) after "
         f"{evaluation['wall_seconds']:.0f} s, {evaluation['actor_steps']:,} actor steps, "
         f"{evaluation['learner_steps']:,} learner steps\n{drawn}"
     )

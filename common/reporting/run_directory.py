@@ -225,6 +225,14 @@ class RunDirectory:
         """Returns the directory of the checkpoint after so many learner steps, if it is kept."""
         return self.checkpoints / f"step_{learner_steps}"
 
+    @property
+    def kept_in_words(self) -> str:
+        """The names of the kept checkpoints, for an error."""
+        if not self.path.is_dir():
+            return "there is nothing"
+        kept = sorted(self.checkpoints.glob("step_*"), key=lambda path: (len(path.name), path.name))
+        return f"there are {', '.join(path.name for path in kept)}" if kept else "none is kept"
+
     def film(self, learner_steps: float) -> Path:
         """Returns the file of the film of an evaluation after so many learner steps."""
         return self.films / f"step_{learner_steps:.0f}.gif"
@@ -351,7 +359,7 @@ class RunDirectory:
         details = f": {listed(found)}" if found else ""
         raise ConfigMismatchError(
             f"{self.path} holds a run {kind}{details}; resume it with its own agent and config, or "
-            "give --workdir a new directory"
+            "give --workdir a new directory (--init_from begins with the networks of a run)"
         )
 
     def _write_starts(self, starts: list[dict[str, Any]]) -> None:

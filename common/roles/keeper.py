@@ -347,7 +347,7 @@ class _OwnEvaluator:
 
     @property
     def best_return(self) -> float:
-        """The highest mean return of the evaluations since this start, whoever makes them."""
+        """The highest mean return, see `LearnerLog`, whoever makes the evaluations."""
         return self._best if self._period else self._bookkeeping.best_return
 
     def run_if_due(self, finished: bool = False) -> None:
@@ -359,5 +359,6 @@ class _OwnEvaluator:
             mean = self._evaluation.run(
                 bookkeeping.parameters(), bookkeeping.status(finished), lambda: self._stop.requested
             )
-            self._best = max(self._best, -math.inf if mean is None else mean)
             self._evaluated = bookkeeping.steps
+            if mean is not None and self._evaluated:
+                self._best = max(self._best, mean)

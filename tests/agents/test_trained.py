@@ -297,7 +297,7 @@ def test_no_run_and_no_checkpoint(tmp_path, workdir):
 
 def test_a_truncated_checkpoint_and_one_of_other_networks(workdir):
     change_config(workdir, config={**dataclasses.asdict(CONFIG), "policy_sizes": [16, 9]})
-    with pytest.raises(CheckpointError, match="belongs to another run"):
+    with pytest.raises(CheckpointError, match="does not fit the networks of this run"):
         load_policy(workdir)
     change_config(workdir, config=dataclasses.asdict(CONFIG))
     (data,) = (workdir / "checkpoints").glob("*.data-*")

@@ -74,7 +74,7 @@ def check(rows, names):
 
 def test_replay():
     rows = check(
-        replay_cases.replay(bench(), capacity=8000, loops=16, samples=50),
+        replay_cases.replay(bench(), capacity=8000, loops=16, samples=300),
         [
             "replay/bytes_per_raw_byte_52",
             "replay/bytes_per_raw_byte",

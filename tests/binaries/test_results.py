@@ -134,6 +134,8 @@ def test_all_claims_with_verdict_numbers_and_what_lacks(made):
         for verdict in Verdict:
             assert counts[verdict] == str((of_paper["verdict"] == verdict).sum())
         assert float(counts["core hours"]) >= float(counts["hours"]) > 0
+        # Their effects have the names of legends and not those of settings.
+        assert not re.findall(r"\| [a-z\d]+_[\w.-]+: [+-]", page + overview)
     assert not re.findall(r"\binf\b", overview)
 
 

@@ -49,7 +49,7 @@ def test_each_run_is_made_with_each_combination():
 @pytest.mark.parametrize(
     "vary, words",
     [
-        ("config.lr=1e-3", ["no such flag to vary: give config.learning_rate"]),
+        ("config.lr=1e-3", ["no such flag to vary: did you mean config.learning_rate or "]),
         ("seed=1", ["no such flag to vary", "--seeds"]),
         ("max_learner_steps=9", ["no such flag to vary", "--scale"]),
         ("learner_threads=few", ["--vary", "few"]),

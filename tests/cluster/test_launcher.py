@@ -99,6 +99,7 @@ def test_a_killed_process_starts_again_and_its_log_goes_on(tmp_path):
         ("import json; json.loads('{')", "json.decoder.JSONDecodeError: Expecting property name "),
         ("print('error: no room'); raise SystemExit(3)", "no room; "),
         ("print('an Error is near'); raise SystemExit(3)", ""),
+        ("print('error: no room'); print('a warning'); raise SystemExit(3)", "no room; "),
     ],
 )
 def test_a_restart_says_why_the_process_ended(tmp_path, end, reason):

@@ -96,6 +96,11 @@ def test_hints(changes, words):
     assert words in line
 
 
+def test_no_wrapper_stacks_images_that_have_numbers_next_to_them():
+    spec = EnvironmentSpec(3, 2, (2, 1, 3), True, vector_size=1)
+    assert not list(advice.hints(FINE._replace(spec=spec)))
+
+
 def test_the_range_of_returns():
     """A reward of 10 at each of 100 steps has the discounted return 10 (1 - 0.99^100) / 0.01."""
     dense = FINE._replace(rewards=np.full(200, 10.0))

@@ -9,8 +9,7 @@ import pytest
 from common import environments
 from common.environments import control_suite
 from common.environments.batch import BatchedEnvironment
-from common.environments.control_suite import EPISODE_STEPS
-from common.environments.control_tasks import TASKS
+from common.environments.control_suite import EPISODE_STEPS, TASKS
 import reproductions
 
 # D4PG figure 2 with the sizes (observations, actions) of its table 1; those of two tasks differ

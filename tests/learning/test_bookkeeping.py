@@ -462,7 +462,7 @@ def test_a_checkpoint_stays_at_every_so_many_steps(run):
 def test_evaluations_are_shown_next_to_the_learner_and_the_best_is_known(run):
     bookkeeping = run.start()
     rows = CsvRows(run.directory.evaluator_csv, csv_rows.EVALUATOR)
-    for step, mean in ((10, 2.0), (20, 1.0)):
+    for step, mean in ((0, 9.0), (10, 2.0), (20, 1.0)):  # before an update nothing is learnt
         row = dict.fromkeys(csv_rows.EVALUATOR, 1)
         rows.append(row | {"learner_steps": step, "episode_return_mean": mean})
     assert bookkeeping.best_return == -np.inf
@@ -470,4 +470,4 @@ def test_evaluations_are_shown_next_to_the_learner_and_the_best_is_known(run):
     assert bookkeeping.best_return == 2.0
     events = EventAccumulator(str(run.directory.path))
     events.Reload()
-    assert [event.step for event in events.Tensors("evaluator/episode_return")] == [10, 20]
+    assert [event.step for event in events.Tensors("evaluator/episode_return")] == [0, 10, 20]

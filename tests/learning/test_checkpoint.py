@@ -408,7 +408,7 @@ def test_a_save_of_other_networks_is_refused(tmp_path, values):
     Checkpoints(tmp_path, {"learner": make_learner()}).save()
     before = contents(tmp_path)
     other = make_learner(**values)
-    with pytest.raises(CheckpointError, match="another run or to another version") as caught:
+    with pytest.raises(CheckpointError, match="does not fit the networks of this run") as caught:
         Checkpoints(tmp_path, {"learner": other}).restore()
     message = str(caught.value)
     assert re.search(
@@ -509,6 +509,6 @@ def test_networks_that_do_not_fit_are_an_error_that_names_the_flag(tmp_path):
         checkpoint_lib.load_networks(tmp_path, learner)
     Checkpoints(tmp_path, {"learner": learner}).save()
     other = make_learner(policy_sizes=(7, 5))
-    with pytest.raises(CheckpointError, match="another run .* shape .* and name") as error:
+    with pytest.raises(CheckpointError, match="does not fit .* shape .* and name") as error:
         checkpoint_lib.load_networks(tmp_path, other)
     assert "--workdir" not in str(error.value)

@@ -192,7 +192,7 @@ def test_every_kind_of_float_is_checked_everywhere(dtype):
 def test_wrong_structures_and_names():
     memory = make_memory()
     before = state(memory)
-    with pytest.raises(ValueError, match="structure"):
+    with pytest.raises(ValueError, match="structure of the specs: .* is a dict with x$"):
         memory.insert(KEYS, {"x": STEPS["x"]}, PRIORITIES)
     with pytest.raises(ValueError, match='distribution "nobody" is none of .*sample'):
         memory.sample(1, "nobody")

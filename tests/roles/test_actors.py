@@ -296,7 +296,7 @@ STEPS, NUM_ACTORS, SAMPLES, RATIO = 60, 4, 20, 3
 SECONDS = 60
 
 
-def context(tmp_path, layout, tasks, job="learner", index=0, **others):
+def context(tmp_path, layout, tasks, job="learner", index=0, episode_return=None, **others):
     directory = RunDirectory(tmp_path)
     directory.open({})
     directory.path.mkdir(exist_ok=True)
@@ -309,7 +309,7 @@ def context(tmp_path, layout, tasks, job="learner", index=0, **others):
         directory,
         environment="python:unroll_task:Sums",
         num_actors=NUM_ACTORS,
-        limits=Budget(learner_steps=STEPS),
+        limits=Budget(learner_steps=STEPS, episode_return=episode_return),
         **others,
     )
 
@@ -369,3 +369,10 @@ def test_one_process_takes_turns_and_equal_seeds_give_equal_runs(tmp_path):
     assert row["actor_steps"] == timesteps - ended
     # In timesteps, of which some have no actor step.
     assert row["samples_per_insert"] == round(RATIO * timesteps / row["actor_steps"], 3)
+
+
+def test_a_run_that_stops_at_a_return_has_learnt_something(tmp_path):
+    options = {"actors": range(NUM_ACTORS), "seed": 1, "values": {"evaluation_steps": 30}}
+    options |= {"episode_return": -1e9}  # which the untrained policy has, too
+    keeper.run(context(tmp_path, ONE_PROCESS_WITH_REPLAYS, {"learner": 1}, **options))
+    assert read_rows(tmp_path / "evaluator.csv")["learner_steps"].tolist() == [0, 30, 30]

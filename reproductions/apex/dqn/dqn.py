@@ -10,8 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from common.acting.policy import EpsilonGreedy, Policy, epsilon_ladder
-from common.agents.agent import GraphPolicy
-from common.agents.transition_agent import TransitionAgent
+from common.agents.agent import GraphPolicy, TransitionAgent
 from common.data.transitions import StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import (
