@@ -15,12 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 project = "Replay-based deep reinforcement learning, reproduced"
 html_title = "Replay-based deep RL, reproduced"
 html_theme = "furo"
-extensions = [
-    "myst_parser",
-    "autoapi.extension",
-    "sphinx.ext.napoleon",
-    "sphinxcontrib.mermaid",
-]
+extensions = ["myst_parser", "autoapi.extension", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
 myst_fence_as_directive = ["mermaid"]  # as GitHub shows them
 root_doc = "README"
 include_patterns = ["*.md", "docs/*.md", "reproductions/**.md", "results/**.md", "docs/api/**.rst"]

@@ -246,3 +246,11 @@ def test_d4pgs_quickstart_has_the_sizes_of_the_scale_small():
     changed = {change.flag for change in scale.changes_of(D4PG, [])}
     of_one_process = ("config.single_process", "evaluation_steps", "evaluation_episodes")
     assert {flag for flag in changed if flag_name(flag) not in of_one_process} <= flags
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
+def test_each_curve_of_a_figure_has_a_label_of_its_own(paper):
+    for experiment in paper.experiments:
+        for scale in ("paper", *(scale.name for scale in paper.scales)):
+            labels = [paper.label(setting) for setting in experiment.at(scale).settings]
+            assert len(labels) == len(set(labels)), (experiment.name, scale, labels)
