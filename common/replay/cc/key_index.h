@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lazy_array.h"
+#include "rows.h"
 
 namespace replay {
 
@@ -24,18 +25,17 @@ struct Slot {
 // since between a third and two thirds of the places stay empty.
 class KeyIndex {
  public:
-  static constexpr int32_t kAbsent = -1;
-
   // `slots[slot].key` must be the key of each slot that is in the index.
   KeyIndex(size_t max_keys, const LazyArray<Slot>& slots)
       : mask_(PlacesFor(max_keys) - 1), places_(mask_ + 1), slots_(slots) {}
 
+  // Returns the slot of a key, or kNoSlot if it is absent.
   int32_t Find(int64_t key) const {
     const uint32_t hash = Hash(key);
     for (size_t i = hash & mask_; places_[i].link != 0; i = (i + 1) & mask_) {
       if (Is(i, key, hash)) return places_[i].link - 1;
     }
-    return kAbsent;
+    return kNoSlot;
   }
 
   // Adds a key, which must be absent.

@@ -31,39 +31,34 @@ Memory::Memory(size_t capacity, size_t hard_capacity,
 }
 
 bool Memory::Insert(const Steps& steps, const Items& items) {
-  std::vector<int32_t> slots(steps.n, kNoSlot);
-  size_t reserved = 0;
+  std::vector<size_t> fresh;   // The steps whose keys are not stored.
+  std::vector<int32_t> slots;  // Theirs.
+  fresh.reserve(steps.n);
+  slots.reserve(steps.n);
   {
     std::lock_guard<FairMutex> lock(mutex_);
     for (size_t i = 0; i < steps.n; ++i) index_.Prefetch(steps.keys[i]);
-    std::vector<size_t> fresh;
-    fresh.reserve(steps.n);
     for (size_t i = 0; i < steps.n; ++i) {
-      if (index_.Find(steps.keys[i]) == KeyIndex::kAbsent) fresh.push_back(i);
+      if (index_.Find(steps.keys[i]) == kNoSlot) fresh.push_back(i);
     }
-    std::vector<int32_t> taken;
-    taken.reserve(fresh.size());
-    if (!Reserve(fresh.size(), &taken)) return false;
-    for (size_t i = 0; i < fresh.size(); ++i) slots[fresh[i]] = taken[i];
-    reserved = fresh.size();
+    if (!Reserve(fresh.size(), &slots)) return false;
   }
-  for (size_t i = 0; i < steps.n; ++i) {
-    if (slots[i] != kNoSlot) rows_.Write(slots[i], steps.columns, i);
+  for (size_t k = 0; k < fresh.size(); ++k) {
+    rows_.Write(slots[k], steps.columns, fresh[k]);
   }
 
   std::lock_guard<FairMutex> lock(mutex_);
-  reserved_ -= reserved;
-  for (size_t i = 0; i < steps.n; ++i) {
-    const int64_t key = steps.keys[i];
-    if (slots[i] != kNoSlot && index_.Find(key) == KeyIndex::kAbsent) {
-      slots_[slots[i]].key = key;
-      index_.Insert(key, slots[i]);
+  reserved_ -= fresh.size();
+  statistics_.duplicates += steps.n - fresh.size();
+  for (size_t k = 0; k < fresh.size(); ++k) {
+    const int64_t key = steps.keys[fresh[k]];
+    if (index_.Find(key) == kNoSlot) {
+      slots_[slots[k]].key = key;
+      index_.Insert(key, slots[k]);
       continue;
     }
-    // The key was stored before, or another row of this call or another call has
-    // added it meanwhile.
-    if (slots[i] != kNoSlot) rows_.Release(slots[i]);
-    slots[i] = kNoSlot;
+    // Another row of this call, or another call, has added the key meanwhile.
+    rows_.Release(std::exchange(slots[k], kNoSlot));
     ++statistics_.duplicates;
   }
 
@@ -75,9 +70,9 @@ bool Memory::Insert(const Steps& steps, const Items& items) {
   priorities.reserve(items.n);
   for (size_t i = 0; i < items.n; ++i) {
     const int32_t slot = index_.Find(items.keys[i]);
-    if (slot != KeyIndex::kAbsent && slots_[slot].length != 0) continue;
+    if (slot != kNoSlot && slots_[slot].length != 0) continue;
     const int32_t length = items.lengths == nullptr ? 1 : items.lengths[i];
-    if (slot == KeyIndex::kAbsent || !AddView(slot, length)) {
+    if (slot == kNoSlot || !AddView(slot, length)) {
       ++statistics_.incomplete;
       continue;
     }
@@ -143,7 +138,7 @@ void Memory::Read(const int64_t* keys, size_t n, bool* found,
     std::lock_guard<FairMutex> lock(mutex_);
     for (size_t i = 0; i < n; ++i) {
       slots[i] = index_.Find(keys[i]);
-      found[i] = slots[i] != KeyIndex::kAbsent;
+      found[i] = slots[i] != kNoSlot;
       if (found[i]) ++slots_[slots[i]].pins;
     }
   }
@@ -162,7 +157,7 @@ int64_t Memory::UpdatePriorities(const int64_t* keys, const float* priorities,
   for (size_t i = 0; i < n; ++i) index_.Prefetch(keys[i]);
   for (size_t i = 0; i < n; ++i) {
     const int32_t slot = index_.Find(keys[i]);
-    if (slot == KeyIndex::kAbsent || slots_[slot].length == 0) continue;
+    if (slot == kNoSlot || slots_[slot].length == 0) continue;
     slots.push_back(slot);
     present.push_back(priorities[i]);
   }
@@ -199,7 +194,7 @@ void Memory::Masses(size_t distribution, const int64_t* keys, size_t n,
   for (size_t i = 0; i < n; ++i) index_.Prefetch(keys[i]);
   for (size_t i = 0; i < n; ++i) {
     const int32_t slot = index_.Find(keys[i]);
-    found[i] = slot != KeyIndex::kAbsent && slots_[slot].length != 0;
+    found[i] = slot != kNoSlot && slots_[slot].length != 0;
     masses[i] = 0;
     if (found[i]) distributions_[distribution]->Masses(&slot, 1, &masses[i]);
   }
@@ -250,7 +245,7 @@ bool Memory::Reserve(size_t n, std::vector<int32_t>* slots) {
 bool Memory::AddView(int32_t first, int32_t length) {
   const int64_t key = slots_[first].key;
   for (int32_t t = 1; t < length; ++t) {
-    if (index_.Find(key + t) == KeyIndex::kAbsent) return false;
+    if (index_.Find(key + t) == kNoSlot) return false;
   }
   ++slots_[first].views;
   for (int32_t t = 1; t < length; ++t) ++slots_[index_.Find(key + t)].views;
@@ -366,9 +361,9 @@ std::string Memory::CheckItems() const {
     items += item.length > 0;
     for (int32_t t = 0; t < item.length; ++t) {
       const int32_t step = item.key > std::numeric_limits<int64_t>::max() - t
-                               ? KeyIndex::kAbsent
+                               ? kNoSlot
                                : index_.Find(item.key + t);
-      if (step == KeyIndex::kAbsent) return "a step of an item is missing";
+      if (step == kNoSlot) return "a step of an item is missing";
       ++views[step];
     }
   }

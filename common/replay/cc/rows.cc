@@ -26,7 +26,7 @@ Rows::Rows(size_t max_slots, std::vector<size_t> column_bytes)
       has_blocks_(std::count(column_bytes_.begin(), column_bytes_.end(),
                              kVariable) > 0),
       max_slots_(max_slots),
-      rows_(max_slots * row_bytes_) {}
+      rows_((max_slots + 1) * row_bytes_) {}
 
 Rows::~Rows() {
   ForEachBlock([](const Block& block) { delete[] block.data; });
@@ -47,17 +47,13 @@ bool Rows::Take(size_t n, std::vector<int32_t>* slots) {
 
 void Rows::Write(int32_t slot, const std::vector<ColumnSource>& columns,
                  size_t i) {
-  char* row = RowAt(slot);
-  for (size_t c = 0; c < column_bytes_.size(); ++c) {
-    const size_t bytes = column_bytes_[c];
-    if (bytes == 0) continue;  // Neither the row nor the values need exist.
+  ForEachColumn(RowAt(slot), [&](size_t c, size_t bytes, char* place) {
     if (bytes == kVariable) {
-      WriteBlock(row, columns[c].variable[i]);
-    } else {
-      std::memcpy(row, columns[c].fixed + i * bytes, bytes);
+      WriteBlock(place, columns[c].variable[i]);
+    } else if (bytes > 0) {  // Else neither the row nor the values need exist.
+      std::memcpy(place, columns[c].fixed + i * bytes, bytes);
     }
-    row += BytesInRow(bytes);
-  }
+  });
 }
 
 void Rows::WriteBlock(char* place, std::string_view value) {
@@ -83,32 +79,22 @@ void Rows::Copy(const std::vector<int32_t>& slots,
   for (size_t begin = 0; begin < slots.size(); begin += cached) {
     const size_t end = std::min(slots.size(), begin + cached);
     for (size_t i = begin; i < end; ++i) {
-      if (slots[i] == kNoSlot) continue;
       const char* row = RowAt(slots[i]);
       // Up to the cache line of the last byte: a row may begin inside a line.
       for (size_t b = 0; b < row_bytes_ + kLine - 1; b += kLine) {
         __builtin_prefetch(row + b, 0, 2);
       }
     }
-    for (size_t i = begin; i < end; ++i) CopyRow(slots[i], i, columns);
-  }
-}
-
-void Rows::CopyRow(int32_t slot, size_t i,
-                   const std::vector<ColumnTarget>& columns) const {
-  const char* row = slot == kNoSlot ? nullptr : RowAt(slot);
-  for (size_t c = 0; c < column_bytes_.size(); ++c) {
-    const size_t bytes = column_bytes_[c];
-    if (bytes == 0) continue;
-    if (bytes == kVariable) {
-      const Block block = row == nullptr ? Block{} : Get<Block>(row);
-      columns[c].variable(i, {block.data, block.size});
-    } else if (row == nullptr) {
-      std::memset(columns[c].fixed + i * bytes, 0, bytes);
-    } else {
-      std::memcpy(columns[c].fixed + i * bytes, row, bytes);
+    for (size_t i = begin; i < end; ++i) {
+      ForEachColumn(RowAt(slots[i]), [&](size_t c, size_t bytes, const char* place) {
+        if (bytes == kVariable) {
+          const Block block = Get<Block>(place);
+          columns[c].variable(i, {block.data, block.size});
+        } else if (bytes > 0) {
+          std::memcpy(columns[c].fixed + i * bytes, place, bytes);
+        }
+      });
     }
-    if (row != nullptr) row += BytesInRow(bytes);
   }
 }
 
@@ -120,16 +106,16 @@ const char* Rows::Value(int32_t slot, size_t column) const {
 
 template <typename Byte, typename Function>
 void Rows::ForEachColumn(Byte* row, Function function) const {
-  for (const size_t bytes : column_bytes_) {
-    function(bytes, row);
-    row += BytesInRow(bytes);
+  for (size_t c = 0; c < column_bytes_.size(); ++c) {
+    function(c, column_bytes_[c], row);
+    row += BytesInRow(column_bytes_[c]);
   }
 }
 
 template <typename Function>
 void Rows::ForEachBlock(Function function) const {
   for (size_t slot = 0; has_blocks_ && slot < num_slots_; ++slot) {
-    ForEachColumn(RowAt(slot), [&](size_t bytes, const char* place) {
+    ForEachColumn(RowAt(slot), [&](size_t, size_t bytes, const char* place) {
       if (bytes == kVariable) function(Get<Block>(place));
     });
   }
@@ -139,7 +125,7 @@ void Rows::Release(int32_t slot) {
   SaveRow(slot);
   free_.push_back(slot);
   if (!has_blocks_) return;
-  ForEachColumn(RowAt(slot), [&](size_t bytes, char* place) {
+  ForEachColumn(RowAt(slot), [&](size_t, size_t bytes, char* place) {
     if (bytes == kVariable) WriteBlock(place, {});
   });
 }
@@ -149,7 +135,7 @@ void Rows::SaveRow(int32_t slot) {
   waits_[slot] = false;
   saved_next_.Value<uint64_t>(slot);
   if (!has_blocks_) return saved_next_.Array(RowAt(slot), row_bytes_);
-  ForEachColumn(RowAt(slot), [&](size_t bytes, const char* place) {
+  ForEachColumn(RowAt(slot), [&](size_t, size_t bytes, const char* place) {
     if (bytes != kVariable) return saved_next_.Array(place, bytes);
     const Block block = Get<Block>(place);
     saved_next_.Value(block.size);
@@ -179,7 +165,7 @@ void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
       file.Array(row, row_bytes_);
       continue;
     }
-    ForEachColumn(row, [&](size_t bytes, char* place) {
+    ForEachColumn(row, [&](size_t, size_t bytes, char* place) {
       if (bytes != kVariable) return file.Array(place, bytes);
       value.resize(file.CountOf(1));
       file.Array(value.data(), value.size());

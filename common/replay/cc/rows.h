@@ -16,7 +16,7 @@
 
 namespace replay {
 
-// Stands for a missing slot.
+// Stands for a missing slot. Its row has zeros and empty values.
 constexpr int32_t kNoSlot = -1;
 
 // Stands for the size of a column whose values differ in size.
@@ -56,8 +56,7 @@ class Rows {
   // Stores value i of each column.
   void Write(int32_t slot, const std::vector<ColumnSource>& columns, size_t i);
 
-  // Copies the row of slots[i] to value i of each column; writes zeros, or an
-  // empty value, where slots[i] is kNoSlot.
+  // Copies the row of slots[i] to value i of each column.
   void Copy(const std::vector<int32_t>& slots,
             const std::vector<ColumnTarget>& columns) const;
 
@@ -98,9 +97,9 @@ class Rows {
     size_t size;
   };
 
-  char* RowAt(int32_t slot) { return rows_.data() + slot * row_bytes_; }
+  char* RowAt(int32_t slot) { return rows_.data() + (slot + 1) * row_bytes_; }
   const char* RowAt(int32_t slot) const {
-    return rows_.data() + slot * row_bytes_;
+    return rows_.data() + (slot + 1) * row_bytes_;
   }
   static size_t BytesInRow(size_t column_bytes) {
     return column_bytes == kVariable ? sizeof(Block) : column_bytes;
@@ -108,9 +107,7 @@ class Rows {
   void WriteBlock(char* place, std::string_view value);
   // Copies the row of a slot to what is saved next, if it waits for that.
   void SaveRow(int32_t slot);
-  void CopyRow(int32_t slot, size_t i,
-               const std::vector<ColumnTarget>& columns) const;
-  // Calls function(bytes, place) for each column of a row.
+  // Calls function(column, bytes, place) for each column of a row.
   template <typename Byte, typename Function>
   void ForEachColumn(Byte* row, Function function) const;
   // Calls function(block) for each variable value of each slot ever taken.
@@ -121,7 +118,7 @@ class Rows {
   const size_t row_bytes_;
   const bool has_blocks_;
   const size_t max_slots_;
-  LazyArray<char> rows_;
+  LazyArray<char> rows_;  // The first one, of kNoSlot, is never written.
   std::vector<int32_t> free_;
   size_t num_slots_ = 0;
   std::atomic<int64_t> held_bytes_{0};
