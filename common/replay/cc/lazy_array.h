@@ -24,6 +24,7 @@ class LazyArray {
   const T& operator[](size_t i) const { return data_[i]; }
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
+  size_t size() const { return data_.get_deleter().bytes / sizeof(T); }
 
  private:
 #ifdef __SANITIZE_ADDRESS__

@@ -28,11 +28,9 @@ class Proportional : public Distribution {
     for (size_t nodes = std::max<size_t>(max_slots, 1); nodes > 1;) {
       const size_t parents = (nodes + kFanout - 1) / kFanout;
       levels_.emplace_back(parents * kFanout);
-      sizes_.push_back(parents * kFanout);
       nodes = parents;
     }
     levels_.emplace_back(1);
-    sizes_.push_back(1);
   }
 
   void Insert(const int32_t* slots, const int64_t*, const float* priorities,
@@ -104,7 +102,7 @@ class Proportional : public Distribution {
     if (!std::isfinite(max_priority_) || max_priority_ < 0) {
       return "proportional: wrong largest priority";
     }
-    for (size_t leaf = 0; leaf < sizes_[0]; ++leaf) {
+    for (size_t leaf = 0; leaf < levels_[0].size(); ++leaf) {
       const double mass = levels_[0][leaf];
       if (!std::isfinite(mass) || (IsItem(keys, leaf) ? mass < 0 : mass != 0)) {
         return "leaf " + std::to_string(leaf) + " has mass " +
@@ -113,8 +111,7 @@ class Proportional : public Distribution {
     }
     if (!std::isfinite(total_mass())) return "the sum of all masses is infinite";
     for (size_t level = 1; level < levels_.size(); ++level) {
-      const size_t nodes = sizes_[level - 1] / kFanout;
-      for (size_t node = 0; node < nodes; ++node) {
+      for (size_t node = 0; node < NumNodes(level); ++node) {
         if (levels_[level][node] != SumOfChildren(level, node)) {
           return "node " + std::to_string(node) + " of level " +
                  std::to_string(level) + " is not the sum of its children";
@@ -134,13 +131,17 @@ class Proportional : public Distribution {
     return PriorityMass(priority, exponent_);
   }
 
+  // The nodes that have children; the others only fill up a node above.
+  size_t NumNodes(size_t level) const {
+    return levels_[level - 1].size() / kFanout;
+  }
+
   // Computes the sums above leaves that have changed.
   void SumAbove(const int32_t* leaves, size_t n) {
     changed_.assign(leaves, leaves + n);
     for (size_t level = 1; level < levels_.size(); ++level) {
-      const size_t nodes = sizes_[level - 1] / kFanout;
-      if (nodes <= changed_.size()) {
-        for (size_t node = 0; node < nodes; ++node) {
+      if (NumNodes(level) <= changed_.size()) {
+        for (size_t node = 0; node < NumNodes(level); ++node) {
           levels_[level][node] = SumOfChildren(level, node);
         }
         continue;
@@ -178,9 +179,9 @@ class Proportional : public Distribution {
 
   const double exponent_;
   float max_priority_ = 0.0f;
-  std::vector<LazyArray<double>> levels_;  // From the leaves to the root.
-  std::vector<size_t> sizes_;              // Of levels_, padded to whole nodes.
-  std::vector<int32_t> changed_;           // Scratch of SumAbove.
+  // From the leaves to the root, padded to whole nodes.
+  std::vector<LazyArray<double>> levels_;
+  std::vector<int32_t> changed_;  // Scratch of SumAbove.
 };
 
 }  // namespace replay
