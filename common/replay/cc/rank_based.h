@@ -39,9 +39,9 @@ std::vector<size_t> Search(size_t count, size_t n, IsBefore is_before) {
 // calls of Update, and when half of the mass has left; in between they keep
 // their p, and those that leave take theirs with them.
 //
-// A ranking merges what has changed into the one before, whose other items are
-// copied in runs. With n ranked items and m changed ones it costs O(m log n) and
-// copying. Insert is O(1) for each item, Erase and a draw are O(log n).
+// A ranking merges what has changed into the one before. With n ranked items and
+// m changed ones it costs O(n + m log n). Insert is O(1) for each item, Erase and
+// a draw are O(log n).
 class RankBased : public Distribution {
  public:
   RankBased(size_t max_slots, double exponent, int64_t period)
@@ -290,30 +290,13 @@ class RankBased : public Distribution {
       item.ranked = item.priority;
       if (is_known) entering.push_back(MakeRanked(item.priority, slot));
     }
-    std::vector<size_t> leaving = Find(reranked);
-    leaving.insert(leaving.end(), left_.begin(), left_.end());
-    std::sort(leaving.begin(), leaving.end());
+    for (const size_t place : Find(reranked)) ranking_[place] |= 1;
     std::sort(entering.begin(), entering.end());
-    const std::vector<size_t> enters_at = Find(entering);
-
-    size_t from = 0;
-    Ranked* to = next_.data();
-    auto leaves = leaving.begin();
-    const auto copy_until = [&](size_t end) {
-      const Ranked* const ranking = ranking_.data();
-      for (; leaves != leaving.end() && *leaves < end; ++leaves) {
-        to = std::copy(ranking + from, ranking + *leaves, to);
-        from = *leaves + 1;
-      }
-      to = std::copy(ranking + from, ranking + end, to);
-      from = end;
-    };
-    for (size_t i = 0; i < entering.size(); ++i) {
-      copy_until(enters_at[i]);
-      *to++ = entering[i];
-    }
-    copy_until(num_ranked_);
-    num_ranked_ = to - next_.data();
+    Ranked* const ranking = ranking_.data();
+    Ranked* const end = std::remove_if(ranking, ranking + num_ranked_, HasLeft);
+    num_ranked_ = std::merge(ranking, end, entering.begin(), entering.end(),
+                             next_.data()) -
+                  next_.data();
     std::swap(ranking_, next_);
     ExtendMasses();
     left_.clear();
