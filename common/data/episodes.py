@@ -1,13 +1,14 @@
 """Whole episodes; updates draw single steps or windows of them (ReF-ER)."""
 
 from collections.abc import Mapping, Sequence
+import math
 from typing import Any
 
 import dm_env
 import numpy as np
 import tree
 
-from common.data.data import Adder, Data, Delivery, StoredState
+from common.data.data import FIRST, LAST, Adder, Data, Delivery, StoredState
 from common.environments.batch import ABSENT
 from common.environments.spec import UnusableEnvironmentError
 from common.replay.episode_memory import EpisodeMemory, WindowMemory
@@ -15,9 +16,6 @@ from common.replay.episode_wire import Episode, Episodes, EpisodeWire
 from common.replay.memory import Proportional, RankBased, Uniform
 from common.replay.store import RateLimiter
 from common.types import Nest
-
-_FIRST = int(dm_env.StepType.FIRST)
-_LAST = int(dm_env.StepType.LAST)
 
 
 class EpisodeAdder(Adder):
@@ -52,20 +50,20 @@ class EpisodeAdder(Adder):
         Raises:
           UnusableEnvironmentError: a discount is neither 1 nor, at the end of an episode, 0.
         """
-        is_end = (timestep.step_type == _LAST) & (timestep.discount == 0)
-        if not np.all(is_end | (timestep.discount == 1)):
-            (wrong, *_) = timestep.discount[~is_end & (timestep.discount != 1)]
+        is_end = (timestep.step_type == LAST) & (timestep.discount == 0)
+        wrong = timestep.discount[~is_end & (timestep.discount != 1)]
+        if wrong.size:
             raise UnusableEnvironmentError(
-                f"--environment gave a discount of {wrong:g}: this agent's episodes have 1 at each "
-                "step, and at the last one 0, or 1 if only the time was up"
+                f"--environment gave a discount of {wrong[0]:g}: this agent's episodes have 1 at "
+                "each step, and at the last one 0, or 1 if only the time was up"
             )
         for index, step_type in enumerate(timestep.step_type):
             running = self._running[index]
-            if step_type in (_FIRST, ABSENT):
+            if step_type in (FIRST, ABSENT):
                 running = self._running[index] = _Running()
             else:
                 running.rewards.append(timestep.reward[index])
-            if step_type == _LAST:
+            if step_type == LAST:
                 no_action = np.zeros_like(running.states[-1].action)
                 running.append(int(index), timestep.observation, no_action, extras)
                 self._finished.append(running.episode(is_end[index]))
@@ -99,7 +97,7 @@ class EpisodeAdder(Adder):
 
 def _goes_on(timestep: dm_env.TimeStep) -> np.ndarray:
     """Returns whether an action follows in each row, bool [K]."""
-    return (timestep.step_type != _LAST) & (timestep.step_type != ABSENT)
+    return (timestep.step_type != LAST) & (timestep.step_type != ABSENT)
 
 
 class _Running:
@@ -173,16 +171,11 @@ class WholeEpisodes(Data):
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> EpisodeMemory:
         """Builds the memory; see base class."""
         config = self._config
-        capacity, seed = -(-config.replay_capacity // num_shards), seed + 1
-        removal, num_batches = self._removal, config.updates_per_call
+        columns = specs, math.ceil(config.replay_capacity / num_shards), config.discount
+        options = dict(removal=self._removal, seed=seed + 1, num_batches=config.updates_per_call)
         if self._window:
-            return WindowMemory(
-                specs, capacity, config.discount, self._window, removal, seed, num_batches
-            )
-        return EpisodeMemory(
-            *(specs, capacity, config.discount, self._sample, removal, seed, num_batches),
-            history=self._history,
-        )
+            return WindowMemory(*columns, self._window, **options)
+        return EpisodeMemory(*columns, self._sample, **options, history=self._history)
 
     def wire(self, specs: Nest) -> EpisodeWire:
         """See base class."""

@@ -4,13 +4,20 @@
 """
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tree
 
 from common.replay import library, memory, saving
-from common.replay.episode_wire import Episodes, EpisodeSample, EpisodeWire, WindowBatch
+from common.replay.episode_wire import (
+    EpisodeBatch,
+    Episodes,
+    EpisodeSample,
+    EpisodeWire,
+    HistoryBatch,
+    WindowBatch,
+)
 from common.replay.memory import Uniform
 from common.replay.store import Counters, Store
 from common.types import Batch, Nest
@@ -253,24 +260,24 @@ class EpisodeMemory(Store):
             self._handle,
             batch_size,
             self._no_seed if seed is None else seed,
-            dtypes=self.signature.dtypes if history is not None else 2 * self.signature.dtypes,
+            dtypes=self.signature.dtypes,
             num_batches=num_batches,
-            history=-1 if history is None else history,
+            history=history or 0,
         )
         if not tf.executing_eagerly():
             size = tf.get_static_value(batch_size)
             batch = [None if size is None else num_batches * size]
-            for vector in sample[:7]:
+            for vector in (*sample[:7], sample.lengths):
                 vector.set_shape(batch)
             sample.count.set_shape([])
-            if history is not None:
-                sample.lengths.set_shape(batch)
-                batch.append(history + 2)
-            width = len(self.signature.names)
-            for begin in range(0, len(sample.columns), width):
-                self.signature.set_shapes(batch, sample.columns[begin : begin + width])
-        lengths = None if history is None else sample.lengths
-        return self.wire.sample(*sample[:2], sample[2:7], sample.count, sample.columns, lengths)
+            self.signature.set_shapes([*batch, 2 + (history or 0)], sample.columns)
+        unflatten, numbers = self.signature.unflatten, sample[2:7]
+        if history is not None:
+            steps = HistoryBatch(unflatten(sample.columns), sample.lengths, *numbers)
+        else:
+            pairs = [tf.unstack(column, 2, axis=1) for column in sample.columns]
+            steps = EpisodeBatch(*map(unflatten, zip(*pairs)), *numbers)
+        return EpisodeSample(*sample[:2], steps, sample.count)
 
     def sample_episodes(
         self, batch_size, max_steps, seed=None, num_batches: int = 1
@@ -463,16 +470,7 @@ class WindowMemory(EpisodeMemory):
 
     drawn_items = "episodes"
 
-    def __init__(
-        self,
-        specs: Nest,
-        capacity: int,
-        discount: float,
-        window: int,
-        removal: str = "oldest",
-        seed: int = 0,
-        num_batches: int = 1,
-    ):
+    def __init__(self, specs: Nest, capacity: int, discount: float, window: int, **options: Any):
         """Makes an empty memory.
 
         Args:
@@ -480,11 +478,9 @@ class WindowMemory(EpisodeMemory):
           capacity: see base class.
           discount: see base class.
           window: most steps of an episode that an update learns from.
-          removal: see base class.
-          seed: see base class.
-          num_batches: see base class.
+          options: `removal`, `seed` and `num_batches` of the base class.
         """
-        super().__init__(specs, capacity, discount, Uniform(), removal, seed, num_batches)
+        super().__init__(specs, capacity, discount, Uniform(), **options)
         self._window = window
 
     def draw(self, num_items, seed=None) -> EpisodeWindows:

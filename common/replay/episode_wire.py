@@ -196,25 +196,3 @@ class EpisodeWire(Wire):
             for n, end, last, is_end in zip(lengths, ends, last_states, terminated)
         )
         return Episodes(int(num_steps), episodes)
-
-    def sample(
-        self, keys, probabilities, numbers: Sequence, count, columns: Sequence, lengths=None
-    ) -> EpisodeSample:
-        """Returns a sample, given its columns.
-
-        Args:
-          keys: of the steps.
-          probabilities: of the steps.
-          numbers: fields of the steps from `rewards` to `v_tbc`.
-          count: steps in the memory.
-          columns: of the states, and, without `lengths`, of the next ones.
-          lengths: of the histories.
-        """
-        unflatten = self.signature.unflatten
-        if lengths is not None:
-            return EpisodeSample(
-                keys, probabilities, HistoryBatch(unflatten(columns), lengths, *numbers), count
-            )
-        half = len(columns) // 2
-        steps = EpisodeBatch(unflatten(columns[:half]), unflatten(columns[half:]), *numbers)
-        return EpisodeSample(keys, probabilities, steps, count)

@@ -64,12 +64,9 @@ class EpisodeMemory {
     bool terminated;
   };
 
-  // Where a draw is written. All have an element for each step drawn.
-  //
-  // With a history of H states, `columns` have H + 2 rows for each step instead:
-  // at most H states before it, its own and the next, at the end. Rows in front
-  // of these repeat the episode's first state. `lengths` gets the number of
-  // states before, and `next_columns` nothing.
+  // Where a draw is written. Arrays have an element for each step drawn, and
+  // `columns` have H + 2 rows for each: at most H states before it, its own and
+  // the next, at the end. Rows in front of these repeat the episode's first state.
   struct Drawn {
     int64_t* keys;
     double* probabilities;
@@ -78,11 +75,10 @@ class EpisodeMemory {
     bool* bootstraps;
     float* q_ret;
     float* v_tbc;  // V + min(1, rho) (Q - V - A) of what is stored.
-    std::vector<ColumnTarget> columns, next_columns;
-    int64_t history = kNoHistory;
-    int32_t* lengths = nullptr;
+    int64_t history;  // H.
+    int32_t* lengths;  // States before the step.
+    std::vector<ColumnTarget> columns;
   };
-  static constexpr int64_t kNoHistory = -1;
 
   // Where a draw of windows is written. Arrays have an element for each window.
   struct Windows {

@@ -150,16 +150,15 @@ OP("EpisodeAdd", Add)
     .Attr("dtypes: list(type) >= 1")
     .SetShapeFn(Scalars);
 
-// Draws N = num_batches * batch_size steps. `columns`, [N, ...], are those of
-// the states, then those of the next states; `dtypes` has both. With a history of
-// H they are [N, H + 2, ...], and `lengths` is [N] instead of [0].
+// Draws N = num_batches * batch_size steps. With a history of H, `columns` are
+// [N, H + 2, ...]: at most H states before each step, its own and the next one.
 absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const Draw draw, GetDraw(c));
   // Before memory is allocated for a batch that cannot be drawn.
   if (draw.batch_size > static_cast<int64_t>(resource.memory->capacity())) {
     return TooFew(draw, resource.memory->statistics().steps, "steps");
   }
-  TensorShape n = draw.shape;
+  const TensorShape& n = draw.shape;
   EpisodeMemory::Drawn drawn;
   TF_ASSIGN_OR_RETURN(drawn.keys, Output<int64_t>(c, "keys", n));
   TF_ASSIGN_OR_RETURN(drawn.probabilities,
@@ -171,17 +170,11 @@ absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(drawn.v_tbc, Output<float>(c, "v_tbc", n));
   TF_ASSIGN_OR_RETURN(auto* count, Output<int64_t>(c, "count"));
   TF_ASSIGN_OR_RETURN(drawn.history, Attribute(c, "history"));
-  if (drawn.history == EpisodeMemory::kNoHistory) {
-    TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", {0}));
-    TF_ASSIGN_OR_RETURN(drawn.columns, OutputColumns(c, resource.columns, n));
-    TF_ASSIGN_OR_RETURN(
-        drawn.next_columns,
-        OutputColumns(c, resource.columns, n, resource.columns.size()));
-  } else {
-    TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", n));
-    TF_RETURN_IF_ERROR(n.AddDimWithStatus(drawn.history + 2));
-    TF_ASSIGN_OR_RETURN(drawn.columns, OutputColumns(c, resource.columns, n));
-  }
+  TF_ASSIGN_OR_RETURN(drawn.lengths, Output<int32_t>(c, "lengths", n));
+  TensorShape states = n;
+  TF_RETURN_IF_ERROR(states.AddDimWithStatus(drawn.history + 2));
+  TF_ASSIGN_OR_RETURN(drawn.columns,
+                      OutputColumns(c, resource.columns, states));
   if (resource.memory->Sample(draw.batch_size, draw.num_batches, draw.seed,
                               drawn, count)) {
     return absl::OkStatus();
@@ -196,7 +189,7 @@ OP("EpisodeSample", Sample)
     .Output("bootstraps: bool").Output("q_ret: float").Output("v_tbc: float")
     .Output("count: int64").Output("lengths: int32").Output("columns: dtypes")
     .Attr("dtypes: list(type) >= 1").Attr("num_batches: int >= 1 = 1")
-    .Attr("history: int >= -1 = -1")
+    .Attr("history: int >= 0 = 0")
     .SetShapeFn(UnknownShape);
 
 // Draws windows of N = num_batches * batch_size episodes. L is the longest of

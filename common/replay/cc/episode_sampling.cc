@@ -14,7 +14,8 @@ bool EpisodeMemory::Sample(size_t batch_size, size_t num_batches, uint64_t seed,
   std::optional<std::mt19937_64> own;
   if (seed != 0) own.emplace(seed);
   const size_t n = batch_size * num_batches;
-  std::vector<int32_t> slots(n), next_slots(n), windows;
+  std::vector<int32_t> slots(n), windows;
+  windows.reserve(n * (drawn.history + 2));
   std::vector<Episode*> episodes(n);
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -40,10 +41,8 @@ bool EpisodeMemory::Sample(size_t batch_size, size_t num_batches, uint64_t seed,
       drawn.v_tbc[i] =
           value + std::min(1.0f, episode.rhos[t]) *
                       (episode.q_ret[t] - value - episode.advantages[t]);
-      next_slots[i] = episode.slots[t + 1];
       episodes[i] = &episode;
       ++episode.pins;
-      if (drawn.history == kNoHistory) continue;
       drawn.lengths[i] = static_cast<int32_t>(std::min(t, drawn.history));
       for (int64_t k = t - drawn.history; k <= t + 1; ++k) {
         windows.push_back(episode.slots[std::max<int64_t>(k, 0)]);
@@ -51,12 +50,7 @@ bool EpisodeMemory::Sample(size_t batch_size, size_t num_batches, uint64_t seed,
     }
     statistics_.sampled += n;
   }
-  if (drawn.history == kNoHistory) {
-    rows_.Copy(slots, drawn.columns);
-    rows_.Copy(next_slots, drawn.next_columns);
-  } else {
-    rows_.Copy(windows, drawn.columns);
-  }
+  rows_.Copy(windows, drawn.columns);
   std::lock_guard<std::mutex> lock(mutex_);
   Unpin(episodes);
   return true;

@@ -186,7 +186,7 @@ absl::StatusOr<std::vector<ColumnSource>> InputColumns(
 
 absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
     OpKernelContext* c, const std::vector<Column>& columns,
-    const TensorShape& leading, size_t first) {
+    const TensorShape& leading) {
   OpOutputList tensors;
   TF_RETURN_IF_ERROR(c->output_list("columns", &tensors));
   std::vector<ColumnTarget> targets;
@@ -194,7 +194,7 @@ absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
     TensorShape shape = leading;
     TF_RETURN_IF_ERROR(shape.AppendShapeWithStatus(columns[i].shape));
     Tensor* tensor;
-    TF_RETURN_IF_ERROR(tensors.allocate(first + i, shape, &tensor));
+    TF_RETURN_IF_ERROR(tensors.allocate(i, shape, &tensor));
     targets.push_back(Target(columns[i], tensor));
   }
   return targets;

@@ -197,11 +197,11 @@ absl::StatusOr<std::vector<ColumnSource>> InputColumns(
     tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
     int64_t num_rows);
 
-// Allocates the outputs of the list "columns" from the one of number `first` on,
-// of shape [leading..., ...] each. The Python face sets their dtypes.
+// Allocates the outputs of the list "columns", of shape [leading..., ...] each.
+// The Python face sets their dtypes.
 absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
     tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
-    const tensorflow::TensorShape& leading, size_t first = 0);
+    const tensorflow::TensorShape& leading);
 
 // Outputs a handle to a new memory, of `num_steps` steps, that is constructed
 // from `arguments`. `signature` has a line for each of them, without the columns
