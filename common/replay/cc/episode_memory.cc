@@ -237,24 +237,19 @@ bool EpisodeMemory::Reserve(size_t num_steps, std::vector<int32_t>* slots) {
 
 EpisodeMemory::Episodes::iterator EpisodeMemory::NextToRemove() {
   if (removal_ == Removal::kOldest) return episodes_.begin();
-  const auto score = [&](const Episode& episode) {
+  std::vector<double> scores;
+  for (const auto& episode : episodes_) {
     double sum = 0;
     if (removal_ == Removal::kFarPolicy) {
-      sum = CountFar(episode);
+      sum = CountFar(*episode);
     } else {
-      for (const float divergence : episode.divergences) sum += divergence;
+      for (const float divergence : episode->divergences) sum += divergence;
     }
-    return sum / episode.num_steps;
-  };
-  auto worst = episodes_.begin();
-  double worst_score = score(**worst);
-  for (auto episode = worst + 1; episode != episodes_.end(); ++episode) {
-    const double of_this = score(**episode);
-    if (of_this <= worst_score) continue;
-    worst = episode;
-    worst_score = of_this;
+    scores.push_back(sum / episode->num_steps);
   }
-  return worst;
+  // The first one of the largest, that is of the oldest episode.
+  const auto largest = std::max_element(scores.begin(), scores.end());
+  return episodes_.begin() + (largest - scores.begin());
 }
 
 void EpisodeMemory::Remove(Episodes::iterator place) {
