@@ -10,14 +10,12 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Adder, Data, Delivery, StoredState
+from common.data.data import FIRST, Adder, Data, Delivery, StoredState
 from common.data.rollout_config import HELD_ROLLOUTS
 from common.replay.columns import Signature
 from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
 from common.types import Batch, Nest
 from common.values import multistep
-
-_FIRST = int(dm_env.StepType.FIRST)
 
 
 class RolloutSteps(NamedTuple):
@@ -95,7 +93,7 @@ class RolloutAdder(Adder):
         if not self._taken:
             return ()
         # No step led to a FIRST. This reward makes the TD error there 0.
-        is_step = timestep.step_type != _FIRST
+        is_step = timestep.step_type != FIRST
         _, value, _ = self._taken[-1]
         reward = np.where(is_step, timestep.reward, value)
         discount = np.where(is_step, self._discount * timestep.discount, 0)

@@ -11,13 +11,10 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Adder, Delivery, ItemData
+from common.data.data import FIRST, LAST, Adder, Delivery, ItemData
 from common.replay.columns import transition_keys
 from common.replay.memory import UNKNOWN_PRIORITY, Items
 from common.types import Nest
-
-_FIRST = int(dm_env.StepType.FIRST)
-_LAST = int(dm_env.StepType.LAST)
 
 
 class StoredTimestep(NamedTuple):
@@ -107,7 +104,7 @@ class SequenceAdder(Adder):
             item_keys,
             np.full(num_items, self._length, np.int32),
         )
-        num_steps = int(np.count_nonzero(timesteps.step_type != _LAST))
+        num_steps = int(np.count_nonzero(timesteps.step_type != LAST))
         self.num_steps += num_steps
         return [Delivery(items, num_steps)]
 
@@ -115,7 +112,7 @@ class SequenceAdder(Adder):
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
         """Stores the timestep that `observe` just got; see base class."""
-        is_first = timestep.step_type == _FIRST
+        is_first = timestep.step_type == FIRST
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
         discount = self._gamma * timestep.discount.astype(np.float64)
         observation, action, extras = tree.map_structure(

@@ -9,13 +9,10 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Adder, Delivery, ItemData
+from common.data.data import FIRST, LAST, Adder, Delivery, ItemData
 from common.replay import columns
 from common.replay.memory import Items
 from common.types import Nest
-
-_FIRST = int(dm_env.StepType.FIRST)
-_LAST = int(dm_env.StepType.LAST)
 
 
 class StoredTransition(NamedTuple):
@@ -177,7 +174,7 @@ class NStepAdder(Adder):
         slot = self._time % self._n
         for ring, leaf in zip(self._ring_leaves, leaves, strict=True):
             ring[slot] = leaf
-        opened = timestep.step_type != _LAST
+        opened = timestep.step_type != LAST
         self._is_open[slot] = opened
         self._steps[slot] = self._next_step
         self._next_step += opened
@@ -206,22 +203,16 @@ class NStepAdder(Adder):
         """Adds a timestep to the open transitions; returns the transitions that it completes."""
         step_type = timestep.step_type
         # A reset within an episode drops its open transitions, because they have no end.
-        self._is_open &= step_type != _FIRST
+        self._is_open &= step_type != FIRST
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
         self._rewards += self._discounts * reward
         self._discounts *= self._gamma * timestep.discount.astype(np.float64)
 
-        oldest = self._time % self._n
-        is_last = step_type == _LAST
-        if is_last.any():
-            by_age = np.arange(self._time, self._time + self._n) % self._n
-            due = self._is_open[by_age]
-            due[1:] &= is_last
-            ages, environments = np.nonzero(due)
-            slots = by_age[ages]
-        else:
-            environments = np.flatnonzero(self._is_open[oldest])
-            slots = np.full(environments.size, oldest)
+        by_age = np.arange(self._time, self._time + self._n) % self._n
+        due = self._is_open[by_age]
+        due[1:] &= step_type == LAST
+        ages, environments = np.nonzero(due)
+        slots = by_age[ages]
         if not environments.size:
             return None
 

@@ -10,13 +10,11 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Adder, Data, Delivery
+from common.data.data import FIRST, Adder, Data, Delivery
 from common.replay.columns import Signature
 from common.replay.local_replay import LocalReplay
 from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
 from common.types import Batch, Nest
-
-_FIRST = int(dm_env.StepType.FIRST)
 
 
 class Unrolls(NamedTuple):
@@ -98,7 +96,7 @@ class UnrollAdder(Adder):
         if not self._held:
             return ()
         # A reset within an episode also counts, although its last timestep is not LAST.
-        is_last = timestep.step_type == _FIRST
+        is_last = timestep.step_type == FIRST
         followed = (timestep.reward, timestep.discount)
         reward, discount = (np.where(is_last, 0, each).astype(np.float32) for each in followed)
         self._outcomes.append((reward, discount, is_last))
