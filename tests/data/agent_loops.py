@@ -1,8 +1,27 @@
 """An agent of no paper, and the acting loop of any agent, as its role makes it."""
 
+import tensorflow as tf
+
 from common.acting.loop import ActingLoop
+from common.acting.policy import Policy
 from common.agents.agent import Agent
 from common.environments.spec import EnvironmentSpec
+
+
+class StubPolicy(Policy):
+    """A policy without parameters."""
+
+    def load(self, flat):
+        pass
+
+
+class StubLearner(tf.Module):
+    """A learner without parameters, whose `update` has to count `steps`."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.actor_variables = ()
 
 
 class StubAgent(Agent):

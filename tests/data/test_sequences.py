@@ -2,7 +2,7 @@
 
 import types
 
-from agent_loops import StubAgent, make_loop, put
+from agent_loops import StubAgent, StubLearner, StubPolicy, make_loop, put
 import dm_env
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from sides_task import EPISODE_STEPS, make_environments
 import tensorflow as tf
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
-from common.acting.policy import Policy
 from common.data.sequences import SequenceAdder, Sequences, StoredTimestep
 from common.environments.spec import EnvironmentSpec
 from common.replay import columns, png
@@ -159,18 +158,6 @@ def test_resets_lost_lives_and_time_limits():
     np.testing.assert_array_equal(steps.discount, [0, g, 0, g, g, 0, g, 0, 0])
 
 
-def test_observations_of_bytes():
-    adder, k = make_adder(2, 2), 2
-    for t in range(4):
-        files = np.empty(k, object)
-        files[:] = [bytes([t, index]) * (t + 1) for index in range(k)]
-        step = timestep([FIRST if t == 0 else MID] * k, [0] * k, [1] * k, files)
-        deliveries = adder.observe(step, {})
-        adder.act(step, np.zeros(k, np.int32), {})
-        files[:] = None
-    assert deliveries[0].rows.steps.observation.tolist() == [b"\x02\x00" * 3, b"\x02\x01" * 3]
-
-
 def test_actions_with_dimensions_and_no_extras():
     adder = make_adder(2, 2)
     for t in range(3):
@@ -189,11 +176,8 @@ SPEC = EnvironmentSpec(36 * 36 * 2, 3, image_shape=SHAPE, is_discrete=True)
 LENGTH = 5
 
 
-class Actor(Policy):
+class Actor(StubPolicy):
     """Action 0; its recurrent state and its extras count the timesteps of the episode."""
-
-    def load(self, flat):
-        pass
 
     def initial_state(self, num_environments):
         return np.zeros(num_environments, np.int32)
@@ -202,13 +186,11 @@ class Actor(Policy):
         return np.zeros(len(observation), np.int32), state + 1, {"count": state}
 
 
-class Learner(tf.Module):
+class Learner(StubLearner):
     """Writes back the sum of each sequence's rewards as its priority."""
 
     def __init__(self):
         super().__init__()
-        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self.actor_variables = ()
         self.batches = []
 
     def update(self, batch):

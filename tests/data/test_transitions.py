@@ -3,13 +3,12 @@
 import itertools
 import types
 
-from agent_loops import StubAgent, make_loop, put
+from agent_loops import StubAgent, StubLearner, StubPolicy, make_loop, put
 import numpy as np
 import pytest
 import tensorflow as tf
 from timesteps import FIRST, LAST, MID, random_experience, timestep
 
-from common.acting import policy as policy_lib
 from common.data.transitions import NStepAdder, StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
 from common.replay import columns
@@ -181,20 +180,11 @@ def test_an_abandoned_episode_gives_nothing_more():
     np.testing.assert_array_equal(got.observation_t[:, 0], [5])
 
 
-def test_nothing_completed_gives_nothing():
-    adder = NStepAdder(range(2), 3, 0.99, policy=Extras())
-    start = timestep([FIRST] * 2, [0, 0], [1, 1], np.zeros((2, 1), np.float32))
-    assert not adder.observe(start, {}) and not adder.flush() and adder.num_steps == 0
-
-
 # With an agent, whose steps have two numbers.
 
 
-class Policy(policy_lib.Policy):
+class Policy(StubPolicy):
     """Actions of 0; a transition's priority is its first observation and a half."""
-
-    def load(self, flat):
-        pass
 
     def __call__(self, observation, state):
         return np.zeros((len(observation), 1), np.float32), state, {}
@@ -203,13 +193,8 @@ class Policy(policy_lib.Policy):
         return transitions.observation_tm1[:, 0] + np.float32(0.5)
 
 
-class Learner(tf.Module):
+class Learner(StubLearner):
     """Writes back each item's reward as its priority."""
-
-    def __init__(self):
-        super().__init__()
-        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self.actor_variables = ()
 
     def update(self, batch):
         self.steps.assign_add(1)

@@ -1,7 +1,5 @@
 """Tests of common.data.unrolls: the adder and the queue alone, then with an agent of no paper."""
 
-from typing import NamedTuple
-
 from agent_loops import make_loop
 import numpy as np
 import pytest
@@ -101,53 +99,19 @@ def test_of_a_recurrent_state_an_unroll_keeps_the_first():
 # The queue, beside the tests of every store in tests/remote.
 
 
-class Columns(NamedTuple):
-    """Columns of several dtypes."""
+def test_a_queue_keeps_copies_in_the_order_of_arrival():
+    def unrolls(*marks):
+        return {"x": np.repeat(np.float32(marks)[:, None], T, 1)}
 
-    observation: dict
-    reward: np.ndarray
-    is_last: np.ndarray
+    def draw(num_items):
+        return queue.draw(num_items).steps["x"][:, 0].tolist()
 
-
-SPECS = Columns(
-    {"image": tf.TensorSpec([T, 2, 2], tf.uint8), "flat": tf.TensorSpec([T, 4])},
-    tf.TensorSpec([T]),
-    tf.TensorSpec([T], tf.bool),
-)
-
-
-def unrolls(*marks):
-    """Returns unrolls that tell their marks in all columns."""
-
-    def column(spec):
-        values = np.array(marks) % 2 if spec.dtype == tf.bool else np.array(marks)
-        values = values.reshape([-1] + [1] * len(spec.shape)).astype(spec.dtype.as_numpy_dtype)
-        return np.broadcast_to(values, [len(marks), *spec.shape]).copy()
-
-    return tf.nest.map_structure(column, SPECS)
-
-
-def marks_of(drawn):
-    """Returns the marks of unrolls, which agree in all columns."""
-    marks = drawn.steps.reward[:, 0].astype(int)
-    tf.nest.map_structure(np.testing.assert_array_equal, drawn.steps, unrolls(*marks))
-    for array, spec in zip(tf.nest.flatten(drawn.steps), tf.nest.flatten(SPECS), strict=True):
-        assert array.dtype == spec.dtype.as_numpy_dtype
-    return marks.tolist()
-
-
-def test_keeps_copies_in_the_order_of_arrival():
-    queue, put = UnrollQueue(SPECS, 4), unrolls(1, 2)
+    queue, put = UnrollQueue({"x": tf.TensorSpec([T])}, 4), unrolls(1, 2)
     assert queue.put(put) and queue.put(unrolls(3))
-    put.reward[:] = 99
-    assert marks_of(queue.draw(1)) == [1]
+    put["x"][:] = 99
+    assert draw(1) == [1]
     assert not queue.put(unrolls(4, 5, 6)) and queue.put(unrolls(7))
-    assert queue.draw(4) is None and marks_of(queue.draw(3)) == [2, 3, 7]
-
-
-def test_what_never_fits_is_an_error():
-    with pytest.raises(ValueError, match="5 unrolls exceed the queue, which holds 4"):
-        UnrollQueue(SPECS, 4).put(unrolls(1, 2, 3, 4, 5))
+    assert queue.draw(4) is None and draw(3) == [2, 3, 7]
 
 
 # With an agent.

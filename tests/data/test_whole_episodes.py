@@ -2,7 +2,7 @@
 
 import types
 
-from agent_loops import StubAgent, make_loop, put
+from agent_loops import StubAgent, StubPolicy, make_loop, put
 import dm_env
 from dm_env import specs
 import numpy as np
@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 from timesteps import FIRST, LAST, MID, timestep
 
-from common.acting.policy import Policy
 from common.data.data import StoredState
 from common.data.episodes import EpisodeAdder, WholeEpisodes
 from common.environments import UnusableEnvironmentError
@@ -133,11 +132,8 @@ class Counting(dm_env.Environment):
         return specs.BoundedArray((1,), np.float32, minimum=-1, maximum=1)
 
 
-class Actor(Policy):
+class Actor(StubPolicy):
     """Actions of 0; the value of a state is 10 more than its observation."""
-
-    def load(self, flat):
-        pass
 
     def __call__(self, observation, state):
         extras = {"value": 10 + observation[:, 0]}
