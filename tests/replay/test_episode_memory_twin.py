@@ -187,10 +187,12 @@ class Twin:
 class Pair:
     """A memory and its twin, which get the same calls and are compared."""
 
-    def __init__(self, capacity, removal, sampling, seed):
+    def __init__(self, capacity, removal, sampling, seed, memory=None):
         is_uniform = isinstance(sampling, Uniform)
         twin = UniformTwin() if is_uniform else RankTwin(sampling.exponent, sampling.period)
-        self.memory = EpisodeMemory(SPECS, capacity, DISCOUNT, sampling, removal, seed)
+        if memory is None:
+            memory = EpisodeMemory(SPECS, capacity, DISCOUNT, sampling, removal, seed)
+        self.memory = memory
         self.twin = Twin(capacity, removal, twin)
         self.rng = np.random.default_rng(seed)
         self.executed = self.sampled = self.updated = self.missing = 0
@@ -198,8 +200,8 @@ class Pair:
     def floats(self, n, scale=1.0):
         return (scale * self.rng.normal(size=n)).astype(np.float32)
 
-    def add(self):
-        n = int(self.rng.choice([1, 2, 5, 40, 40, 70, self.twin.capacity]))
+    def add(self, n=None):
+        n = n or int(self.rng.choice([1, 2, 5, 40, 40, 70, self.twin.capacity]))
         text = np.empty(n + 1, object)
         text[:] = [bytes([65 + t % 26]) * (t % 21) for t in range(n + 1)]
         rows = {"observation": self.floats([n + 1, 2]), "text": text}
@@ -244,6 +246,32 @@ class Pair:
             for name, column in nest.items():
                 expected = [e.rows[name][t + offset] for e, t in steps]
                 assert column.numpy().tolist() == np.array(expected).tolist()
+
+    def sample_windows(self):
+        count, num_batches = len(self.twin.episodes), int(self.rng.integers(1, 3))
+        size, max_steps = int(self.rng.choice([1, count])), int(self.rng.choice([1, 7, 2**31 - 1]))
+        windows = self.memory.sample_episodes(size, max_steps, num_batches=num_batches)
+        self.sampled += size * num_batches
+        self.check_windows(windows, size, max_steps, num_batches)
+
+    def check_windows(self, windows, size, max_steps, num_batches=1):
+        """Compares every element of windows with the episodes."""
+        keys, drawn = windows.keys.numpy(), tf.nest.map_structure(np.asarray, windows.steps)
+        episodes, longest = [self.twin.find(key) for key in keys], drawn.lengths.max()
+        for batch in np.reshape([e.key for e in episodes], [num_batches, size]):
+            assert len(set(batch.tolist())) == size
+        assert drawn.rewards.shape == (size * num_batches, longest)
+        for i, (e, length) in enumerate(zip(episodes, drawn.lengths)):
+            begin = keys[i] - e.key
+            assert length == min(max_steps, e.size) and begin + length <= e.size
+            steps = begin + np.maximum(0, np.arange(longest + 1) - (longest - length))
+            for name, column in drawn.states.items():
+                np.testing.assert_array_equal(column[i], e.rows[name][steps])
+            rewards = self.twin.scaled(e.rewards[steps[:-1]])
+            np.testing.assert_allclose(drawn.rewards[i], rewards, rtol=1e-5)
+            np.testing.assert_array_equal(windows.step_keys[i], e.key + steps[:-1])
+            assert drawn.bootstraps[i] != (e.terminated and begin + length == e.size)
+        assert windows.count == len(self.twin.episodes)
 
     def refresh(self):
         """Refreshes steps that are stored, repeated, gone and not there yet."""
@@ -319,7 +347,8 @@ class Pair:
 )
 def test_random_calls_agree_with_the_twin(removal, sampling):
     pair = Pair(100, removal, sampling, seed=3)
-    calls = [pair.add] + 3 * [pair.sample] + 4 * [pair.refresh] + [pair.rescale]
+    calls = [pair.add, pair.sample_windows, pair.rescale]
+    calls += 3 * [pair.sample] + 4 * [pair.refresh]
     pair.add()
     for turn in range(CALLS):
         pair.rng.choice(calls)()
@@ -331,59 +360,18 @@ def test_random_calls_agree_with_the_twin(removal, sampling):
 
 # Windows of whole episodes.
 
-WINDOW_SPECS = {"observation": tf.TensorSpec([2], tf.float32), "text": Bytes(9)}
 SIZES = (5, 1, 8, 3, 12, 4)
 
 
-class WindowTwin:
-    """The episodes of a memory as arrays, and what a window of them must be."""
+def window_pair(sizes=SIZES, memory=None):
+    pair = Pair(100, "oldest", Uniform(), seed=1, memory=memory)
+    for size in sizes:
+        pair.add(size)
+    return pair
 
-    def __init__(self, sizes=SIZES, memory=None, seed=0):
-        if memory is None:
-            memory = EpisodeMemory(WINDOW_SPECS, 1000, 0.9, Uniform(), seed=1)
-        self.memory = memory
-        self.rng = np.random.default_rng(seed)
-        self.episodes = {}
-        self.scale = 1.0
-        for size in sizes:
-            self.add(size)
 
-    def add(self, size):
-        text = np.empty(size + 1, object)
-        text[:] = [b"x" * (t % 10) for t in range(size + 1)]
-        observation = self.rng.normal(size=(size + 1, 2)).astype(np.float32)
-        rewards = self.rng.normal(size=size).astype(np.float32)
-        terminated = bool(self.rng.integers(2))
-        steps = {"observation": observation, "text": text}
-        values = np.zeros(size + 1, np.float32)
-        key = int(self.memory.add(steps, rewards, values, terminated))
-        self.episodes[key] = observation, text, rewards, terminated
-
-    def episode_of(self, key):
-        return max(first for first in self.episodes if first <= key)
-
-    def check(self, windows, size, max_steps, num_batches=1):
-        """Compares every element with the arrays."""
-        keys, drawn = windows.keys.numpy(), windows.steps
-        lengths = drawn.lengths.numpy()
-        firsts = [self.episode_of(key) for key in keys.tolist()]
-        for batch in np.reshape(firsts, [num_batches, size]):
-            assert len(set(batch.tolist())) == size
-        longest = lengths.max()
-        assert drawn.rewards.shape == (size * num_batches, longest)
-        for i, first in enumerate(firsts):
-            observation, text, rewards, terminated = self.episodes[first]
-            begin, length = keys[i] - first, lengths[i]
-            assert length == min(max_steps, len(rewards)) and begin + length <= len(rewards)
-            steps = begin + np.maximum(0, np.arange(longest + 1) - (longest - length))
-            np.testing.assert_array_equal(drawn.states["observation"][i], observation[steps])
-            np.testing.assert_array_equal(drawn.states["text"][i], text[steps])
-            scaled = rewards[steps[:-1]] / self.scale
-            np.testing.assert_allclose(drawn.rewards[i], scaled, rtol=1e-5)
-            np.testing.assert_array_equal(windows.step_keys[i], first + steps[:-1])
-            is_true_end = terminated and begin + length == len(rewards)
-            assert bool(drawn.bootstraps[i]) != is_true_end
-        assert windows.count == len(self.episodes)
+def make_window_memory(seed):
+    return WindowMemory(SPECS, 100, DISCOUNT, 4, seed=seed, num_batches=2)
 
 
 def chi_square(counts, probabilities):
@@ -391,23 +379,11 @@ def chi_square(counts, probabilities):
     return np.sum((counts - expected) ** 2 / expected)
 
 
-@pytest.mark.parametrize("size, max_steps", [(1, 200), (4, 1), (6, 4), (6, 2**31 - 1)])
-def test_windows_are_those_of_the_twin(size, max_steps):
-    twin = WindowTwin()
-    twin.memory.set_reward_scale(3.0, recompute=True)
-    twin.scale = 3.0
-    for num_batches in (1, 2):
-        windows = twin.memory.sample_episodes(size, max_steps, num_batches=num_batches)
-        twin.check(windows, size, max_steps, num_batches)
-    assert twin.memory.counters().sampled == 3 * size
-    twin.memory.check()
-
-
 def test_episodes_are_uniform_whatever_their_lengths_in_each_place_of_a_batch():
     """Chi-square; with 5 degrees of freedom a seed exceeds 35 with a chance of 1.5e-6."""
-    twin, draws = WindowTwin(), 6000
-    windows = twin.memory.sample_episodes(4, 3, seed=5, num_batches=draws)
-    firsts = np.sort(list(twin.episodes))
+    pair, draws = window_pair(), 6000
+    windows = pair.memory.sample_episodes(4, 3, seed=5, num_batches=draws)
+    firsts = [episode.key for episode in pair.twin.episodes]
     episode = np.searchsorted(firsts, windows.keys, side="right") - 1
     for column in episode.reshape([draws, 4]).T:
         assert chi_square(np.bincount(column, minlength=6), np.full(6, 1 / 6)) < 35
@@ -419,72 +395,61 @@ def test_episodes_are_uniform_whatever_their_lengths_in_each_place_of_a_batch():
 
 
 def test_a_window_begins_at_a_uniform_step_or_the_latest_that_fits():
-    twin, draws = WindowTwin(sizes=(10,)), 5000
-    windows = twin.memory.sample_episodes(1, 7, seed=3, num_batches=draws)
+    draws = 5000
+    windows = window_pair((10,)).memory.sample_episodes(1, 7, seed=3, num_batches=draws)
     counts = np.bincount(windows.keys)
     assert len(counts) == 4
     assert chi_square(counts, [0.1, 0.1, 0.1, 0.7]) < 30  # 3 degrees: 1.4e-6
 
 
 def test_a_seed_repeats_a_draw():
-    twin = WindowTwin()
-    first, again, other = (twin.memory.sample_episodes(5, 3, seed=s) for s in (7, 7, 8))
-    assert first.keys.numpy().tolist() == again.keys.numpy().tolist()
-    assert first.keys.numpy().tolist() != other.keys.numpy().tolist()
-    twin.memory.sample_episodes(5, 3)
-    assert twin.memory.sample_episodes(5, 3, 7).keys.numpy().tolist() == first.keys.numpy().tolist()
+    def draw(seed):
+        return memory.sample_episodes(5, 3, seed).keys.numpy().tolist()
 
-
-def test_episodes_that_were_removed_are_not_drawn():
-    memory = EpisodeMemory(WINDOW_SPECS, 20, 0.9, RankBased(0.5, 1), "far_policy", seed=2)
-    twin = WindowTwin(sizes=(), memory=memory)
-    for size in (8, 6, 4, 9, 1, 2, 7):
-        twin.add(size)
-        gone = [key for key in twin.episodes if not memory.contains(np.int64([key]))[0]]
-        for key in gone:
-            del twin.episodes[key]
-        twin.check(memory.sample_episodes(len(twin.episodes), 5), len(twin.episodes), 5)
-    memory.check()
+    memory = window_pair().memory
+    first = draw(7)
+    assert draw(7) == first != draw(8)
+    draw(None)
+    assert draw(7) == first
 
 
 def test_in_a_graph_the_shapes_are_known_but_the_length():
-    twin = WindowTwin()
+    pair = window_pair()
 
     @tf.function(autograph=False)
     def call(seed):
-        windows = twin.memory.sample_episodes(3, 4, seed, num_batches=2)
+        windows = pair.memory.sample_episodes(3, 4, seed, num_batches=2)
         assert windows.steps.states["observation"].shape.as_list() == [6, None, 2]
         assert windows.steps.rewards.shape.as_list() == [6, None]
         assert windows.keys.shape == windows.steps.bootstraps.shape == [6]
         return windows
 
-    twin.check(call(tf.constant(4, tf.int64)), 3, 4, 2)
+    pair.check_windows(call(tf.constant(4, tf.int64)), 3, 4, 2)
 
 
 def test_a_refresh_by_the_token_reaches_each_step_once_more():
     """Rows in front of a short window repeat its first step, of which the last one counts."""
-    twin = WindowTwin()
-    windows = twin.memory.sample_episodes(6, 200)
+    memory = window_pair().memory
+    windows = memory.sample_episodes(6, 200)
     number = tf.range(windows.token.shape[0], dtype=tf.float32)
     zeros = tf.zeros_like(number)
-    twin.memory.refresh(windows.token, number, 1 + number, zeros, zeros, zeros, 4.0)
+    memory.refresh(windows.token, number, 1 + number, zeros, zeros, zeros, 4.0)
     keys = windows.step_keys.numpy()
     last = {key: i for i, key in enumerate(keys.ravel().tolist())}
     assert len(last) == sum(SIZES)
-    stored = twin.memory.stored(np.array(list(last)))
+    stored = memory.stored(np.array(list(last)))
     np.testing.assert_array_equal(stored.values, list(last.values()))
     np.testing.assert_array_equal(stored.rhos, 1 + np.array(list(last.values())))
-    twin.memory.check()
+    memory.check()
 
 
 def test_a_memory_of_windows_draws_them():
-    twin = WindowTwin(memory=WindowMemory(WINDOW_SPECS, 100, 0.9, 4, seed=1, num_batches=2))
-    twin.memory.count_steps(40)
-    windows = twin.memory.draw(6, seed=3)
-    twin.check(windows, 3, 4, 2)
-    counters = twin.memory.counters()
-    assert counters == (sum(SIZES), 40, 6, 0, 0, 0)
-    assert twin.memory.num_drawable(counters) == len(SIZES)
+    pair = window_pair(memory=make_window_memory(1))
+    windows = pair.memory.draw(6, seed=3)
+    pair.check_windows(windows, 3, 4, 2)
+    counters = pair.memory.counters()
+    assert counters == (sum(SIZES), pair.executed, 6, 0, 0, 0)
+    assert pair.memory.num_drawable(counters) == len(SIZES)
     batch = windows.batch()
     assert batch.size == len(SIZES)
     np.testing.assert_allclose(batch.probabilities, np.full(6, 1 / len(SIZES)))
@@ -492,42 +457,19 @@ def test_a_memory_of_windows_draws_them():
 
 
 def test_a_loaded_memory_draws_what_the_saved_one_would(tmp_path):
-    twin = WindowTwin(memory=WindowMemory(WINDOW_SPECS, 100, 0.9, 4, seed=1, num_batches=2))
-    twin.memory.draw(4)
-    twin.memory.save(tmp_path / "memory")
-    other = WindowMemory(WINDOW_SPECS, 100, 0.9, 4, seed=2, num_batches=2)
+    memory, other = make_window_memory(1), make_window_memory(2)
+    window_pair(memory=memory).memory.draw(4)
+    memory.save(tmp_path / "memory")
     other.load(tmp_path / "memory")
-    first, second = (memory.draw(6) for memory in (twin.memory, other))
+    first, second = memory.draw(6), other.draw(6)
     tf.nest.map_structure(np.testing.assert_array_equal, first, second)
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ((-3, 4), "batch_size must be at least 1, is -3"),
-        ((2, 0), "max_steps must be at least 1, is 0"),
-        (([2], 4), "batch_size must be a scalar"),
-        ((2, [4]), "max_steps must be a scalar"),
-        ((2, 4, [1, 2]), "seed must be a scalar"),
-        ((2, 4, 1, 2**31), "num_batches must be at most 2.30, is 2147483648"),
-    ],
-)
-def test_an_invalid_argument_is_named_and_changes_nothing(arguments, message):
-    twin = WindowTwin()
-    before = twin.memory.statistics()
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message) as caught:
-        twin.memory.sample_episodes(*arguments)
-    assert "\n" not in caught.value.message
-    assert twin.memory.statistics() == before
-    twin.memory.check()
-
-
 def test_a_batch_above_the_number_of_episodes():
-    memory = EpisodeMemory(WINDOW_SPECS, 1000, 0.9, Uniform())
     for sizes in ((), SIZES):
-        twin = WindowTwin(sizes, memory)
+        memory = window_pair(sizes).memory
         for size in (len(sizes) + 1, 2**31 - 1):
             message = f"^the memory holds {len(sizes)} episodes, fewer than a batch of {size}$"
             with pytest.raises(tf.errors.FailedPreconditionError, match=message):
-                twin.memory.sample_episodes(size, 4)
-    assert memory.statistics().sampled == 0
+                memory.sample_episodes(size, 4)
+        assert memory.statistics().sampled == 0
