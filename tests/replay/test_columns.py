@@ -40,12 +40,6 @@ def test_different_parts_give_different_keys_in_their_order():
     np.testing.assert_array_equal(np.argsort(made), by_parts)
 
 
-def test_arguments_broadcast_and_keys_differ():
-    made = columns.make_keys(2, np.arange(3)[:, None], 5, np.arange(4))
-    assert made.shape == (3, 4) and len(np.unique(made)) == 12
-    np.testing.assert_array_equal(np.diff(made, axis=1), 1)  # consecutive steps, consecutive keys
-
-
 def test_a_key_tells_its_shard():
     shards = np.arange(footprint.MAX_SHARDS)
     made = columns.transition_keys(shards, 4095, (1 << 40) + 16383, 2**32 - 1)

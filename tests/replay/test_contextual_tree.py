@@ -325,16 +325,6 @@ def test_without_any_mass_all_items_are_alike(known, uniform_mix):
     assert set(pair.memory.sample(500).keys.numpy()) == set(range(7))
 
 
-def test_zero_is_drawn_only_by_the_mix():
-    for uniform_mix in (0.0, 0.1):
-        pair = Pair(uniform_mix=uniform_mix)
-        pair.insert(range(9), [0.0, 0.0, 1e-30, 0.0, UNKNOWN, 5.0, 0.0, 0.0, 0.0])
-        pair.compare()
-        drawn = set(pair.memory.sample(5000).keys.numpy().tolist())
-        assert drawn <= ({2, 4, 5} if uniform_mix == 0 else set(range(9)))
-        assert (len(drawn) == 9) == (uniform_mix > 0)
-
-
 @pytest.mark.parametrize(
     "distribution",
     [
@@ -375,60 +365,6 @@ def test_known_priorities_make_it_proportional():
         np.testing.assert_allclose(
             masses / memory.mass()[0], [0.17309, 0.45700, 0.36990], atol=1e-5
         )
-
-
-def test_sums_do_not_drift():
-    rng = np.random.default_rng(2)
-    memory = make_memory(ContextualPriorityTree(uniform_mix=0.0), 500)
-    keys = np.arange(500)
-    memory.insert(keys, keys, np.full(500, UNKNOWN, np.float32))
-    for _ in range(400):
-        changed = rng.integers(500, size=256)
-        memory.update_priorities(changed, np.float32(10 ** rng.uniform(-20, 20, 256)))
-    final = np.float32(rng.uniform(0.5, 1, 500))
-    memory.update_priorities(keys, final)
-    memory.check()
-    masses = memory.masses(keys)[1].numpy()
-    assert np.array_equal(masses, final.astype(np.float64))
-    assert float(memory.mass()[0]) == pytest.approx(masses.sum(), rel=1e-14)
-
-
-def test_bad_arguments_leave_the_tree_as_it_was():
-    pair = Pair()
-    pair.insert(range(4), [1.0, UNKNOWN, 2.0, UNKNOWN])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"priorities\[1\]"):
-        pair.memory.update_priorities([0, 1], np.float32([3, np.nan]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"keys\[0\] must not be negative"):
-        pair.memory.masses([-1])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="keys must be int64, is float32"):
-        pair.memory.masses(np.float32([1]))
-    with pytest.raises(ValueError, match='distribution "nobody" is none of'):
-        pair.memory.masses([1], "nobody")
-    pair.compare()
-
-
-@pytest.mark.parametrize("make", [ContextualPriorityTree, Proportional])
-def test_bad_settings(make):
-    for bad in (-0.1, 1.1, np.nan):
-        with pytest.raises(ValueError, match=r"uniform_mix must be in \[0, 1\], is"):
-            make(1.0, uniform_mix=bad)
-    with pytest.raises(ValueError, match=r"exponent must be in \[-7, 7\]"):
-        make(8.0)
-
-
-@pytest.mark.parametrize("exponent, uniform_mix", [(-7.0, 0.0), (0.0, 0.1), (7.0, 0.1)])
-def test_extreme_priorities_stay_finite(exponent, uniform_mix):
-    largest, smallest = np.finfo(np.float32).max, np.finfo(np.float32).smallest_subnormal
-    memory = make_memory(ContextualPriorityTree(exponent, uniform_mix), 50)
-    keys = np.arange(50)
-    for priorities in ([largest, UNKNOWN], [smallest, UNKNOWN], [largest, smallest], [0, UNKNOWN]):
-        memory.insert(keys, keys, np.ones(50, np.float32))
-        memory.update_priorities(keys, np.tile(np.float32(priorities), 25))
-        memory.check()
-        sample = memory.sample(200)
-        assert np.isfinite(sample.total_mass) and np.all(sample.masses.numpy() > 0)
-        masses = memory.masses(keys)[1].numpy()
-        assert masses.sum() == pytest.approx(float(memory.mass()[0]), rel=1e-6)
 
 
 def test_masses_of_distributions_that_know_no_priority():

@@ -100,11 +100,8 @@ def test_a_memory_refuses_a_damaged_file_and_one_of_another_shape(broken, reason
     memory.insert(np.arange(4), {"frame": encoded}, np.ones(4, np.float32))
     before = memory.statistics()
     encoded[2] = broken
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"column frame\[2\] must .*{reason}"
-    ) as caught:
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"frame\[2\] must .*{reason}"):
         memory.insert(np.arange(10, 14), {"frame": encoded}, np.ones(4, np.float32))
-    assert "\n" not in caught.value.message.splitlines()[0]
     assert memory.statistics() == before
     memory.check()
 
