@@ -214,11 +214,6 @@ class Statistics(NamedTuple):
     updated: int
     missing: int
 
-    @classmethod
-    def of(cls, values: tf.Tensor) -> "Statistics":
-        """Returns the counters in `values`, int64 [11] as from `Memory.statistics_tensor`."""
-        return cls(*(int(n) for n in np.asarray(values)))
-
 
 _COUNTERS = [Statistics._fields.index(name) for name in Counters._fields]
 
@@ -274,23 +269,12 @@ class ItemWire(Wire):
         samples = [Sample(*part[:5], self.signature.unflatten(list(part[5:]))) for part in parts]
         if len(samples) == 1:
             return samples[0]
-        total = samples[0].total_mass
-        keys, lengths = (
-            tf.concat([getattr(sample, name) for sample in samples], 0)
-            for name in ("keys", "lengths")
+        total, count = samples[0].total_mass, samples[0].count
+        keys, masses, lengths, steps = tf.nest.map_structure(
+            lambda *columns: tf.concat(columns, 0),
+            *[(s.keys, s.masses * (total / s.total_mass), s.lengths, s.steps) for s in samples],
         )
-        return Sample(
-            keys=keys,
-            masses=tf.concat(
-                [sample.masses * (total / sample.total_mass) for sample in samples], 0
-            ),
-            total_mass=total,
-            count=samples[0].count,
-            lengths=lengths,
-            steps=tf.nest.map_structure(
-                lambda *columns: tf.concat(columns, 0), *[sample.steps for sample in samples]
-            ),
-        )
+        return Sample(keys, masses, total, count, lengths, steps)
 
 
 class Memory(Store):
@@ -511,7 +495,7 @@ class Memory(Store):
 
     def statistics(self) -> Statistics:
         """Returns the counters."""
-        return Statistics.of(self.statistics_tensor())
+        return Statistics(*self.statistics_tensor().numpy().tolist())
 
     def __len__(self) -> int:
         """Returns the number of items."""
