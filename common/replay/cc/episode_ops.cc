@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "arguments.h"
 #include "episode_memory.h"
 #include "ops.h"
 
@@ -32,7 +31,15 @@ absl::StatusOr<const float*> Values(
     OpKernelContext* c, const char* name, int64_t n,
     float least = std::numeric_limits<float>::lowest()) {
   TF_ASSIGN_OR_RETURN(const auto values, Vector<float>(c, name, n));
-  TF_RETURN_IF_ERROR(Checked(CheckValues(name, values.data(), n, least)));
+  for (int64_t i = 0; i < n; ++i) {
+    if (!std::isfinite(values[i])) {
+      return InvalidArgument(name, "[", i, "] must be finite, is ", values[i]);
+    }
+    if (values[i] < least) {
+      return InvalidArgument(name, "[", i, "] must be at least ", least, ", is ",
+                             values[i]);
+    }
+  }
   return values.data();
 }
 

@@ -47,8 +47,8 @@ class Memory {
     std::vector<ColumnSource> columns;
   };
   // Items to insert. They may view steps of the same call and older ones.
-  // Without `lengths` each item views one step. Lengths and priorities are those
-  // that CheckLengths and CheckPriorities (arguments.h) take.
+  // Without `lengths` each item views one step. Lengths are in [1, capacity], and
+  // no step has a key above 2^63 - 1.
   struct Items {
     size_t n;
     const int64_t* keys;

@@ -7,6 +7,8 @@
 #include "memory.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "arguments.h"
 #include "ops.h"
 
 namespace replay::memory_ops {
@@ -36,8 +37,39 @@ constexpr int kNumCounters = sizeof(Memory::Statistics) / sizeof(int64_t);
 // unknown.
 absl::StatusOr<Span<const float>> Priorities(OpKernelContext* c, int64_t n) {
   TF_ASSIGN_OR_RETURN(const auto priorities, Vector<float>(c, "priorities", n));
-  TF_RETURN_IF_ERROR(Checked(CheckPriorities(priorities.data(), n)));
+  for (int64_t i = 0; i < n; ++i) {
+    const float priority = priorities[i];
+    if (priority == kUnknownPriority) continue;
+    if (priority >= 0 && std::isfinite(priority)) continue;
+    return InvalidArgument("priorities[", i, "] must be finite and not negative "
+                           "(or -1 for unknown), is ", priority);
+  }
   return priorities;
+}
+
+// Returns the input "item_lengths", or null if it is empty. Lengths must be in
+// [1, capacity], and the keys of an item's steps at most 2^63 - 1.
+absl::StatusOr<const int32_t*> Lengths(OpKernelContext* c,
+                                       Span<const int64_t> item_keys,
+                                       size_t capacity) {
+  const Tensor* given;
+  TF_RETURN_IF_ERROR(c->input("item_lengths", &given));
+  if (given->NumElements() == 0) return nullptr;
+  TF_ASSIGN_OR_RETURN(const auto lengths,
+                      Vector<int32_t>(c, "item_lengths", item_keys.size()));
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const int32_t length = lengths[i];
+    if (length < 1 || static_cast<size_t>(length) > capacity) {
+      return InvalidArgument("item_lengths[", i, "] must be in [1, ", capacity,
+                             "], is ", length);
+    }
+    if (item_keys[i] > std::numeric_limits<int64_t>::max() - (length - 1)) {
+      return InvalidArgument("item_keys[", i, "] + item_lengths[", i, "] must be "
+                             "at most 2^63, they are ", item_keys[i], " and ",
+                             length);
+    }
+  }
+  return lengths.data();
 }
 
 // Makes a memory. `kinds`, `exponents` and `periods` describe its distributions
@@ -99,27 +131,20 @@ absl::Status Insert(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto step_keys, Keys(c, "step_keys"));
   TF_ASSIGN_OR_RETURN(auto item_keys, Keys(c, "item_keys"));
   if (item_keys.empty()) item_keys = step_keys;
-  Span<const int32_t> lengths;  // Null if they are not given.
-  const Tensor* given;
-  TF_RETURN_IF_ERROR(c->input("item_lengths", &given));
-  if (given->NumElements() != 0) {
-    TF_ASSIGN_OR_RETURN(
-        lengths, Vector<int32_t>(c, "item_lengths", item_keys.size()));
-  }
+  TF_ASSIGN_OR_RETURN(
+      const auto* lengths,
+      Lengths(c, item_keys, resource.memory->capacity()));
   TF_ASSIGN_OR_RETURN(const auto priorities, Priorities(c, item_keys.size()));
   const size_t hard_capacity = resource.memory->hard_capacity();
   if (step_keys.size() > hard_capacity) {
     return InvalidArgument("step_keys: ", step_keys.size(), " steps at once do "
                            "not fit a capacity of ", hard_capacity);
   }
-  TF_RETURN_IF_ERROR(Checked(CheckLengths(item_keys.data(), lengths.data(),
-                                          lengths.size(),
-                                          resource.memory->capacity())));
   Memory::Steps steps = {step_keys.size(), step_keys.data(), {}};
   TF_ASSIGN_OR_RETURN(steps.columns,
                       InputColumns(c, resource.columns, steps.n));
-  const Memory::Items items = {item_keys.size(), item_keys.data(),
-                               lengths.data(), priorities.data()};
+  const Memory::Items items = {item_keys.size(), item_keys.data(), lengths,
+                               priorities.data()};
   if (!resource.memory->Insert(steps, items)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the memory of ", hard_capacity, " steps has no room: too "

@@ -5,7 +5,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "arguments.h"
 
 namespace replay {
 namespace {
@@ -215,12 +214,11 @@ absl::Status CheckVector(const char* name, const Tensor& tensor,
 absl::StatusOr<absl::Span<const int64_t>> Keys(OpKernelContext* c,
                                                const char* name) {
   TF_ASSIGN_OR_RETURN(const auto keys, Vector<int64_t>(c, name));
-  TF_RETURN_IF_ERROR(Checked(CheckKeys(name, keys.data(), keys.size())));
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] >= 0) continue;
+    return InvalidArgument(name, "[", i, "] must not be negative, is ", keys[i]);
+  }
   return keys;
-}
-
-absl::Status Checked(const std::string& wrong) {
-  return wrong.empty() ? absl::OkStatus() : InvalidArgument(wrong);
 }
 
 }  // namespace replay

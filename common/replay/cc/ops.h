@@ -149,9 +149,6 @@ absl::StatusOr<absl::Span<const T>> Vector(tensorflow::OpKernelContext* c,
 absl::StatusOr<absl::Span<const int64_t>> Keys(tensorflow::OpKernelContext* c,
                                                const char* name);
 
-// Makes a status of what a check of arguments.h returns.
-absl::Status Checked(const std::string& wrong);
-
 // Allocates the output `name` and returns its elements.
 template <typename T>
 absl::StatusOr<T*> Output(tensorflow::OpKernelContext* c, const char* name,

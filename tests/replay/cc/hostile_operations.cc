@@ -2,11 +2,12 @@
 //
 //   hostile_operations [operations] [operations of each thread]
 //
-// `make sanitize` builds and runs it. In the first part one thread calls many
-// memories of all kinds, with fixed seeds. In the second part four threads call
+// `make sanitize` builds and runs it. Arguments are those that the checks of the
+// ops let through. In the first part one thread calls many memories of all kinds,
+// with fixed seeds. In the second part four threads call
 // the same memory at once. Both check the answers: a copied step has the values
-// of its key, counters fit together, and CheckInvariants finds nothing. Exits
-// with code 1 at the first violation; else prints the counts in a line each for
+// of its key, counters fit together, and CheckInvariants finds nothing. Ends with
+// an error at the first violation; else prints the counts in a line each for
 // `Memory` and `EpisodeMemory`.
 #include <unistd.h>
 
@@ -19,7 +20,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
@@ -31,7 +31,6 @@
 #include <utility>
 #include <vector>
 
-#include "arguments.h"
 #include "episode_memory.h"
 #include "memory.h"
 #include "saved_file.h"
@@ -43,11 +42,9 @@ constexpr int64_t kLastKey = std::numeric_limits<int64_t>::max();
 constexpr int32_t kLongest = std::numeric_limits<int32_t>::max();
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr size_t kThreads = 4;
 
-std::atomic<int64_t> refused, nothing_to_sample, no_room, forged_refused,
-    forged_loaded;
+std::atomic<int64_t> nothing_to_sample, no_room, forged_refused, forged_loaded;
 // Whether steps have the values of their keys, and numbers follow from others: not
 // those of forged files.
 bool values_are_known = true;
@@ -104,10 +101,11 @@ std::vector<char> ContentOf(const std::string& path) {
 }
 
 // Saves a memory and changes numbers in the file, whose checksums are right then.
-// Each such file is refused, or makes a memory that `call` can call.
-template <typename Memory, typename Make, typename Call>
-void Forge(Memory& memory, std::mt19937_64& rng, Make make, Call call) {
+// Each such file is refused, or makes a memory that can be called.
+template <typename Caller, typename Setup, typename Memory>
+void Forge(const Setup& setup, Memory& memory, uint64_t seed) {
   constexpr int kForged = 20;
+  std::mt19937_64 rng(seed);
   const std::vector<char> content = ContentOf(Save(memory));
   for (int i = 0; i < kForged; ++i) {
     std::vector<char> forged = content;
@@ -130,7 +128,7 @@ void Forge(Memory& memory, std::mt19937_64& rng, Make make, Call call) {
       bytes.Array(forged.data(), forged.size());
       writer.Write(bytes);
     });
-    const std::unique_ptr<Memory> loaded = make();
+    const std::unique_ptr<Memory> loaded = setup.New(1);
     try {
       Load(path, *loaded);
     } catch (const FileError&) {
@@ -139,8 +137,86 @@ void Forge(Memory& memory, std::mt19937_64& rng, Make make, Call call) {
     }
     ++forged_loaded;
     values_are_known = false;
-    call(*loaded);
+    Caller caller(setup, *loaded, false, rng());
+    caller.Call(30);
+    caller.Check();
     values_are_known = true;
+  }
+}
+
+// Saves a memory and calls one that is loaded from the file.
+template <typename Caller, typename Setup, typename Memory>
+void SaveAndLoad(const Setup& setup, Memory& memory, bool alone, uint64_t seed) {
+  const std::unique_ptr<Memory> loaded = setup.New(1);
+  Load(Save(memory), *loaded);
+  const auto ours = memory.statistics(), theirs = loaded->statistics();
+  Require(!alone || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
+          "a loaded memory has the counters of the saved one");
+  Caller caller(setup, *loaded, true, seed);
+  caller.Check();
+  caller.Call(50);
+  caller.Check();
+}
+
+// Calls a memory from several threads at once; returns its counters.
+template <typename Caller, typename Setup>
+auto Attack(const Setup& setup, size_t num_threads, size_t operations,
+            uint64_t seed) {
+  const auto memory = setup.New(seed);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < num_threads; ++i) {
+    threads.emplace_back([&, i] {
+      Caller(setup, *memory, num_threads == 1, seed + i).Call(operations);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Caller(setup, *memory, true, seed).Check();
+  Forge<Caller>(setup, *memory, seed);
+  return memory->statistics();
+}
+
+// The counters of all memories of a kind together.
+template <typename Statistics>
+class Totals {
+ public:
+  using Counter = std::pair<const char*, int64_t Statistics::*>;
+
+  explicit Totals(std::vector<Counter> counters)
+      : counters_(std::move(counters)) {
+    nothing_to_sample = no_room = forged_refused = forged_loaded = 0;
+  }
+
+  void Add(const Statistics& statistics) {
+    for (const auto& [_, counter] : counters_) {
+      totals_.*counter += statistics.*counter;
+    }
+  }
+
+  // Prints a line of all counts. That of `no_room` depends on the threads' timing.
+  void Print(const char* of, size_t operations, size_t operations_of_each) const {
+    std::printf("%s: %zu alone, %zu in each of %zu threads;", of, operations,
+                operations_of_each, kThreads);
+    const auto print = [](const char* name, int64_t count) {
+      std::printf(" %s %lld,", name, static_cast<long long>(count));
+    };
+    for (const auto& [name, counter] : counters_) print(name, totals_.*counter);
+    print("forged files refused", forged_refused);
+    print("loaded", forged_loaded);
+    print("nothing to sample", nothing_to_sample);
+    std::printf(" no room %lld\n", static_cast<long long>(no_room));
+  }
+
+ private:
+  const std::vector<Counter> counters_;
+  Statistics totals_ = {};
+};
+
+// Requires that no key occurs twice in a batch.
+void RequireDistinct(std::vector<int64_t> keys, size_t batch_size) {
+  for (auto begin = keys.begin(); begin != keys.end(); begin += batch_size) {
+    std::sort(begin, begin + batch_size);
+    Require(std::adjacent_find(begin, begin + batch_size) == begin + batch_size,
+            "nothing is drawn twice in a batch");
   }
 }
 
@@ -248,6 +324,10 @@ struct Setup {
     return spec.exponent <= 0 || spec.uniform_mix > 0 ||
            spec.kind == "contextual" || spec.kind == "rank_based";
   }
+  std::unique_ptr<Memory> New(uint64_t seed) const {
+    return std::make_unique<Memory>(capacity, hard_capacity, column_bytes,
+                                    distributions, removal, seed);
+  }
 };
 
 // A caller of random operations with random arguments.
@@ -259,7 +339,6 @@ class Caller {
 
   void Call(size_t operations) {
     for (size_t i = 0; i < operations; ++i) {
-      has_bad_values_ = OneIn(5);
       const size_t kind = Below(1000);
       if (kind < 400) {
         Insert();
@@ -274,7 +353,7 @@ class Caller {
       } else if (kind < 997) {
         RemoveToFit();
       } else if (kind < 998) {
-        Save();
+        SaveAndLoad<Caller>(setup_, memory_, alone_, rng_());
       } else {
         Check();
       }
@@ -292,14 +371,6 @@ class Caller {
             "the counters fit together");
   }
 
-  void Forge() {
-    replay::Forge(memory_, rng_, [&] { return New(); }, [&](Memory& loaded) {
-      Caller caller(setup_, loaded, false, rng_());
-      caller.Call(30);
-      caller.Check();
-    });
-  }
-
  private:
   void Insert() {
     const std::vector<int64_t> keys =
@@ -308,20 +379,7 @@ class Caller {
     const size_t num_items = item_keys.size();
     const std::vector<float> priorities = Priorities(num_items);
     std::vector<int32_t> lengths;
-    bool bad_lengths = false;
-    for (const int64_t key : item_keys) {
-      lengths.push_back(Length());
-      bad_lengths |= IsBad(key, lengths.back());
-    }
-    if (RefusesKeys(keys) || RefusesKeys(item_keys) ||
-        RefusesPriorities(priorities)) {
-      return;
-    }
-    if (Refuses(CheckLengths(item_keys.data(), lengths.data(), num_items,
-                             setup_.capacity),
-                bad_lengths)) {
-      return;
-    }
+    for (const int64_t key : item_keys) lengths.push_back(Length(key));
     Values values(setup_.column_bytes, keys.size());
     for (size_t i = 0; i < keys.size(); ++i) values.Set(i, keys[i]);
     const bool has_room = memory_.Insert(
@@ -373,7 +431,6 @@ class Caller {
   void Update() {
     const std::vector<int64_t> keys = Keys(Below(40));
     const std::vector<float> priorities = Priorities(keys.size());
-    if (RefusesKeys(keys) || RefusesPriorities(priorities)) return;
     const int64_t missing =
         memory_.UpdatePriorities(keys.data(), priorities.data(), keys.size());
     Require(0 <= missing && missing <= Size(keys.size()),
@@ -386,7 +443,6 @@ class Caller {
     Values values(setup_.column_bytes, keys.size());
     memory_.Read(keys.data(), keys.size(), found.get(), values.Targets());
     for (size_t i = 0; i < keys.size(); ++i) {
-      Require(!found[i] || keys[i] >= 0, "negative keys are absent");
       if (found[i]) {
         values.RequireStep(i, keys[i]);
       } else {
@@ -405,7 +461,6 @@ class Caller {
     memory_.Masses(distribution, keys.data(), keys.size(), found.get(),
                    masses.data(), &total_mass, &count);
     for (size_t i = 0; i < keys.size(); ++i) {
-      Require(!found[i] || keys[i] >= 0, "negative keys are absent");
       Require(masses[i] >= 0 && (found[i] || masses[i] == 0),
               "only items have mass");
       Require(masses[i] <= total_mass || !alone_,
@@ -420,33 +475,11 @@ class Caller {
             "RemoveToFit leaves as many steps as the capacity");
   }
 
-  void Save() {
-    const std::unique_ptr<Memory> loaded = New();
-    Load(replay::Save(memory_), *loaded);
-    const Memory::Statistics ours = memory_.statistics(),
-                             theirs = loaded->statistics();
-    Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
-            "a loaded memory has the counters of the saved one");
-    Caller caller(setup_, *loaded, true, rng_());
-    caller.Check();
-    caller.Call(50);
-    caller.Check();
-  }
-
-  // Returns an empty memory of the same arguments.
-  std::unique_ptr<Memory> New() const {
-    return std::make_unique<Memory>(setup_.capacity, setup_.hard_capacity,
-                                    setup_.column_bytes, setup_.distributions,
-                                    setup_.removal, 1);
-  }
-
   std::vector<int64_t> Keys(size_t n) {
     std::vector<int64_t> keys;
     const bool consecutive = !OneIn(4);
     for (size_t i = 0; i < n; ++i) {
-      if (IsBadTurn()) {
-        keys.push_back(OneOf<int64_t>({-1, -2, -kLastKey - 1}));
-      } else if (consecutive && i > 0 && keys.back() < kLastKey) {
+      if (consecutive && i > 0 && keys.back() < kLastKey) {
         keys.push_back(keys.back() + 1);
       } else {
         keys.push_back(setup_.first_key + Size(Below(setup_.num_keys())));
@@ -458,54 +491,21 @@ class Caller {
   std::vector<float> Priorities(size_t n) {
     std::vector<float> priorities;
     for (size_t i = 0; i < n; ++i) {
-      priorities.push_back(
-          IsBadTurn() ? OneOf({kNan, kInfinity, -kInfinity, -2.0f, -0.5f})
-                      : OneOf({1.0f, 0.5f, 2e-7f, 0.0f, -0.0f, kLargest,
-                               kSmallest, kUnknownPriority}));
+      priorities.push_back(OneOf({1.0f, 0.5f, 2e-7f, 0.0f, -0.0f, kLargest,
+                                  kSmallest, kUnknownPriority}));
     }
     return priorities;
   }
 
-  int32_t Length() {
-    const int32_t capacity = static_cast<int32_t>(setup_.capacity);
-    if (IsBadTurn()) {
-      return OneOf({0, -1, -kLongest - 1, kLongest, capacity + 1});
-    }
-    return OneIn(10) ? capacity : std::min(capacity, OneOf({1, 2, 3, 4}));
-  }
-
-  bool IsBad(int64_t item_key, int32_t length) const {
-    const uint64_t last_key = static_cast<uint64_t>(item_key) + length - 1;
-    return length < 1 || length > Size(setup_.capacity) ||
-           last_key > static_cast<uint64_t>(kLastKey);
-  }
-
-  bool RefusesKeys(const std::vector<int64_t>& keys) {
-    bool bad = false;
-    for (const int64_t key : keys) bad |= key < 0;
-    return Refuses(CheckKeys("keys", keys.data(), keys.size()), bad);
-  }
-
-  bool RefusesPriorities(const std::vector<float>& priorities) {
-    bool bad = false;
-    for (const float priority : priorities) {
-      bad |= !(0 <= priority && priority <= kLargest) &&
-             priority != kUnknownPriority;
-    }
-    return Refuses(CheckPriorities(priorities.data(), priorities.size()), bad);
-  }
-
-  // Returns `bad`. Requires that a check has refused bad arguments, and no
-  // others; `line` is what it returned.
-  static bool Refuses(const std::string& line, bool bad) {
-    Require(line.empty() != bad, "bad arguments, and no others, are refused");
-    refused += bad;
-    return bad;
+  // Returns a length of an item whose last step has a key, too.
+  int32_t Length(int64_t item_key) {
+    const int64_t capacity = setup_.capacity;
+    const int64_t length = OneIn(10) ? capacity : OneOf({1, 2, 3, 4});
+    return 1 + std::min(std::min(length, capacity) - 1, kLastKey - item_key);
   }
 
   static int64_t Size(size_t n) { return static_cast<int64_t>(n); }
 
-  bool IsBadTurn() { return has_bad_values_ && OneIn(8); }
   size_t Below(size_t n) { return rng_() % n; }
   bool OneIn(size_t n) { return Below(n) == 0; }
   template <typename T>
@@ -517,37 +517,10 @@ class Caller {
   Memory& memory_;
   const bool alone_;
   std::mt19937_64 rng_;
-  bool has_bad_values_ = false;
 };
 
-// Calls a memory from several threads at once; adds its counters to `totals`.
-void Attack(const Setup& setup, size_t num_threads, size_t operations,
-            uint64_t seed, Memory::Statistics& totals) {
-  Memory memory(setup.capacity, setup.hard_capacity, setup.column_bytes,
-                setup.distributions, setup.removal, seed);
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < num_threads; ++i) {
-    threads.emplace_back([&, i] {
-      Caller(setup, memory, num_threads == 1, seed + i).Call(operations);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  Caller caller(setup, memory, true, seed);
-  caller.Check();
-  caller.Forge();
-  const Memory::Statistics statistics = memory.statistics();
-  totals.inserted += statistics.inserted;
-  totals.duplicates += statistics.duplicates;
-  totals.incomplete += statistics.incomplete;
-  totals.unviewed += statistics.unviewed;
-  totals.removed += statistics.removed;
-  totals.sampled += statistics.sampled;
-  totals.updated += statistics.updated;
-  totals.missing += statistics.missing;
-}
-
 void AttackAll(size_t operations, size_t operations_of_each) {
-  constexpr size_t kOperationsOfMemory = 1000, kThreads = 4;
+  constexpr size_t kOperationsOfMemory = 1000;
   const std::vector<DistributionSpec> distributions = {
       {"fifo", 0.0, 0.0},         {"uniform", 0.0, 0.0},
       {"contextual", 1.0, 0.1},   {"proportional", -7.0, 0.0},
@@ -562,7 +535,15 @@ void AttackAll(size_t operations, size_t operations_of_each) {
       {0}};
   const std::vector<std::pair<size_t, size_t>> capacities = {
       {1, 1}, {1, 2}, {5, 5}, {30, 45}, {200, 400}};
-  Memory::Statistics totals = {};
+  using Statistics = Memory::Statistics;
+  Totals<Statistics> totals({{"inserted", &Statistics::inserted},
+                             {"duplicates", &Statistics::duplicates},
+                             {"incomplete", &Statistics::incomplete},
+                             {"unviewed", &Statistics::unviewed},
+                             {"removed", &Statistics::removed},
+                             {"sampled", &Statistics::sampled},
+                             {"updated", &Statistics::updated},
+                             {"missing", &Statistics::missing}});
   uint64_t seed = 0;
   for (size_t done = 0; done < operations; done += kOperationsOfMemory) {
     std::mt19937_64 rng(++seed);
@@ -571,45 +552,38 @@ void AttackAll(size_t operations, size_t operations_of_each) {
                    rng() % distributions.size(), 0};
     // Every other memory gets the last keys there are.
     if (seed % 2 == 0) setup.first_key = kLastKey - (setup.num_keys() - 1);
-    Attack(setup, 1, std::min(operations - done, kOperationsOfMemory), seed,
-           totals);
+    totals.Add(Attack<Caller>(
+        setup, 1, std::min(operations - done, kOperationsOfMemory), seed));
   }
   for (const size_t removal : {0, 1, 2, 3}) {
-    Attack({30, 45, columns[0], distributions, removal, 0}, kThreads,
-           operations_of_each / 4, ++seed, totals);
+    const Setup setup = {30, 45, columns[0], distributions, removal, 0};
+    totals.Add(Attack<Caller>(setup, kThreads, operations_of_each / 4, ++seed));
   }
-  const auto print = [](const char* name, int64_t count) {
-    std::printf(" %s %lld,", name, static_cast<long long>(count));
-  };
-  std::printf("hostile operations: %zu alone, %zu in each of %zu threads;",
-              operations, operations_of_each, kThreads);
-  print("inserted", totals.inserted);
-  print("duplicates", totals.duplicates);
-  print("incomplete", totals.incomplete);
-  print("unviewed", totals.unviewed);
-  print("removed", totals.removed);
-  print("sampled", totals.sampled);
-  print("updated", totals.updated);
-  print("missing", totals.missing);
-  print("refused", refused);
-  print("forged files refused", forged_refused);
-  print("loaded", forged_loaded);
-  print("nothing to sample", nothing_to_sample);
-  std::printf(" no room %lld\n", static_cast<long long>(no_room));
+  totals.Print("hostile operations", operations, operations_of_each);
 }
+
+// The arguments of a memory of episodes.
+struct EpisodeSetup {
+  size_t capacity;
+  std::vector<size_t> column_bytes;
+  DistributionSpec sampling;
+  EpisodeMemory::Removal removal;
+
+  std::unique_ptr<EpisodeMemory> New(uint64_t seed) const {
+    return std::make_unique<EpisodeMemory>(capacity, 0.9f, column_bytes, sampling,
+                                           removal, seed);
+  }
+};
 
 // A caller of random operations on a memory of episodes. The values of a state
 // are those of a key, and those of the next state belong to the next key.
 class EpisodeCaller {
  public:
-  using Make = std::function<std::unique_ptr<EpisodeMemory>()>;
-
-  // `make` makes an empty memory like this one. `alone`: no other thread calls
-  // the memory.
-  EpisodeCaller(const std::vector<size_t>& column_bytes, const Make& make,
-                EpisodeMemory& memory, bool alone, uint64_t seed)
-      : column_bytes_(column_bytes),
-        make_(make),
+  // `alone`: no other thread calls the memory.
+  EpisodeCaller(const EpisodeSetup& setup, EpisodeMemory& memory, bool alone,
+                uint64_t seed)
+      : setup_(setup),
+        column_bytes_(setup.column_bytes),
         memory_(memory),
         alone_(alone),
         rng_(seed) {}
@@ -636,7 +610,7 @@ class EpisodeCaller {
         memory_.Moments(0, column_bytes_[0] == Values::kFixedBytes, mean,
                         deviation);
       } else if (kind < 999) {
-        Save();
+        SaveAndLoad<EpisodeCaller>(setup_, memory_, alone_, rng_());
       } else {
         Check();
       }
@@ -652,14 +626,6 @@ class EpisodeCaller {
                 statistics.episodes <= statistics.steps &&
                 statistics.steps <= static_cast<int64_t>(memory_.capacity()),
             "the counters fit together");
-  }
-
-  void Forge() {
-    replay::Forge(memory_, rng_, make_, [&](EpisodeMemory& loaded) {
-      EpisodeCaller caller(column_bytes_, make_, loaded, false, rng_());
-      caller.Call(30);
-      caller.Check();
-    });
   }
 
  private:
@@ -686,39 +652,30 @@ class EpisodeCaller {
   void Sample() {
     const size_t batch_size = 1 + Below(memory_.capacity());
     const size_t num_batches = 1 + Below(3), n = batch_size * num_batches;
-    const int64_t history = static_cast<int64_t>(Below(5)) - 1;
-    const size_t width = history == EpisodeMemory::kNoHistory ? 1 : history + 2;
+    const int64_t history = Below(4);
+    const size_t width = history + 2;
     std::vector<int32_t> lengths(n);
     std::vector<int64_t> keys(n);
     std::vector<double> probabilities(n);
     std::vector<float> rewards(n), discounts(n), q_ret(n), v_tbc(n);
     const auto bootstraps = std::make_unique<bool[]>(n);
-    Values states(column_bytes_, n * width), next_states(column_bytes_, n);
+    Values states(column_bytes_, n * width);
     int64_t count;
     const bool is_drawn = memory_.Sample(
         batch_size, num_batches, Below(3),
         {keys.data(), probabilities.data(), rewards.data(), discounts.data(),
-         bootstraps.get(), q_ret.data(), v_tbc.data(), states.Targets(),
-         next_states.Targets(), history, lengths.data()},
+         bootstraps.get(), q_ret.data(), v_tbc.data(), history, lengths.data(),
+         states.Targets()},
         &count);
     if (!is_drawn) {
       ++nothing_to_sample;
       return;
     }
-    for (size_t b = 0; b < n; b += batch_size) {
-      std::sort(keys.begin() + b, keys.begin() + b + batch_size);
-      const auto end = keys.begin() + b + batch_size;
-      Require(std::adjacent_find(keys.begin() + b, end) == end,
-              "no step occurs twice in a batch");
-    }
+    RequireDistinct(keys, batch_size);
     for (size_t i = 0; i < n; ++i) {
       Require(probabilities[i] > 0 && probabilities[i] <= 1 + 1e-9,
               "drawn steps have a probability");
       if (column_bytes_[0] != Values::kFixedBytes) continue;
-      if (history == EpisodeMemory::kNoHistory) {
-        next_states.RequireStep(i, states.KeyOf(i) + 1);
-        continue;
-      }
       Require(0 <= lengths[i] && lengths[i] <= history,
               "a history is not longer than asked for");
       const size_t last = (i + 1) * width - 1;
@@ -757,12 +714,7 @@ class EpisodeCaller {
     }
     Require(1 <= length && length <= std::min(max_steps, memory_.capacity()),
             "a window is not longer than was asked for");
-    for (size_t b = 0; b < n; b += batch_size) {
-      std::sort(keys.begin() + b, keys.begin() + b + batch_size);
-      const auto end = keys.begin() + b + batch_size;
-      Require(std::adjacent_find(keys.begin() + b, end) == end,
-              "no episode occurs twice in a batch");
-    }
+    RequireDistinct(keys, batch_size);
     for (size_t i = 0; i < n && !is_refused; ++i) {
       if (column_bytes_[0] != Values::kFixedBytes) continue;
       const size_t begin = i * (length + 1);
@@ -802,19 +754,6 @@ class EpisodeCaller {
     }
   }
 
-  void Save() {
-    const std::unique_ptr<EpisodeMemory> loaded = make_();
-    Load(replay::Save(memory_), *loaded);
-    const EpisodeMemory::Statistics ours = memory_.statistics(),
-                                    theirs = loaded->statistics();
-    Require(!alone_ || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
-            "a loaded memory has the counters of the saved one");
-    EpisodeCaller caller(column_bytes_, make_, *loaded, true, rng_());
-    caller.Check();
-    caller.Call(50);
-    caller.Check();
-  }
-
   std::vector<int64_t> Keys(size_t n) {
     const EpisodeMemory::Statistics statistics = memory_.statistics();
     const int64_t next = statistics.steps + statistics.removed;
@@ -837,15 +776,15 @@ class EpisodeCaller {
 
   size_t Below(size_t n) { return rng_() % n; }
 
+  const EpisodeSetup& setup_;
   const std::vector<size_t>& column_bytes_;
-  const Make& make_;
   EpisodeMemory& memory_;
   const bool alone_;
   std::mt19937_64 rng_;
 };
 
 void AttackEpisodes(size_t operations, size_t operations_of_each) {
-  constexpr size_t kOperationsOfMemory = 500, kThreads = 4;
+  constexpr size_t kOperationsOfMemory = 500;
   const std::vector<std::vector<size_t>> columns = {
       {Values::kFixedBytes, kVariable, 0, Values::kFixedBytes},
       {kVariable, Values::kFixedBytes},
@@ -857,33 +796,16 @@ void AttackEpisodes(size_t operations, size_t operations_of_each) {
   const EpisodeMemory::Removal removals[] = {
       EpisodeMemory::Removal::kOldest, EpisodeMemory::Removal::kFarPolicy,
       EpisodeMemory::Removal::kDivergence};
-  EpisodeMemory::Statistics totals = {};
-  no_room = nothing_to_sample = forged_refused = forged_loaded = 0;
+  using Statistics = EpisodeMemory::Statistics;
+  Totals<Statistics> totals({{"removed", &Statistics::removed},
+                             {"sampled", &Statistics::sampled},
+                             {"updated", &Statistics::updated},
+                             {"missing", &Statistics::missing}});
   const auto attack = [&](size_t num_threads, size_t calls, size_t capacity,
                           uint64_t seed) {
-    const std::vector<size_t>& bytes = columns[seed % columns.size()];
-    const EpisodeCaller::Make make = [&] {
-      return std::make_unique<EpisodeMemory>(
-          capacity, 0.9f, bytes, samplings[seed / 3 % 3],
-          removals[seed / 9 % 3], seed);
-    };
-    const std::unique_ptr<EpisodeMemory> memory = make();
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < num_threads; ++i) {
-      threads.emplace_back([&, i] {
-        EpisodeCaller(bytes, make, *memory, num_threads == 1, seed + i)
-            .Call(calls);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    EpisodeCaller caller(bytes, make, *memory, true, seed);
-    caller.Check();
-    caller.Forge();
-    const EpisodeMemory::Statistics statistics = memory->statistics();
-    totals.removed += statistics.removed;
-    totals.sampled += statistics.sampled;
-    totals.updated += statistics.updated;
-    totals.missing += statistics.missing;
+    const EpisodeSetup setup = {capacity, columns[seed % columns.size()],
+                                samplings[seed / 3 % 3], removals[seed / 9 % 3]};
+    totals.Add(Attack<EpisodeCaller>(setup, num_threads, calls, seed));
   };
   uint64_t seed = 0;
   for (size_t done = 0; done < operations; done += kOperationsOfMemory) {
@@ -895,19 +817,7 @@ void AttackEpisodes(size_t operations, size_t operations_of_each) {
     seed += 7;
     attack(kThreads, operations_of_each / 4, 100, seed);
   }
-  const auto print = [](const char* name, int64_t count) {
-    std::printf(" %s %lld,", name, static_cast<long long>(count));
-  };
-  std::printf("of episodes: %zu alone, %zu in each of %zu threads;",
-              operations, operations_of_each, kThreads);
-  print("removed", totals.removed);
-  print("sampled", totals.sampled);
-  print("updated", totals.updated);
-  print("missing", totals.missing);
-  print("forged files refused", forged_refused);
-  print("loaded", forged_loaded);
-  print("nothing to sample", nothing_to_sample);
-  std::printf(" no room %lld\n", static_cast<long long>(no_room));
+  totals.Print("of episodes", operations, operations_of_each);
 }
 
 }  // namespace
