@@ -111,15 +111,14 @@ class ContextualTree : public Distribution {
     file.Value(root_);
   }
 
-  std::string CheckInvariants(const std::vector<int64_t>& keys) const override {
-    if (root_.count < 0 || static_cast<size_t>(root_.count) != NumItems(keys)) {
-      return "contextual tree: wrong number of items";
-    }
-    if (root_.height > kMaxHeight || !std::isfinite(root_.total)) {
-      return "contextual tree: too high, or of infinite mass";
-    }
+  void CheckInvariants(const std::vector<int64_t>& keys) const override {
+    Ensure(root_.count >= 0 &&
+               static_cast<size_t>(root_.count) == NumItems(keys),
+           "contextual tree: wrong number of items");
+    Ensure(root_.height <= kMaxHeight && std::isfinite(root_.total),
+           "contextual tree: too high, or of infinite mass");
     const int64_t* last = nullptr;
-    return Check(keys, root_, &last);
+    Check(keys, root_, &last);
   }
 
  private:
@@ -286,49 +285,38 @@ class ContextualTree : public Distribution {
 
   // Checks the subtree at `tree.root`, whose keys must be above `*last`, if
   // there is one, and sets `last` to the last of them.
-  std::string Check(const std::vector<int64_t>& keys, const Subtree& tree,
-                    const int64_t** last) const {
+  void Check(const std::vector<int64_t>& keys, const Subtree& tree,
+             const int64_t** last) const {
     if (tree.root == kNone) {
-      return tree.count == 0 && tree.height == 0 && tree.total == kUnknown
-                 ? ""
-                 : "contextual tree: an empty subtree has items";
+      Ensure(tree.count == 0 && tree.height == 0 && tree.total == kUnknown,
+             "contextual tree: an empty subtree has items");
+      return;
     }
-    if (!IsItem(keys, tree.root)) {
-      return "contextual tree: a node without an item";
-    }
+    Ensure(IsItem(keys, tree.root), "contextual tree: a node without an item");
     const Node& node = nodes_[tree.root];
-    if (node.key != keys[tree.root]) return "contextual tree: a wrong key";
-    const auto wrong = [&](const char* what) {
-      return "contextual tree: key " + std::to_string(node.key) + " " + what;
+    Ensure(node.key == keys[tree.root], "contextual tree: a wrong key");
+    const auto ensure = [&](bool holds, const char* broken) {
+      Ensure(holds, "contextual tree: key", node.key, broken);
     };
     const Subtree &left = node.children[0], &right = node.children[1];
     // Counts and heights that fall towards the leaves also show that there is no
     // cycle.
-    if (left.count < 0 || right.count < 0 ||
-        tree.count != int64_t{left.count} + 1 + right.count) {
-      return wrong("has a wrong count");
-    }
-    if (std::min(left.height, right.height) < 0 ||
-        std::max(left.height, right.height) >= tree.height) {
-      return wrong("has a wrong height");
-    }
-    if (node.mass != kUnknown && !(0 <= node.mass && std::isfinite(node.mass))) {
-      return wrong("has a wrong mass");
-    }
-    std::string of_child = Check(keys, left, last);
-    if (!of_child.empty()) return of_child;
-    if (*last != nullptr && **last >= node.key) return wrong("is out of order");
+    ensure(left.count >= 0 && right.count >= 0 &&
+               tree.count == int64_t{left.count} + 1 + right.count,
+           " has a wrong count");
+    ensure(std::min(left.height, right.height) >= 0 &&
+               std::max(left.height, right.height) < tree.height,
+           " has a wrong height");
+    ensure(node.mass == kUnknown || (0 <= node.mass && std::isfinite(node.mass)),
+           " has a wrong mass");
+    Check(keys, left, last);
+    ensure(*last == nullptr || **last < node.key, " is out of order");
     *last = &node.key;
-    of_child = Check(keys, right, last);
-    if (!of_child.empty()) return of_child;
-    if (std::abs(left.height - right.height) > 1) {
-      return wrong("is out of balance");
-    }
+    Check(keys, right, last);
+    ensure(std::abs(left.height - right.height) <= 1, " is out of balance");
     const Subtree summary = Summary(tree.root);
-    if (tree.height != summary.height || tree.total != summary.total) {
-      return wrong("has a wrong summary");
-    }
-    return "";
+    ensure(tree.height == summary.height && tree.total == summary.total,
+           " has a wrong summary");
   }
 
   const double exponent_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "invariants.h"
 #include "saved_file.h"
 
 namespace replay {
@@ -48,13 +49,13 @@ class Distribution {
 
   // Saves everything; slots from num_slots on have never been used. Load
   // requires a new distribution of the same spec and size. It may be called only
-  // if CheckInvariants finds nothing then: Load checks what it uses itself.
+  // if no invariant is broken then: Load checks what it uses itself.
   virtual void Save(Writer& writer, size_t num_slots) const = 0;
   virtual void Load(FileReader& file, size_t num_slots) = 0;
 
-  // Returns the first violation found, or an empty string. `keys` has the key of
-  // the item in each slot, or kNoItem.
-  virtual std::string CheckInvariants(const std::vector<int64_t>& keys) const = 0;
+  // Throws BrokenInvariant. `keys` has the key of the item in each slot, or
+  // kNoItem.
+  virtual void CheckInvariants(const std::vector<int64_t>& keys) const = 0;
 
  protected:
   // Returns whether a number, of any value, is the slot of an item.

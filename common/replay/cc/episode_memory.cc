@@ -382,104 +382,87 @@ double EpisodeMemory::SumDivergences() const {
   return sum;
 }
 
-std::string EpisodeMemory::CheckInvariants() const {
+void EpisodeMemory::CheckInvariants() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  const std::string wrong = CheckStructure();
-  if (!wrong.empty()) return wrong;
+  CheckStructure();
   for (const auto& episode : episodes_) {
     std::vector<float> q_ret = episode->q_ret;
     for (int64_t t = episode->settled; t >= 0; --t) {
       SweepBlock(*episode, t, t, q_ret.data());
-      if (!SameBits(q_ret[t], episode->q_ret[t])) {
-        return "episode " + std::to_string(episode->key) + ": a stale Q";
-      }
+      Ensure(SameBits(q_ret[t], episode->q_ret[t]), "episode", episode->key,
+             ": a stale Q");
     }
   }
   const double sum = SumDivergences();
-  return std::abs(sum - sum_of_divergences_) > 1e-6 * (1 + std::abs(sum))
-             ? "episodes: wrong sum of divergences"
-             : "";
+  Ensure(std::abs(sum - sum_of_divergences_) <= 1e-6 * (1 + std::abs(sum)),
+         "episodes: wrong sum of divergences");
 }
 
-std::string EpisodeMemory::CheckStructure() const {
+void EpisodeMemory::CheckStructure() const {
   const std::vector<int32_t>& free_slots = rows_.free_slots();
-  std::vector<char> is_used(rows_.num_slots(), 0);
+  std::vector<bool> is_used(rows_.num_slots());
   std::vector<int64_t> keys(rows_.num_slots(), kNoItem);  // Of steps.
   size_t num_steps = 0, num_used = free_slots.size() + reserved_;
   int64_t key = -1;
-  const auto use = [&](int32_t slot) {
-    return std::exchange(is_used[slot], 1) != 0;
+  const auto use = [&](int32_t slot, const char* broken) {
+    Ensure(!is_used[slot], "slot", slot, broken);
+    is_used[slot] = true;
   };
-  for (const int32_t slot : free_slots) {
-    if (use(slot)) return "slot " + std::to_string(slot) + " is free twice";
-  }
+  for (const int32_t slot : free_slots) use(slot, " is free twice");
   for (const auto& episode : episodes_) {
-    const std::string wrong = CheckEpisode(*episode);
-    if (!wrong.empty()) return wrong;
-    if (episode->key <= key) return "episodes: keys out of order or shared";
+    CheckEpisode(*episode);
+    Ensure(episode->key > key, "episodes: keys out of order or shared");
     for (int64_t t = 0; t < episode->num_steps; ++t) {
       key = keys[episode->slots[t]] = episode->key + t;
     }
-    for (const int32_t slot : episode->slots) {
-      if (use(slot)) return "slot " + std::to_string(slot) + " is used twice";
-    }
+    for (const int32_t slot : episode->slots) use(slot, " is used twice");
     num_steps += episode->num_steps;
     num_used += episode->slots.size();
   }
-  if (key >= next_key_ || next_key_ > kMaxCount) {
-    return "episodes: the next key is in use";
-  }
-  if (num_steps != num_steps_) return "episodes: steps miscounted";
-  if (num_steps_ + reserved_ > capacity_) return "episodes: above the capacity";
-  if (num_used > rows_.num_slots()) return "episodes: too many slots in use";
-  if (num_far_ != kNotCounted && num_far_ != CountFar()) {
-    return "episodes: far steps miscounted";
-  }
-  if (!std::isfinite(sum_of_divergences_) || !(c_max_ >= 1) ||
-      !(reward_factor_ > 0) || refreshs_ < 0 || refreshs_ >= kRecountPeriod) {
-    return "episodes: a number is out of range";
-  }
+  Ensure(key < next_key_ && next_key_ <= kMaxCount,
+         "episodes: the next key is in use");
+  Ensure(num_steps == num_steps_, "episodes: steps miscounted");
+  Ensure(num_steps_ + reserved_ <= capacity_, "episodes: above the capacity");
+  Ensure(num_used <= rows_.num_slots(), "episodes: too many slots in use");
+  Ensure(num_far_ == kNotCounted || num_far_ == CountFar(),
+         "episodes: far steps miscounted");
+  Ensure(std::isfinite(sum_of_divergences_) && c_max_ >= 1 &&
+             reward_factor_ > 0 && 0 <= refreshs_ && refreshs_ < kRecountPeriod,
+         "episodes: a number is out of range");
   const Statistics& s = statistics_;
   for (const int64_t counter :
        {s.executed, s.removed, s.sampled, s.updated, s.missing}) {
-    if (counter < 0 || counter > kMaxCount) return "a counter is out of range";
+    Ensure(0 <= counter && counter <= kMaxCount, "a counter is out of range");
   }
-  const std::string wrong = distribution_->CheckInvariants(keys);
-  if (!wrong.empty() || reserved_ > 0) return wrong;
-  return rows_.CheckInvariants();
+  distribution_->CheckInvariants(keys);
+  if (reserved_ == 0) rows_.CheckInvariants();
 }
 
-std::string EpisodeMemory::CheckEpisode(const Episode& episode) const {
+void EpisodeMemory::CheckEpisode(const Episode& episode) const {
   const int64_t n = episode.num_steps;
-  const auto refuse = [&](const char* what) {
-    return "episode " + std::to_string(episode.key) + ": " + what;
+  const auto ensure = [&](bool holds, const char* broken) {
+    Ensure(holds, "episode", episode.key, broken);
   };
-  if (n < 1 || static_cast<int64_t>(episode.slots.size()) != n + 1) {
-    return refuse("wrong number of slots");
-  }
-  if (episode.is_removed || episode.pins < 0) return refuse("it is removed");
-  if (episode.settled < -1 || episode.settled >= n) {
-    return refuse("settled out of range");
-  }
+  ensure(n >= 1 && static_cast<int64_t>(episode.slots.size()) == n + 1,
+         ": wrong number of slots");
+  ensure(!episode.is_removed && episode.pins >= 0, ": it is removed");
+  ensure(-1 <= episode.settled && episode.settled < n,
+         ": settled out of range");
   for (int64_t t = 0; t <= n; ++t) {
     const Place& place = places_[episode.slots[t]];
-    if (place.episode != &episode || place.t != t || place.is_drawn) {
-      return refuse("slot and place disagree");
-    }
+    ensure(place.episode == &episode && place.t == t && !place.is_drawn,
+           ": slot and place disagree");
   }
-  if (episode.rhos[n] != 0 || episode.advantages[n] != 0 ||
-      episode.q_ret[n] != 0 ||
-      (episode.terminated && episode.values[n] != 0)) {
-    return refuse("its end has changed");
-  }
+  ensure(episode.rhos[n] == 0 && episode.advantages[n] == 0 &&
+             episode.q_ret[n] == 0 &&
+             (!episode.terminated || episode.values[n] == 0),
+         ": its end has changed");
   for (const auto array : Episode::kArrays) {
     for (const float number : episode.*array) {
-      if (!std::isfinite(number) && array != &Episode::q_ret) {
-        return refuse("a number is not finite");
-      }
+      ensure(std::isfinite(number) || array == &Episode::q_ret,
+             ": a number is not finite");
     }
   }
-  return "";
 }
 
 }  // namespace replay

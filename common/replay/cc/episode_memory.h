@@ -175,8 +175,8 @@ class EpisodeMemory {
   Statistics statistics() const;
   size_t capacity() const { return capacity_; }
 
-  // Returns the first violation found, or an empty string.
-  std::string CheckInvariants() const;
+  // Throws BrokenInvariant.
+  void CheckInvariants() const;
 
  private:
   // The steps whose Q are computed together. Early stops are at their ends.
@@ -243,8 +243,8 @@ class EpisodeMemory {
   int64_t CountFar() const;
   double SumDivergences() const;
   // Checks what calls rely on: all but numbers that follow from others.
-  std::string CheckStructure() const;
-  std::string CheckEpisode(const Episode& episode) const;
+  void CheckStructure() const;
+  void CheckEpisode(const Episode& episode) const;
   // The members that are saved and loaded as they are, in their order there.
   auto PlainMembers() {
     return std::tie(reward_factor_, c_max_, num_far_, sum_of_divergences_,

@@ -43,7 +43,7 @@ void EpisodeMemory::Load(FileReader& file) {
   distribution_->Load(file, rows_.num_slots());
   for (size_t left = file.Count(capacity_); left > 0; --left) LoadEpisode(file);
   rows_.Load(file, IsStored());
-  file.RefuseIf(CheckStructure());
+  file.RequireInvariants([this] { CheckStructure(); });
 }
 
 void EpisodeMemory::LoadEpisode(FileReader& file) {

@@ -67,20 +67,18 @@ class Fifo : public Distribution {
     file.Value(newest_);
   }
 
-  std::string CheckInvariants(const std::vector<int64_t>& keys) const override {
+  void CheckInvariants(const std::vector<int64_t>& keys) const override {
     size_t count = 0;
     int32_t previous = 0;
     for (int32_t link = oldest_; link != 0; link = links_[link - 1].next) {
-      if (!IsItem(keys, int64_t{link} - 1) ||
-          links_[link - 1].previous != previous) {
-        return "fifo: broken link";
-      }
+      Ensure(IsItem(keys, int64_t{link} - 1) &&
+                 links_[link - 1].previous == previous,
+             "fifo: broken link");
       previous = link;
       ++count;
     }
-    return count == NumItems(keys) && previous == newest_
-               ? ""
-               : "fifo: wrong number of items";
+    Ensure(count == NumItems(keys) && previous == newest_,
+           "fifo: wrong number of items");
   }
 
  private:

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
+#include "invariants.h"
 #include "lazy_array.h"
 #include "rows.h"
 
@@ -70,18 +70,17 @@ class KeyIndex {
 
   size_t size() const { return count_; }
 
-  std::string CheckInvariants() const {
+  // Throws BrokenInvariant.
+  void CheckInvariants() const {
     size_t seen = 0;
     for (size_t i = 0; i <= mask_; ++i) {
       if (places_[i].link == 0) continue;
       ++seen;
       const int32_t slot = places_[i].link - 1;
-      if (Find(slots_[slot].key) != slot) {
-        return "index: key " + std::to_string(slots_[slot].key) +
-               " cannot be found";
-      }
+      const int64_t key = slots_[slot].key;
+      Ensure(Find(key) == slot, "index: key", key, " cannot be found");
     }
-    return seen == count_ ? "" : "index: wrong number of keys";
+    Ensure(seen == count_, "index: wrong number of keys");
   }
 
  private:

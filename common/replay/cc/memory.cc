@@ -297,7 +297,7 @@ void Memory::Load(FileReader& file) {
     index_.Insert(slots_[slot].key, static_cast<int32_t>(slot));
   }
   rows_.Load(file, IsStored());
-  file.RefuseIf(CheckInvariants());
+  file.RequireInvariants([this] { CheckInvariants(); });
 }
 
 std::vector<bool> Memory::IsStored() const {
@@ -308,52 +308,47 @@ std::vector<bool> Memory::IsStored() const {
   return is_stored;
 }
 
-std::string Memory::CheckInvariants() const {
+void Memory::CheckInvariants() const {
   std::lock_guard<FairMutex> lock(mutex_);
-  std::string wrong = index_.CheckInvariants();
-  if (!wrong.empty()) return wrong;
+  index_.CheckInvariants();
   const size_t num_slots = rows_.num_slots();
   std::vector<bool> is_free(num_slots);
   std::vector<int64_t> keys(num_slots, kNoItem);  // Of items.
   for (const int32_t slot : rows_.free_slots()) {
-    if (is_free[slot]) return "slot " + std::to_string(slot) + " is free twice";
+    Ensure(!is_free[slot], "slot", slot, " is free twice");
     is_free[slot] = true;
   }
   size_t stored = 0, read_only = 0;
   for (size_t slot = 0; slot < num_slots; ++slot) {
     const Slot& step = slots_[slot];
-    const auto refuse = [&](const char* what) {
-      return "slot " + std::to_string(slot) + " " + what;
+    const auto ensure = [&](bool holds, const char* broken) {
+      Ensure(holds, "slot", slot, broken);
     };
     const bool live = step.views > 0;
-    if (live && is_free[slot]) return refuse("is free and in use");
-    if (live && index_.Find(step.key) != static_cast<int32_t>(slot)) {
-      return refuse("is not under its key");
-    }
-    if (step.views < 0 || step.length < 0 || (step.length > 0 && !live) ||
-        (live && step.key < 0)) {
-      return refuse("has a wrong number");
-    }
+    ensure(!live || !is_free[slot], " is free and in use");
+    ensure(!live || index_.Find(step.key) == static_cast<int32_t>(slot),
+           " is not under its key");
+    ensure(step.views >= 0 && step.length >= 0 && (step.length == 0 || live) &&
+               (!live || step.key >= 0),
+           " has a wrong number");
     if (step.length > 0) keys[slot] = step.key;
     stored += live;
     read_only += !live && step.pins > 0;
   }
-  if (stored != index_.size()) return "a stored step has no view";
-  if (rows_.free_slots().size() + stored + read_only + reserved_ != num_slots) {
-    return "a slot is lost";
-  }
-  if (stored + reserved_ > hard_capacity_) {
-    return "more steps than the hard capacity";
-  }
-  wrong = CheckItems();
+  const size_t num_free = rows_.free_slots().size();
+  Ensure(stored == index_.size(), "a stored step has no view");
+  Ensure(num_free + stored + read_only + reserved_ == num_slots,
+         "a slot is lost");
+  Ensure(stored + reserved_ <= hard_capacity_,
+         "more steps than the hard capacity");
+  CheckItems();
   for (const auto& distribution : distributions_) {
-    if (wrong.empty()) wrong = distribution->CheckInvariants(keys);
+    distribution->CheckInvariants(keys);
   }
-  if (!wrong.empty()) return wrong;
-  return reserved_ == 0 ? rows_.CheckInvariants() : "";
+  if (reserved_ == 0) rows_.CheckInvariants();
 }
 
-std::string Memory::CheckItems() const {
+void Memory::CheckItems() const {
   int64_t items = 0;
   std::vector<int32_t> views(rows_.num_slots());
   for (size_t slot = 0; slot < views.size(); ++slot) {
@@ -363,23 +358,21 @@ std::string Memory::CheckItems() const {
       const int32_t step = item.key > std::numeric_limits<int64_t>::max() - t
                                ? kNoSlot
                                : index_.Find(item.key + t);
-      if (step == kNoSlot) return "a step of an item is missing";
+      Ensure(step != kNoSlot, "a step of an item is missing");
       ++views[step];
     }
   }
   for (size_t slot = 0; slot < views.size(); ++slot) {
-    if (views[slot] != slots_[slot].views) return "views and lengths disagree";
+    Ensure(views[slot] == slots_[slot].views, "views and lengths disagree");
   }
   const Statistics& s = statistics_;
   for (const int64_t counter :
        {s.inserted, s.duplicates, s.incomplete, s.unviewed, s.removed,
         s.sampled, s.updated, s.missing}) {
-    if (counter < 0 || counter > kMaxCount) return "a counter is out of range";
+    Ensure(0 <= counter && counter <= kMaxCount, "a counter is out of range");
   }
-  if (s.items != items || s.inserted - s.removed != items) {
-    return "items miscounted";
-  }
-  return "";
+  Ensure(s.items == items && s.inserted - s.removed == items,
+         "items miscounted");
 }
 
 }  // namespace replay

@@ -115,8 +115,8 @@ class Memory {
   size_t capacity() const { return capacity_; }
   size_t hard_capacity() const { return hard_capacity_; }
 
-  // Returns the first violation found, or an empty string.
-  std::string CheckInvariants() const;
+  // Throws BrokenInvariant.
+  void CheckInvariants() const;
 
  private:
   // Items that RemoveToFit removes each time it holds the lock.
@@ -139,7 +139,7 @@ class Memory {
   // Returns for each slot whether it holds a step that an item views.
   std::vector<bool> IsStored() const;
   // Checks that items have the views of their steps, and counters fit together.
-  std::string CheckItems() const;
+  void CheckItems() const;
 
   const size_t capacity_;
   const size_t hard_capacity_;

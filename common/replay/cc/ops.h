@@ -279,9 +279,12 @@ absl::Status LoadMemory(tensorflow::OpKernelContext* c) {
 template <typename Memory>
 absl::Status CheckMemory(tensorflow::OpKernelContext*,
                          MemoryResource<Memory>& resource) {
-  const std::string wrong = resource.memory->CheckInvariants();
-  if (wrong.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("replay memory: ", wrong));
+  try {
+    resource.memory->CheckInvariants();
+  } catch (const BrokenInvariant& broken) {
+    return absl::InternalError(absl::StrCat("replay memory: ", broken.what()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace replay

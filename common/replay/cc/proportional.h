@@ -98,27 +98,22 @@ class Proportional : public Distribution {
     }
   }
 
-  std::string CheckInvariants(const std::vector<int64_t>& keys) const override {
-    if (!std::isfinite(max_priority_) || max_priority_ < 0) {
-      return "proportional: wrong largest priority";
-    }
+  void CheckInvariants(const std::vector<int64_t>& keys) const override {
+    Ensure(std::isfinite(max_priority_) && max_priority_ >= 0,
+           "proportional: wrong largest priority");
     for (size_t leaf = 0; leaf < levels_[0].size(); ++leaf) {
       const double mass = levels_[0][leaf];
-      if (!std::isfinite(mass) || (IsItem(keys, leaf) ? mass < 0 : mass != 0)) {
-        return "leaf " + std::to_string(leaf) + " has mass " +
-               std::to_string(mass);
-      }
+      Ensure(std::isfinite(mass) &&
+                 (IsItem(keys, leaf) ? mass >= 0 : mass == 0),
+             "leaf", leaf, " has a wrong mass");
     }
-    if (!std::isfinite(total_mass())) return "the sum of all masses is infinite";
+    Ensure(std::isfinite(total_mass()), "the sum of all masses is infinite");
     for (size_t level = 1; level < levels_.size(); ++level) {
       for (size_t node = 0; node < NumNodes(level); ++node) {
-        if (levels_[level][node] != SumOfChildren(level, node)) {
-          return "node " + std::to_string(node) + " of level " +
-                 std::to_string(level) + " is not the sum of its children";
-        }
+        Ensure(levels_[level][node] == SumOfChildren(level, node), "node", node,
+               " is not the sum of its children");
       }
     }
-    return "";
   }
 
  private:

@@ -176,47 +176,41 @@ class RankBased : public Distribution {
     }
   }
 
-  std::string CheckInvariants(const std::vector<int64_t>& keys) const override {
-    if (num_unranked_ + num_ranked_ - left_.size() != NumItems(keys)) {
-      return "rank_based: wrong number of items";
-    }
+  void CheckInvariants(const std::vector<int64_t>& keys) const override {
+    Ensure(num_unranked_ + num_ranked_ - left_.size() == NumItems(keys),
+           "rank_based: wrong number of items");
     for (size_t i = 0; i < num_unranked_; ++i) {
-      if (!IsItem(keys, unranked_[i]) ||
-          items_[unranked_[i]].place != static_cast<int32_t>(i)) {
-        return "rank_based: slot and place disagree at " + std::to_string(i);
-      }
+      Ensure(IsItem(keys, unranked_[i]) &&
+                 items_[unranked_[i]].place == static_cast<int32_t>(i),
+             "rank_based: place", i, " and its slot disagree");
     }
     std::vector<size_t> left;
     double mass = 0;
     for (size_t i = 0; i < num_ranked_; ++i) {
-      if (i > 0 && ranking_[i - 1] >= ranking_[i]) {
-        return "rank_based: place " + std::to_string(i) + " is out of order";
-      }
+      Ensure(i == 0 || ranking_[i - 1] < ranking_[i], "rank_based: rank", i,
+             " is out of order");
       if (HasLeft(ranking_[i])) {
         left.push_back(i);
         continue;
       }
       mass += masses_[i];
       const int32_t slot = SlotOf(ranking_[i]);
-      if (!IsItem(keys, slot) || items_[slot].place != kRanked ||
-          MakeRanked(items_[slot].ranked, slot) != ranking_[i]) {
-        return "rank_based: slot and ranking disagree at " + std::to_string(i);
-      }
+      Ensure(IsItem(keys, slot) && items_[slot].place == kRanked &&
+                 MakeRanked(items_[slot].ranked, slot) == ranking_[i],
+             "rank_based: rank", i, " and its slot disagree");
     }
     std::vector<size_t> places = left_;
     std::sort(places.begin(), places.end());
-    if (places != left) return "rank_based: items that left miscounted";
-    if (std::abs(mass - mass_of_ranked()) > 1e-9 * (1 + mass)) {
-      return "rank_based: wrong mass";
-    }
+    Ensure(places == left, "rank_based: items that left miscounted");
+    Ensure(std::abs(mass - mass_of_ranked()) <= 1e-9 * (1 + mass),
+           "rank_based: wrong mass");
     for (const int32_t slot : changed_) {
       const bool is_slot = 0 <= slot && static_cast<size_t>(slot) < keys.size();
-      if (!is_slot || (items_[slot].has_changed && !IsItem(keys, slot))) {
-        return "rank_based: what is not an item has changed";
-      }
+      Ensure(is_slot && (!items_[slot].has_changed || IsItem(keys, slot)),
+             "rank_based: what is not an item has changed");
     }
     const bool is_due = updates_ < 0 || (updates_ > 0 && updates_ >= period_);
-    return is_due ? "rank_based: a ranking is overdue" : "";
+    Ensure(!is_due, "rank_based: a ranking is overdue");
   }
 
  private:

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+
+#include "invariants.h"
 
 namespace replay {
 namespace {
@@ -174,17 +177,14 @@ void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
   }
 }
 
-std::string Rows::CheckInvariants() const {
+void Rows::CheckInvariants() const {
   int64_t held = 0;
-  std::string wrong;
   ForEachBlock([&](const Block& block) {
     held += static_cast<int64_t>(block.size);
-    if ((block.data == nullptr) != (block.size == 0)) {
-      wrong = "rows: a value without a block, or a block without a value";
-    }
+    Ensure((block.data == nullptr) == (block.size == 0),
+           "rows: a value without a block, or a block without a value");
   });
-  if (wrong.empty() && held != held_bytes_) wrong = "rows: bytes miscounted";
-  return wrong;
+  Ensure(held == held_bytes_, "rows: bytes miscounted");
 }
 
 }  // namespace replay

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -86,9 +85,8 @@ class Rows {
   // The bytes of all variable values stored.
   int64_t held_bytes() const { return held_bytes_; }
 
-  // Returns the first violation found, or an empty string. No row may be written
-  // meanwhile.
-  std::string CheckInvariants() const;
+  // Throws BrokenInvariant. No row may be written meanwhile.
+  void CheckInvariants() const;
 
  private:
   // A row's reference to a variable value. Zeroed memory is an empty value.

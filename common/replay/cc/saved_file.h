@@ -23,6 +23,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "invariants.h"
+
 namespace replay {
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
@@ -149,9 +151,14 @@ class FileReader {
   void Finish();
   // Refuses the file for a reason.
   [[noreturn]] void Refuse(const std::string& why) const;
-  // Refuses the file if `wrong` is not empty.
-  void RefuseIf(const std::string& wrong) const {
-    if (!wrong.empty()) Refuse("its content is wrong: " + wrong);
+  // Calls check(); refuses the file if it throws BrokenInvariant.
+  template <typename Check>
+  void RequireInvariants(Check check) const {
+    try {
+      check();
+    } catch (const BrokenInvariant& broken) {
+      Refuse("its content is wrong: " + std::string(broken.what()));
+    }
   }
 
  private:

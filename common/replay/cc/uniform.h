@@ -68,15 +68,13 @@ class Uniform : public Distribution {
     }
   }
 
-  std::string CheckInvariants(const std::vector<int64_t>& keys) const override {
-    if (count_ != NumItems(keys)) return "uniform: wrong number of items";
+  void CheckInvariants(const std::vector<int64_t>& keys) const override {
+    Ensure(count_ == NumItems(keys), "uniform: wrong number of items");
     for (size_t i = 0; i < count_; ++i) {
-      if (!IsItem(keys, slots_[i]) ||
-          place_[slots_[i]] != static_cast<int32_t>(i)) {
-        return "uniform: slot and place disagree at " + std::to_string(i);
-      }
+      Ensure(IsItem(keys, slots_[i]) &&
+                 place_[slots_[i]] == static_cast<int32_t>(i),
+             "uniform: place", i, " and its slot disagree");
     }
-    return "";
   }
 
  private:
@@ -151,9 +149,9 @@ class UniformMix : public Distribution {
     uniform_.Load(file, num_slots);
   }
 
-  std::string CheckInvariants(const std::vector<int64_t>& keys) const override {
-    const std::string wrong = uniform_.CheckInvariants(keys);
-    return wrong.empty() ? base_->CheckInvariants(keys) : wrong;
+  void CheckInvariants(const std::vector<int64_t>& keys) const override {
+    uniform_.CheckInvariants(keys);
+    base_->CheckInvariants(keys);
   }
 
  private:

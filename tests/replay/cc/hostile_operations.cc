@@ -6,7 +6,7 @@
 // ops let through. In the first part one thread calls many memories of all kinds,
 // with fixed seeds. In the second part four threads call
 // the same memory at once. Both check the answers: a copied step has the values
-// of its key, counters fit together, and CheckInvariants finds nothing. Ends with
+// of its key, counters fit together, and CheckInvariants throws nothing. Ends with
 // an error at the first violation; else prints the counts in a line each for
 // `Memory` and `EpisodeMemory`.
 #include <unistd.h>
@@ -361,8 +361,7 @@ class Caller {
   }
 
   void Check() {
-    const std::string wrong = memory_.CheckInvariants();
-    Require(wrong.empty(), wrong.c_str());
+    memory_.CheckInvariants();
     const Memory::Statistics statistics = memory_.statistics();
     Require(statistics.inserted - statistics.removed == statistics.items &&
                 0 <= statistics.items && statistics.items <= statistics.steps &&
@@ -618,8 +617,7 @@ class EpisodeCaller {
   }
 
   void Check() {
-    const std::string wrong = memory_.CheckInvariants();
-    Require(wrong.empty() || !values_are_known, wrong.c_str());
+    if (values_are_known) memory_.CheckInvariants();
     const EpisodeMemory::Statistics statistics = memory_.statistics();
     Require(0 <= statistics.far_policy &&
                 statistics.far_policy <= statistics.steps &&
