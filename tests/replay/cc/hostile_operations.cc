@@ -4,11 +4,11 @@
 //
 // `make sanitize` builds and runs it. Arguments are those that the checks of the
 // ops let through. In the first part one thread calls many memories of all kinds,
-// with fixed seeds. In the second part four threads call
-// the same memory at once. Both check the answers: a copied step has the values
-// of its key, counters fit together, and CheckInvariants throws nothing. Ends with
-// an error at the first violation; else prints the counts in a line each for
-// `Memory` and `EpisodeMemory`.
+// with fixed seeds. In the second part four threads call the same memory at once.
+// Both check the answers: a copied step has the values of its key, counters fit
+// together, and CheckInvariants throws nothing. Ends with an error at the first
+// violation; else prints the counts in a line each for `Memory` and
+// `EpisodeMemory`.
 #include <unistd.h>
 
 #include <algorithm>
