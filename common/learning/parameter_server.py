@@ -118,10 +118,10 @@ class AppliedGradients:
         if update is None:
             return None
         worker, incarnation, number, learner_steps = update.head.tolist()
-        # It is below 0 if the worker has parameters from after the restored checkpoint.
-        staleness = max(0, int(self._learner.steps) - learner_steps)
-        self._applied[incarnation] = number
         before = int(self._learner.steps)
+        # It is below 0 if the worker has parameters from after the restored checkpoint.
+        staleness = max(0, before - learner_steps)
+        self._applied[incarnation] = number
         if not (np.isfinite(update.metrics).all() and self._apply(update.steps)):
             self._num_refused += 1
             logging.warning("refused an update of worker %d: it is not finite", worker)
