@@ -137,35 +137,6 @@ def test_pack_and_unpack_keep_order_and_values():
     np.testing.assert_array_equal(pack(), [0, 1, 2, 3, 4, 5, 0, 8, 9])
 
 
-def test_loader_reverses_pack_and_copies():
-    variables = [tf.Variable(tf.zeros([2, 3])), tf.Variable(0.0), tf.Variable([0.0, 0.0])]
-    load = packing.loader(variables)
-    flat = np.arange(9, dtype=np.float32)
-    load(flat)
-    expected = flat.copy()
-    np.testing.assert_array_equal(packing.pack(variables), expected)
-    flat[:] = -1.0
-    np.testing.assert_array_equal(packing.pack(variables), expected)
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="have 6 parameters"):
-        packing.unpack(np.zeros(5, np.float32), [(2, 3)])
-    with pytest.raises(ValueError, match="have 2 parameters"):
-        packing.loader([tf.Variable([1.0, 2.0])])(np.zeros(3, np.float32))
-
-
-def test_observations_are_standardised():
-    rng = np.random.default_rng(0)
-    observations = rng.normal([3, -1, 0], [0.1, 20, 1e-3], size=(1000, 3)).astype(np.float32)
-    standardizer = Standardizer(3)
-    standardizer.set(observations.mean(0, np.float64), observations.std(0, np.float64))
-    actual = standardizer(observations).numpy()
-    assert actual.dtype == np.float32
-    np.testing.assert_allclose(actual.mean(0), 0, atol=1e-3)
-    np.testing.assert_allclose(actual.std(0), 1, rtol=1e-3)
-
-
 def test_components_without_variance_keep_their_unit():
     """A constant's deviation may come out as a rounding error, which would magnify another's."""
     standardizer = Standardizer(3)
