@@ -1,12 +1,10 @@
 """Tests of common.learning.checkpoint; that a run goes on bit for bit: test_resume.py."""
 
 import contextlib
-import io
 import os
 import pathlib
 import re
 import shutil
-import zipfile
 
 from launched import run_code
 import numpy as np
@@ -293,17 +291,6 @@ def test_links_in_the_place_of_temporary_files_are_not_followed(tmp_path):
     assert checkpoint_lib.read_policy(directory / "best.npz", 3).learner_steps == 2
 
 
-def write_npz(path, **arrays):
-    """Writes arrays, or the bytes of a member."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in arrays.items():
-            if not isinstance(content, bytes):
-                file = io.BytesIO()
-                np.lib.format.write_array(file, np.asarray(content))
-                content = file.getvalue()
-            archive.writestr(f"{name}.npy", content)
-
-
 GOOD = {"parameters": np.ones(3, np.float32), "learner_steps": 2, "episode_return": 1.5}
 
 
@@ -313,8 +300,6 @@ GOOD = {"parameters": np.ones(3, np.float32), "learner_steps": 2, "episode_retur
         {"parameters": np.ones(4, np.float32)},
         {"parameters": np.ones(3)},
         {"parameters": np.array([None] * 3)},
-        {"parameters": b""},
-        {"parameters": b"\x93NUMPY\x02\x00\xff\xff\xff\xff"},
         {"learner_steps": np.ones(3, int)},
         {"learner_steps": np.str_("x" * 40)},
         {"episode_return": np.nan},
@@ -324,9 +309,9 @@ GOOD = {"parameters": np.ones(3, np.float32), "learner_steps": 2, "episode_retur
 )
 def test_a_policy_of_wrong_content_is_one_line(tmp_path, change):
     path = tmp_path / "best.npz"
-    write_npz(path, **GOOD)
+    np.savez(path, **GOOD)
     assert checkpoint_lib.read_policy(path, 3).episode_return == 1.5
-    write_npz(path, **(GOOD | change))
+    np.savez(path, **(GOOD | change))
     with pytest.raises(CheckpointError) as caught:
         checkpoint_lib.read_policy(path, 3)
     assert str(caught.value).startswith(f"{path} ") and "\n" not in str(caught.value)
