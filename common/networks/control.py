@@ -127,12 +127,8 @@ class ControlPolicy(LayeredNetwork):
         ]
 
 
-class ControlCriticTorso(snt.Module):
-    """Features of a flat observation and an action.
-
-    Attributes:
-      layers: the layers and activations in the order in which they are applied.
-    """
+class ControlCriticTorso(LayeredNetwork):
+    """Features [B, hidden_sizes[-1]] of flat observations and actions, joined as one input."""
 
     def __init__(
         self,
@@ -144,11 +140,7 @@ class ControlCriticTorso(snt.Module):
         """Builds the layers; arguments as for `ControlPolicy`."""
         super().__init__()
         hidden = _hidden_layers(hidden_sizes, layer_norm, activation)
-        self.layers: list[Layer] = [*first_layers, *hidden]
-
-    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """Returns features: [B, D], [B, A] -> [B, hidden_sizes[-1]] float32."""
-        return _apply(self.layers, tf.concat([observation, action], axis=-1))
+        self.layers = [*first_layers, *hidden]
 
 
 class ControlValue(LayeredNetwork):
@@ -306,13 +298,13 @@ Head = CategoricalHead | ScalarHead | MixtureHead
 
 
 class Critic(snt.Module):
-    """A critic of observations and actions: head(torso(observation, action))."""
+    """A critic of observations and actions: head(torso([observation, action]))."""
 
-    def __init__(self, torso: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], head: Head):
+    def __init__(self, torso: ControlCriticTorso, head: Head):
         super().__init__()
         self.torso = torso
         self.head = head
 
     def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """Returns the head's output: logits [B, K], values [B] or mixture parameters [B, 3 C]."""
-        return self.head(self.torso(observation, action))
+        return self.head(self.torso(tf.concat([observation, action], axis=-1)))

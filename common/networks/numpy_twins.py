@@ -73,7 +73,7 @@ class _Twin:
 
 
 class CriticTwin(_Twin):
-    """NumPy twin of a `Critic` with a `ControlCriticTorso`."""
+    """NumPy twin of a `Critic`."""
 
     def __init__(self, critic: control.Critic):
         super().__init__(critic, [*critic.torso.layers, *critic.head.layers])
@@ -179,15 +179,15 @@ def twin(module: tf.Module) -> Any:
     """Returns the twin of a module, with copied parameters.
 
     Args:
-      module: a `LayeredNetwork` of one layer or more, a `Critic` with a `ControlCriticTorso`, an
-        `LSTMNetwork`, a `Standardizer`, or an `ImageEncoder`, which becomes the twin's own. Its
-        variables must exist.
+      module: a `LayeredNetwork` of one layer or more, a `Critic`, an `LSTMNetwork`, a
+        `Standardizer`, or an `ImageEncoder`, which becomes the twin's own. Its variables must
+        exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.
       ValueError: the module's variables have not been created yet.
     """
-    if isinstance(module, control.Critic) and isinstance(module.torso, control.ControlCriticTorso):
+    if isinstance(module, control.Critic):
         return CriticTwin(module)
     if isinstance(module, control.LayeredNetwork):
         return MLPTwin(module)
