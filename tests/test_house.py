@@ -25,14 +25,18 @@ FILES = sorted(
 TREES = {path.relative_to(ROOT): ast.parse(path.read_text()) for path in FILES}
 
 
-def imports(tree):
-    """Yields (line, dotted name) of every import in a file, also of those inside functions."""
-    for node in ast.walk(tree):
+NODES = [(path, node) for path, tree in TREES.items() for node in ast.walk(tree)]
+
+
+def imports():
+    """Yields (file, line, dotted name) of every import, also of those inside functions."""
+    for path, node in NODES:
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from ((path, node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute here"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            for alias in node.names:
+                yield path, node.lineno, f"{node.module}.{alias.name}"
 
 
 def room_of(path):
@@ -46,26 +50,23 @@ def test_every_room_is_known():
 
 def test_no_import_runs_up_the_house():
     upward = []
-    for path, tree in TREES.items():
-        if path.parts[0] != "common" or room_of(path) not in ROOMS:
-            continue
-        for line, name in imports(tree):
-            parts = name.split(".")
-            if parts[0] == "common" and ROOMS.index(parts[1]) > ROOMS.index(room_of(path)):
+    for path, line, name in imports():
+        parts = name.split(".")
+        if path.parts[0] == parts[0] == "common" and room_of(path) in ROOMS:
+            if ROOMS.index(parts[1]) > ROOMS.index(room_of(path)):
                 upward.append(f"{path}:{line} {name}")
     assert not upward
 
 
 def test_the_shared_library_knows_no_paper_and_no_paper_another():
     found = []
-    for path, tree in TREES.items():
-        for line, name in imports(tree):
-            parts = name.split(".")
-            if parts[0] != "reproductions" or path.parts[0] == "binaries":
-                continue
-            own = path.parts[0] == "reproductions" and path.parts[1] in (parts[1], "__init__.py")
-            if not own:
-                found.append(f"{path}:{line} {name}")
+    for path, line, name in imports():
+        parts = name.split(".")
+        if parts[0] != "reproductions" or path.parts[0] == "binaries":
+            continue
+        own = path.parts[0] == "reproductions" and path.parts[1] in (parts[1], "__init__.py")
+        if not own:
+            found.append(f"{path}:{line} {name}")
     assert not found
 
 
@@ -89,19 +90,18 @@ def test_only_a_papers_directory_and_its_program_name_an_agent():
 def test_roles_know_no_kind_of_agent_and_no_kind_of_data():
     """They ask the agent and its data, so that a new kind of either needs no other role."""
     known = {"common.agents.agent", "common.agents.trained", "common.data.data"}
-    found = []
-    for path, tree in TREES.items():
-        if path.parts[:2] != ("common", "roles"):
-            continue
-        for line, name in imports(tree):
-            if (
-                name.startswith(("common.agents", "common.data"))
-                and name.rpartition(".")[0] not in known
-            ):
-                found.append(f"{path}:{line} {name}")
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id in ("isinstance", "issubclass", "type"):
-                found.append(f"{path}:{node.lineno} {node.id}")
+    found = [
+        f"{path}:{line} {name}"
+        for path, line, name in imports()
+        if path.parts[:2] == ("common", "roles") and name.rpartition(".")[0] not in known
+        if name.startswith(("common.agents", "common.data"))
+    ]
+    found += [
+        f"{path}:{node.lineno} {node.id}"
+        for path, node in NODES
+        if path.parts[:2] == ("common", "roles") and isinstance(node, ast.Name)
+        if node.id in ("isinstance", "issubclass", "type")
+    ]
     assert not found
 
 
@@ -114,24 +114,23 @@ def test_calls_between_processes_are_made_in_two_rooms():
     }
     found = {
         str(path)
-        for path, tree in TREES.items()
+        for path, _, name in imports()
         if room_of(path) not in ("cluster", "remote", "benchmarks")  # which measure them
-        and any(name.startswith("common.cluster.rpc") for _, name in imports(tree))
+        if name.startswith("common.cluster.rpc")
     }
     assert found == others
 
 
 def test_graphs_are_traced_without_autograph():
     """It rewrites every function on the way, which takes longer than all else of a run's start."""
-    nodes = [(path, node) for path, tree in TREES.items() for node in ast.walk(tree)]
     told = {
         node.func
-        for _, node in nodes
+        for _, node in NODES
         if isinstance(node, ast.Call) and "autograph" in [word.arg for word in node.keywords]
     }
     assert not [
         f"{path}:{node.lineno}"
-        for path, node in nodes
+        for path, node in NODES
         if isinstance(node, ast.Attribute) and node.attr == "function"
         if ast.unparse(node) == "tf.function"
         if node not in told
@@ -157,10 +156,9 @@ def test_one_name_stands_for_one_thing(kind):
 def test_a_small_module_that_only_one_module_imports_is_part_of_it():
     modules = {".".join(path.with_suffix("").parts): path for path in TREES}
     importers = collections.defaultdict(set)
-    for path, tree in TREES.items():
-        for _, name in imports(tree):
-            module = name if name in modules else name.rpartition(".")[0]
-            importers[module] |= {path} - {modules.get(module)}
+    for path, _, name in imports():
+        module = name if name in modules else name.rpartition(".")[0]
+        importers[module] |= {path} - {modules.get(module)}
     small = {
         module
         for module, path in modules.items()
@@ -173,10 +171,9 @@ def test_a_small_module_that_only_one_module_imports_is_part_of_it():
 
 def test_first_lines_are_sentences():
     vague = []
-    for path, tree in TREES.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                words = (ast.get_docstring(node) or "A").split()
-                if words[0] in VAGUE:
-                    vague.append(f"{path}:{node.lineno} {' '.join(words[:6])}")
+    for path, node in NODES:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            words = (ast.get_docstring(node) or "A").split()
+            if words[0] in VAGUE:
+                vague.append(f"{path}:{node.lineno} {' '.join(words[:6])}")
     assert not vague

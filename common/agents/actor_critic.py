@@ -31,7 +31,7 @@ class ActorCritic(NamedTuple):
       torso: observations [B, ...] -> features; None if flat observations are features.
     """
 
-    policy: control.ControlPolicy | control.SoftsignMLP | control.ReluMLP | recurrent.LSTMNetwork
+    policy: control.LayeredNetwork | recurrent.LSTMNetwork
     critic: control.Critic | snt.Module
     torso: Standardizer | images.ImageEncoder | None = None
 
@@ -256,14 +256,16 @@ def make_networks(
         torso = Standardizer(num_features)
 
     def first() -> Sequence[control.Layer]:
-        return control.terrain_layers(spec, terrain_sizes, norm) if terrain_sizes else ()
+        return control.terrain_layers(spec, terrain_sizes, norm)
 
     policy = control.ControlPolicy(
         spec.action_size, config.policy_sizes, norm, activation, first(), config.unit_norm
     )
     below_head = control.ControlCriticTorso(config.critic_sizes, norm, activation, first())
     critic = control.Critic(below_head, head)
-    packing.create_variables(policy, critic, num_features, spec.action_size)
+    features = tf.zeros([1, num_features])
+    policy(features)  # Sonnet creates variables at the first call
+    critic(features, tf.zeros([1, spec.action_size]))
     return ActorCritic(policy, critic, torso)
 
 

@@ -104,9 +104,12 @@ def _spaces(run: TrainedRun, policy: ExportedPolicy) -> dict[str, Any]:
     """Returns the contents of spaces.json."""
     spec = run.spec
     frames = run.agent.declaration.num_frames
+    observation: dict[str, Any] = {
+        "shape": list(spec.observation_shape),
+        "dtype": np.dtype(spec.observation_dtype).name,
+    }
     with environments.opened(run.environment, 0, frames) as environment:
         action: dict[str, Any] = {"kind": "discrete", "values": spec.action_size}
-        observation: dict[str, Any] = {}
         if isinstance(environment, CanonicalEnvironment):
             parts = environment.joined_shapes
             if parts and "" not in parts:  # several, joined in this order
@@ -131,11 +134,7 @@ def _spaces(run: TrainedRun, policy: ExportedPolicy) -> dict[str, Any]:
         "setting": run.agent.setting,
         "environment": run.environment,
         "learner_steps": run.learner_steps,
-        "observation": {
-            "shape": list(spec.observation_shape),
-            "dtype": np.dtype(spec.observation_dtype).name,
-            **observation,
-        },
+        "observation": observation,
         "action": action,
         "own_action": "scale * action + offset" if "scale" in action else "action",
         "state": {

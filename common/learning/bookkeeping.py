@@ -123,6 +123,36 @@ class RunCounters:
         self._stored = dict(self._accepted)
 
 
+@dataclasses.dataclass(frozen=True)
+class BookkeepingOptions:
+    """Options of `Bookkeeping`.
+
+    Attributes:
+      samples_per_update: items per update, or timesteps if the items are unrolls.
+      num_copies: items per actor step.
+      publish_period: learner steps between published snapshots.
+      is_pulled: whether actors of this process copy the parameters, and a snapshot that is due is
+        then also published: both take the same copy.
+      checkpoint_seconds: time between checkpoints.
+      poll_seconds: time between requests for the numbers of accepted actor steps.
+      keep_every: learner steps between checkpoints that stay; 0 for none.
+      quiet_seconds: time without a transition after which the actors are taken to have ended;
+        roles ask every second whether the run has ended. 0 if there are no other roles.
+      q_bound: the largest possible value in rewards; infinity where none is known. A metric
+        `reward_scale` divides it, as it does rewards.
+    """
+
+    samples_per_update: int
+    num_copies: int
+    publish_period: int
+    checkpoint_seconds: float
+    keep_every: int = 0
+    poll_seconds: float = 1.0
+    quiet_seconds: float = 4.0
+    q_bound: float = math.inf
+    is_pulled: bool = False
+
+
 _SECONDS = 5.0
 """Time between rows."""
 _GROUPS = {
@@ -145,22 +175,13 @@ class LearnerLog:
         that have learnt nothing.
     """
 
-    def __init__(
-        self,
-        run: RunDirectory,
-        samples_per_update: int,
-        num_copies: int,
-        counters: RunCounters,
-        q_bound: float = math.inf,
-    ):
+    def __init__(self, run: RunDirectory, options: BookkeepingOptions, counters: RunCounters):
         """Opens the files.
 
         Args:
           run: the run's directory.
-          samples_per_update: items per update, or timesteps if the items are unrolls.
-          num_copies: items per actor step.
+          options: sizes, and the bound of values.
           counters: the run's counters.
-          q_bound: see `BookkeepingOptions`.
         """
         self._rows = GrowingRows(run.learner_csv, csv_rows.LEARNER)
         self._run, self._events = run, Events(run.path)
@@ -170,10 +191,8 @@ class LearnerLog:
         self._returns = NewRows(run.acting_csv, "episode_return")
         self._evaluations = NewRows(run.evaluator_csv, *csv_rows.RESULT)
         self.best_return = -math.inf
-        self._counters = counters
-        self._samples_per_update = samples_per_update
-        self._num_copies = num_copies
-        self._q_bound, self._has_warned = q_bound, False
+        self._counters, self._options = counters, options
+        self._has_warned = False
         self._metrics: list[Metrics] = []
         self._before: tuple[float, int, int] | None = None
 
@@ -210,8 +229,8 @@ class LearnerLog:
         seconds = max(wall_seconds - before[0], 1e-9)
         self._before = (wall_seconds, steps, actor_steps)
         acted = actor_steps - before[2]
-        inserted = acted * self._num_copies
-        sampled = (steps - before[1]) * self._samples_per_update
+        inserted = acted * self._options.num_copies
+        sampled = (steps - before[1]) * self._options.samples_per_update
         row = {
             "wall_seconds": round(wall_seconds, 2),
             "learner_steps": steps,
@@ -229,7 +248,7 @@ class LearnerLog:
             values = [float(metrics[name]) for metrics in self._metrics]
             row[name] = learner.reduce_metric(name, values)
         self._metrics = []
-        if "mean_q" in row and self._q_bound < math.inf:
+        if "mean_q" in row and self._options.q_bound < math.inf:
             self._compare_values(row)
         self._rows.append(row)
         scalars = {f"{_GROUPS.get(name, 'learner')}/{name}": row[name] for name in row}
@@ -250,7 +269,7 @@ class LearnerLog:
 
     def _compare_values(self, row: dict[str, Any]) -> None:
         """Adds the bound of values to a row; warns once if its mean value exceeds it."""
-        bound = row["q_bound"] = self._q_bound / (row.get("reward_scale") or 1.0)
+        bound = row["q_bound"] = self._options.q_bound / (row.get("reward_scale") or 1.0)
         if row["mean_q"] > bound and not self._has_warned:
             self._has_warned = True
             logging.warning(
@@ -264,36 +283,6 @@ class LearnerLog:
 
 _SETTLE_SECONDS = 10.0
 """Longest wait for the actors' last transitions."""
-
-
-@dataclasses.dataclass(frozen=True)
-class BookkeepingOptions:
-    """Options of `Bookkeeping`.
-
-    Attributes:
-      samples_per_update: items per update, or timesteps if the items are unrolls.
-      num_copies: items per actor step.
-      publish_period: learner steps between published snapshots.
-      is_pulled: whether actors of this process copy the parameters, and a snapshot that is due is
-        then also published: both take the same copy.
-      checkpoint_seconds: time between checkpoints.
-      poll_seconds: time between requests for the numbers of accepted actor steps.
-      keep_every: learner steps between checkpoints that stay; 0 for none.
-      quiet_seconds: time without a transition after which the actors are taken to have ended;
-        roles ask every second whether the run has ended. 0 if there are no other roles.
-      q_bound: the largest possible value in rewards; infinity where none is known. A metric
-        `reward_scale` divides it, as it does rewards.
-    """
-
-    samples_per_update: int
-    num_copies: int
-    publish_period: int
-    checkpoint_seconds: float
-    keep_every: int = 0
-    poll_seconds: float = 1.0
-    quiet_seconds: float = 4.0
-    q_bound: float = math.inf
-    is_pulled: bool = False
 
 
 class Bookkeeping:
@@ -350,9 +339,7 @@ class Bookkeeping:
         self._accepted = accepted
         self._options = options
         self.store_file: StoreFile | None = None
-        self._log = LearnerLog(
-            run, options.samples_per_update, options.num_copies, self.counters, options.q_bound
-        )
+        self._log = LearnerLog(run, options, self.counters)
         self.version = 0
         self._published, self._kept = 0, self.steps
         self._polled_at = self._saved_at = time.monotonic()
@@ -403,7 +390,8 @@ class Bookkeeping:
         self.counters.store()
         self._saved_at = time.monotonic()
         is_to_keep = self._is_to_keep
-        self._kept = self.steps if is_to_keep else self._kept  # also if the disk is full
+        if is_to_keep:
+            self._kept = self.steps  # also if the disk is full
         try:
             self._checkpoints.save()
             if is_to_keep:

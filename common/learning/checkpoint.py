@@ -88,17 +88,17 @@ class Checkpoints:
         saves = _saves(self._directory)
         number = 1 + (_number(saves[-1]) if saves else 0)
         path = self._directory / f"{_PREFIX}-{number}"
+        saves.append(path)
         try:
             self._checkpoint.write(str(path))
             for file in (*self._directory.glob(f"{path.name}.*"), self._directory):
                 _sync(file)
-            kept = [save.name for save in (*saves, path)][-self._keep :]
-            self._write_names(kept)
+            self._write_names([save.name for save in saves[-self._keep :]])
         except (tf.errors.OpError, OSError):
             _remove(path)
             self._remove_partial_files()
             raise
-        for save in saves[: max(0, len(saves) + 1 - self._keep)]:
+        for save in saves[: -self._keep]:
             _remove(save)
 
     def _write_names(self, saves: Sequence[str]) -> None:
@@ -165,14 +165,13 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
         raise CheckpointError(f"{names} {_UNREADABLE.format(error.strerror)}") from None
     if found is None:
         raise CheckpointError(
-            f"{names} cannot be read: "
-            + _way_out(names.parent, _saves(names.parent), "remove this file")
+            f"{names} cannot be read: " + _way_out(names.parent, "remove this file")
         )
     path = names.with_name(found[1].decode())
     if not path.with_suffix(".index").exists():
         raise CheckpointError(
             f"{names} names {path.name}, whose files are missing: put them back, or "
-            + _way_out(names.parent, _saves(names.parent), f"remove the file {_NAMES_FILE}")
+            + _way_out(names.parent, f"remove the file {_NAMES_FILE}")
         )
     return path
 
@@ -213,11 +212,10 @@ def _readable(path: pathlib.Path) -> Iterator[str]:
         is_proved = type(error) in _OF_DAMAGE or not any(".data-" in file.name for file in files)
         if not (files and is_proved):
             raise CheckpointError(f"the checkpoint {path} {_UNREADABLE.format(reason)}") from None
-        others = [save for save in _saves(path.parent) if save != path]
         names = ", ".join(file.name for file in files)
         raise CheckpointError(
             f"the checkpoint {path} cannot be read because a file is damaged or missing "
-            f"({reason}): " + _way_out(path.parent, others, f"remove {names} and {_NAMES_FILE}")
+            f"({reason}): " + _way_out(path.parent, f"remove {names} and {_NAMES_FILE}", path)
         ) from None
     finally:
         os.close(descriptor)
@@ -249,7 +247,8 @@ def _remove(save: pathlib.Path) -> None:
             file.unlink(missing_ok=True)
 
 
-def _way_out(directory: pathlib.Path, saves: list[pathlib.Path], how: str) -> str:
+def _way_out(directory: pathlib.Path, how: str, damaged: pathlib.Path | None = None) -> str:
+    saves = [save for save in _saves(directory) if save != damaged]
     if saves:
         return f"{how} to continue from {saves[-1].name}"
     return f"{directory} has no other checkpoint, so give --workdir a new directory to start again"

@@ -16,7 +16,7 @@ from common.learning.updates import Updates
 from common.networks import packing
 from common.remote.gradients import GradientQueue, GradientSender
 from common.remote.inbox import Inbox
-from common.remote.parameters import ParameterClient, Snapshot
+from common.remote.parameters import LearnerStatus, ParameterClient, Snapshot
 from common.replay.store import Counters, Drawn
 from common.types import Batch, Metrics, Nest
 
@@ -118,10 +118,10 @@ class AppliedGradients:
         if update is None:
             return None
         worker, incarnation, number, learner_steps = update.head.tolist()
-        # It is below 0 if the worker has parameters from after the restored checkpoint.
-        staleness = max(0, int(self._learner.steps) - learner_steps)
-        self._applied[incarnation] = number
         before = int(self._learner.steps)
+        # It is below 0 if the worker has parameters from after the restored checkpoint.
+        staleness = max(0, before - learner_steps)
+        self._applied[incarnation] = number
         if not (np.isfinite(update.metrics).all() and self._apply(update.steps)):
             self._num_refused += 1
             logging.warning("refused an update of worker %d: it is not finite", worker)
@@ -161,6 +161,7 @@ class AppliedGradients:
 
 
 _RETRY_SECONDS = 0.2
+_NO_SNAPSHOT = Snapshot(LearnerStatus(0, 0, 0, 0.0, False), np.empty(0, np.float32))
 
 
 class RemoteStep(Updates):
@@ -198,7 +199,7 @@ class RemoteStep(Updates):
         self._updates = updates
         self.num_samples = batch_size
         self._stop = stop
-        self._snapshot: Snapshot | None = None
+        self._snapshot = _NO_SNAPSHOT
         self._target_version = 0
         self._gradients = tf.function(
             self._packed_gradients, jit_compile=jit_compile, autograph=False
@@ -209,26 +210,25 @@ class RemoteStep(Updates):
     @property
     def version(self) -> int:
         """Version of the newest snapshot here, 0 before the first."""
-        return self._snapshot.status.version if self._snapshot else 0
+        return self._snapshot.status.version
 
     @property
     def finished(self) -> bool:
         """True if the newest snapshot here is the run's last."""
-        return self._snapshot is not None and self._snapshot.status.finished
+        return self._snapshot.status.finished
 
     @property
     def steps(self) -> int:
         """Learner steps of the newest snapshot here."""
-        return self._snapshot.status.learner_steps if self._snapshot else 0
+        return self._snapshot.status.learner_steps
 
     @property
     def wall_seconds(self) -> float:
         """Seconds from the run's first start to the newest snapshot here."""
-        return self._snapshot.status.wall_seconds if self._snapshot else 0.0
+        return self._snapshot.status.wall_seconds
 
     def parameters(self) -> np.ndarray:
         """Returns the network's parameters, [P] float32, of the newest snapshot here."""
-        assert self._snapshot is not None
         return self._snapshot.flat
 
     def download(self) -> bool:
@@ -242,7 +242,7 @@ class RemoteStep(Updates):
         """
         patience = self._updates.patience
         while patience.until_answered(self._read, lambda: self._stop.requested) is not None:
-            if self._snapshot is not None:
+            if self.version:
                 return True
             self._stop.wait(_RETRY_SECONDS)
         return False

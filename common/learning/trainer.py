@@ -95,7 +95,6 @@ class Trainer:
         self._patience = Patience("no answer from the replay")
         self._worker = futures.ThreadPoolExecutor(1, "replay") if prefetch else None
         self._ahead: collections.deque[futures.Future] = collections.deque()
-        self._is_held_up = False
         self._num_damaged = 0
         self._written: futures.Future | None = None
         self.num_samples = updates.num_samples
@@ -151,15 +150,10 @@ class Trainer:
             return self._unless_gone(self._draw, step, step)
         if not self._ahead:
             self._draw_ahead(step, step)
-        draw = None
-        try:
-            draw = self._ahead.popleft().result()
-        finally:
-            if draw is None:  # later futures have not drawn either
-                futures.wait(self._ahead)
-                self._ahead.clear()
-                self._is_held_up = False
-        if draw is None:
+        draw = self._ahead.popleft().result()
+        if draw is None:  # later futures do not draw either
+            futures.wait(self._ahead)
+            self._ahead.clear()
             return None
         while len(self._ahead) < self._prefetch:
             self._draw_ahead(step, step + (1 + len(self._ahead)) * self._updates.num_updates)
@@ -167,17 +161,14 @@ class Trainer:
 
     def _draw_ahead(self, step: int, begin: int) -> None:
         assert self._worker is not None
-        self._ahead.append(self._worker.submit(self._draw_in_order, step, begin))
+        before = self._ahead[-1] if self._ahead else None
+        self._ahead.append(self._worker.submit(self._draw_after, before, step, begin))
 
-    def _draw_in_order(self, step: int, begin: int) -> _Draw | None:
-        """Draws, unless the draw for an earlier call failed: that call must draw first."""
-        draw = None
-        try:
-            if not self._is_held_up:
-                draw = self._unless_gone(self._draw, step, begin)
-        finally:
-            self._is_held_up = draw is None
-        return draw
+    def _draw_after(self, before: futures.Future | None, step: int, begin: int) -> _Draw | None:
+        """Draws, unless the draw for the call before failed: that call must draw first."""
+        if before is not None and before.result() is None:
+            return None
+        return self._unless_gone(self._draw, step, begin)
 
     def _draw(self, step: int, begin: int) -> _Draw | None:
         """Draws at learner step `step` for the call that begins at step `begin`."""

@@ -30,6 +30,20 @@ def scaled_to_unit_norm(features: tf.Tensor) -> tf.Tensor:
     return tf.math.l2_normalize(features, axis=-1, epsilon=UNIT_NORM_EPSILON)
 
 
+class LayeredNetwork(snt.Module):
+    """A network from one input to one output that is a chain of layers.
+
+    Attributes:
+      layers: the layers and activations in the order in which they are applied.
+    """
+
+    layers: list[Layer]
+
+    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns outputs: [B, D] -> [B, size of the last layer] float32."""
+        return _apply(self.layers, inputs)
+
+
 class TerrainLayers(snt.Module):
     """Layers of their own for the heights of the terrain, whose outputs take the heights' place.
 
@@ -69,20 +83,16 @@ def terrain_layers(spec: EnvironmentSpec, sizes: Sequence[int], layer_norm: bool
 
     Args:
       spec: of the environment.
-      sizes: units of each layer, at least one.
+      sizes: units of each layer; without any there are no such layers either.
       layer_norm: as for `ControlPolicy`.
     """
-    if not spec.terrain_size:
+    if not (spec.terrain_size and sizes):
         return []
     return [TerrainLayers(spec, sizes, layer_norm, tf.nn.elu)]
 
 
-class ControlPolicy(snt.Module):
-    """Deterministic policy from flat observations to canonical actions.
-
-    Attributes:
-      layers: the layers and activations in the order in which they are applied.
-    """
+class ControlPolicy(LayeredNetwork):
+    """Deterministic policy from flat observations [B, D] to canonical actions [B, A] in (-1, 1)."""
 
     def __init__(
         self,
@@ -105,13 +115,10 @@ class ControlPolicy(snt.Module):
           activation: of every hidden layer after the first.
           first_layers: applied before the hidden layers.
           unit_norm: whether `scaled_to_unit_norm` follows the last hidden layer.
-
-        Raises:
-          ValueError: `hidden_sizes` is empty.
         """
         super().__init__()
         near_zero = snt.initializers.VarianceScaling(1e-4)
-        self.layers: list[Layer] = [
+        self.layers = [
             *first_layers,
             *_hidden_layers(hidden_sizes, layer_norm, activation),
             *[scaled_to_unit_norm] * unit_norm,
@@ -119,17 +126,9 @@ class ControlPolicy(snt.Module):
             tf.tanh,
         ]
 
-    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
-        """Returns canonical actions: [B, D] -> [B, A] float32 in (-1, 1)."""
-        return _apply(self.layers, observation)
 
-
-class ControlCriticTorso(snt.Module):
-    """Features of a flat observation and an action.
-
-    Attributes:
-      layers: the layers and activations in the order in which they are applied.
-    """
+class ControlCriticTorso(LayeredNetwork):
+    """Features [B, hidden_sizes[-1]] of flat observations and actions, joined as one input."""
 
     def __init__(
         self,
@@ -141,19 +140,11 @@ class ControlCriticTorso(snt.Module):
         """Builds the layers; arguments as for `ControlPolicy`."""
         super().__init__()
         hidden = _hidden_layers(hidden_sizes, layer_norm, activation)
-        self.layers: list[Layer] = [*first_layers, *hidden]
-
-    def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-        """Returns features: [B, D], [B, A] -> [B, hidden_sizes[-1]] float32."""
-        return _apply(self.layers, tf.concat([observation, action], axis=-1))
+        self.layers = [*first_layers, *hidden]
 
 
-class ControlValue(snt.Module):
-    """Value of a flat observation.
-
-    Attributes:
-      layers: the layers and activations in the order in which they are applied.
-    """
+class ControlValue(LayeredNetwork):
+    """Value [B, 1] of flat observations [B, D]."""
 
     def __init__(
         self, hidden_sizes: Sequence[int], layer_norm: bool, first_layers: Sequence[Layer] = ()
@@ -163,16 +154,10 @@ class ControlValue(snt.Module):
         near_zero = snt.initializers.VarianceScaling(1e-4)
         hidden = _hidden_layers(hidden_sizes, layer_norm, tf.nn.elu)
         output = snt.Linear(1, w_init=near_zero, name="value")
-        self.layers: list[Layer] = [*first_layers, *hidden, output]
-
-    def __call__(self, observation: tf.Tensor) -> tf.Tensor:
-        """Returns values: [B, D] -> [B, 1] float32."""
-        return _apply(self.layers, observation)
+        self.layers = [*first_layers, *hidden, output]
 
 
 def _hidden_layers(hidden_sizes: Sequence[int], layer_norm: bool, activation: Layer) -> list[Layer]:
-    if not hidden_sizes:
-        raise ValueError("hidden_sizes must name at least one layer, got none.")
     initializer = snt.initializers.VarianceScaling(
         scale=0.333, mode="fan_out", distribution="uniform"
     )
@@ -209,16 +194,13 @@ def output_layer(input_size: int, output_size: int) -> snt.Linear:
     return snt.Linear(output_size, w_init=near_zero, name="output")
 
 
-class SoftsignMLP(snt.Module):
+class SoftsignMLP(LayeredNetwork):
     """Softsign layers and a linear output (Novati & Koumoutsakos 2019, ReF-ER, appendix A).
 
     Hidden weights begin uniformly within +-g, g = sqrt(6 / (inputs + outputs)). The paper prints
     6 / sqrt(inputs + outputs), but the source that it cites (Glorot & Bengio 2010) and the authors'
     program have the root over the whole fraction. Biases are not in the paper: as in the authors'
     program, hidden ones begin within the same +-g and those of the output at 0.
-
-    Attributes:
-      layers: the layers and activations in the order in which they are applied.
     """
 
     def __init__(
@@ -237,7 +219,7 @@ class SoftsignMLP(snt.Module):
           activation: of the output; None leaves it linear.
         """
         super().__init__()
-        self.layers: list[Layer] = []
+        self.layers = []
         size = input_size
         for depth, units in enumerate(hidden_sizes):
             bound = math.sqrt(6 / (size + units))
@@ -250,17 +232,12 @@ class SoftsignMLP(snt.Module):
             self.layers.append(activation)
         self(tf.zeros([1, input_size]))
 
-    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Returns outputs: [B, D] -> [B, output_size] float32."""
-        return _apply(self.layers, inputs)
-
 
 @snt.allow_empty_variables
-class ReluMLP(snt.Module):
+class ReluMLP(LayeredNetwork):
     """ReLU layers, with Sonnet's initialisers, and an output layer or none.
 
     Attributes:
-      layers: the layers and activations in the order in which they are applied.
       output_size: length of an output.
     """
 
@@ -281,31 +258,23 @@ class ReluMLP(snt.Module):
           activation: of the output; None leaves it linear.
         """
         super().__init__()
-        self.layers: list[Layer] = []
+        self.layers = []
         for depth, units in enumerate(hidden_sizes):
             self.layers += [snt.Linear(units, name=f"hidden_{depth}"), tf.nn.relu]
         if output is not None:
             self.layers += [output, activation] if activation else [output]
         self.output_size = self(tf.zeros([1, input_size])).shape[-1]
 
-    def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Returns outputs: [B, D] -> [B, output_size] float32."""
-        return _apply(self.layers, inputs)
 
-
-class CategoricalHead(snt.Module):
-    """Linear layer to the logits of a value distribution on K atoms (D4PG, appendix A)."""
+class CategoricalHead(LayeredNetwork):
+    """Linear layer to the logits [B, K] of value distributions on K atoms (D4PG, appendix A)."""
 
     def __init__(self, num_atoms: int):
         super().__init__()
         self.layers = [snt.Linear(num_atoms, name="logits")]
 
-    def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns logits: features [B, F] -> [B, K]."""
-        return self.layers[0](features)
 
-
-class ScalarHead(snt.Module):
+class ScalarHead(LayeredNetwork):
     """Linear layer to a scalar value (DDPG, D3PG, Ape-X DPG)."""
 
     def __init__(self):
@@ -314,32 +283,28 @@ class ScalarHead(snt.Module):
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Returns values: features [B, F] -> [B]."""
-        return tf.squeeze(self.layers[0](features), axis=-1)
+        return tf.squeeze(super().__call__(features), axis=-1)
 
 
-class MixtureHead(snt.Module):
-    """Linear layer to the parameters of a mixture of C Gaussians (D4PG, appendix A)."""
+class MixtureHead(LayeredNetwork):
+    """Linear layer to the outputs [B, 3 C] that `gaussian.mixture` takes (D4PG, appendix A)."""
 
     def __init__(self, num_components: int):
         super().__init__()
         self.layers = [snt.Linear(3 * num_components, name="mixture")]
-
-    def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns the outputs that `gaussian.mixture` takes: [B, F] -> [B, 3 C]."""
-        return self.layers[0](features)
 
 
 Head = CategoricalHead | ScalarHead | MixtureHead
 
 
 class Critic(snt.Module):
-    """A critic of observations and actions: head(torso(observation, action))."""
+    """A critic of observations and actions: head(torso([observation, action]))."""
 
-    def __init__(self, torso: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], head: Head):
+    def __init__(self, torso: ControlCriticTorso, head: Head):
         super().__init__()
         self.torso = torso
         self.head = head
 
     def __call__(self, observation: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
         """Returns the head's output: logits [B, K], values [B] or mixture parameters [B, 3 C]."""
-        return self.head(self.torso(observation, action))
+        return self.head(self.torso(tf.concat([observation, action], axis=-1)))

@@ -48,7 +48,7 @@ class ImageTorso(snt.Module):
     def __init__(
         self,
         image_shape: tuple[int, int, int],
-        convolutions: Sequence[tuple[int, int, int]] = SIZES["atari"].convolutions,
+        convolutions: Sequence[tuple[int, int, int]],
         dtype: tf.DType = tf.float32,
         activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.relu,
     ):

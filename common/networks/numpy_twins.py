@@ -19,12 +19,11 @@ from common.networks.images import ImageEncoder
 from common.networks.recurrent import LSTMState
 from common.networks.standardizer import Standardizer, StandardizerTwin
 
-_OneInput = control.ControlPolicy | control.ControlValue | control.SoftsignMLP | control.ReluMLP
-
 
 class _LayerTwin(NamedTuple):
+    name: str  # "" of a layer that `layers` cannot give
     function: Callable[..., np.ndarray]
-    parameters: tuple[int, ...]  # indices into the module's trainable_variables
+    parameters: tuple[int, ...] = ()  # indices into the module's trainable_variables
 
 
 class _Twin:
@@ -33,7 +32,7 @@ class _Twin:
     def __init__(self, module: snt.Module, layers: Sequence[control.Layer]):
         variables = module.trainable_variables
         self._shapes = packing.shapes(variables)
-        self._layers = _layer_twins(layers, variables)
+        self._layers = _layer_twins(layers, _indices(variables))
         self.load(packing.to_numpy(variables))
 
     @property
@@ -62,23 +61,19 @@ class _Twin:
         Raises:
           ValueError: a layer is of a kind without a name.
         """
-        for function, _ in self._layers:
-            if function not in _NAMES:
-                raise ValueError("it has layers of their own for the terrain")
+        if not all(layer.name for layer in self._layers):
+            raise ValueError("it has layers of their own for the terrain")
         parameters = self._parameters
-        return [
-            (_NAMES[function], [parameters[index] for index in indices])
-            for function, indices in self._layers
-        ]
+        return [(name, [parameters[i] for i in indices]) for name, _, indices in self._layers]
 
     def _run(self, inputs: np.ndarray, parameters: Sequence[np.ndarray]) -> np.ndarray:
-        for function, indices in self._layers:
+        for _, function, indices in self._layers:
             inputs = function(inputs, *[parameters[index] for index in indices])
         return inputs
 
 
 class CriticTwin(_Twin):
-    """NumPy twin of a `Critic` with a `ControlCriticTorso`."""
+    """NumPy twin of a `Critic`."""
 
     def __init__(self, critic: control.Critic):
         super().__init__(critic, [*critic.torso.layers, *critic.head.layers])
@@ -99,9 +94,9 @@ class CriticTwin(_Twin):
 
 
 class MLPTwin(_Twin):
-    """NumPy twin of a network from one input to one output, see `twin`."""
+    """NumPy twin of a `LayeredNetwork`, see `twin`."""
 
-    def __init__(self, network: _OneInput):
+    def __init__(self, network: control.LayeredNetwork):
         super().__init__(network, network.layers)
 
     def __call__(self, inputs: np.ndarray) -> np.ndarray:
@@ -180,23 +175,21 @@ class EncoderTwin(GraphTwin):
         return self._call(images).numpy()
 
 
-def twin(
-    module: _OneInput | control.Critic | recurrent.LSTMNetwork | Standardizer | ImageEncoder,
-) -> Any:
+def twin(module: tf.Module) -> Any:
     """Returns the twin of a module, with copied parameters.
 
     Args:
-      module: a `ControlPolicy`, a `ControlValue`, a `Critic` with a `ControlCriticTorso`, an
-        `LSTMNetwork`, a `Standardizer`, an `ImageEncoder`, which becomes the twin's own, or a
-        `SoftsignMLP` or `ReluMLP` of one layer or more. Its variables must exist.
+      module: a `LayeredNetwork` of one layer or more, a `Critic`, an `LSTMNetwork`, a
+        `Standardizer`, or an `ImageEncoder`, which becomes the twin's own. Its variables must
+        exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.
       ValueError: the module's variables have not been created yet.
     """
-    if isinstance(module, control.Critic) and isinstance(module.torso, control.ControlCriticTorso):
+    if isinstance(module, control.Critic):
         return CriticTwin(module)
-    if isinstance(module, _OneInput):
+    if isinstance(module, control.LayeredNetwork):
         return MLPTwin(module)
     if isinstance(module, recurrent.LSTMNetwork):
         return LSTMNetworkTwin(module)
@@ -214,27 +207,26 @@ def _indices(variables: Sequence[tf.Variable]) -> dict[Any, int]:
     return {variable.ref(): index for index, variable in enumerate(variables)}
 
 
-def _layer_twins(
-    layers: Sequence[control.Layer], variables: Sequence[tf.Variable]
-) -> tuple[_LayerTwin, ...]:
-    indices, twins = _indices(variables), []
+def _layer_twins(layers: Sequence[control.Layer], indices: dict[Any, int]) -> list[_LayerTwin]:
+    """Returns the twins of layers, given the indices of their variables."""
+    twins = []
     for layer in layers:
-        if isinstance(layer, snt.Linear) and not layer.with_bias:
-            twins.append(_LayerTwin(np.matmul, (indices[layer.w.ref()],)))
-        elif isinstance(layer, snt.Linear):
-            twins.append(_LayerTwin(_linear, (indices[layer.w.ref()], indices[layer.b.ref()])))
+        if isinstance(layer, snt.Linear):
+            variables = [layer.w, layer.b] if layer.with_bias else [layer.w]
+            twin = _LayerTwin("linear", _linear, tuple(indices[v.ref()] for v in variables))
         elif isinstance(layer, snt.LayerNorm):
-            parameters = (indices[layer.scale.ref()], indices[layer.offset.ref()])
-            twins.append(_LayerTwin(_layer_norm, parameters))
+            parameters = indices[layer.scale.ref()], indices[layer.offset.ref()]
+            twin = _LayerTwin("layer_norm", _layer_norm, parameters)
         elif isinstance(layer, control.TerrainLayers):
-            inner = _layer_twins(layer.layers, variables)
-            parameters = tuple(index for layer in inner for index in layer.parameters)
-            twins.append(_LayerTwin(_terrain(layer.where, inner), parameters))
+            inner = _layer_twins(layer.layers, indices)
+            parameters = tuple(index for each in inner for index in each.parameters)
+            twin = _LayerTwin("", _terrain(layer.where, inner), parameters)
         elif layer in _ACTIVATIONS:
-            twins.append(_LayerTwin(_ACTIVATIONS[layer], ()))
+            twin = _ACTIVATIONS[layer]
         else:
             raise TypeError(f"The layer {layer} has no NumPy twin: add one to this module.")
-    return tuple(twins)
+        twins.append(twin)
+    return twins
 
 
 def _terrain(where: slice, layers: Sequence[_LayerTwin]) -> Callable[..., np.ndarray]:
@@ -253,9 +245,10 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     return np.float32(0.5) * (np.tanh(np.float32(0.5) * x) + np.float32(1))  # without overflow
 
 
-def _linear(inputs: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _linear(inputs: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     outputs = inputs @ w
-    outputs += b
+    if b is not None:
+        outputs += b
     return outputs
 
 
@@ -304,20 +297,10 @@ def _relu(inputs: np.ndarray) -> np.ndarray:
     return np.maximum(inputs, 0, out=inputs)
 
 
-_ACTIVATIONS: dict[Callable, Callable[[np.ndarray], np.ndarray]] = {
-    tf.tanh: _tanh,
-    tf.nn.relu: _relu,
-    tf.nn.elu: _elu,
-    tf.nn.softsign: _softsign,
-    control.scaled_to_unit_norm: _unit_norm,
-}
-_NAMES: dict[Callable, str] = {
-    np.matmul: "linear",
-    _linear: "linear",
-    _layer_norm: "layer_norm",
-    _tanh: "tanh",
-    _relu: "relu",
-    _elu: "elu",
-    _softsign: "softsign",
-    _unit_norm: "unit_norm",
+_ACTIVATIONS: dict[Callable, _LayerTwin] = {
+    tf.tanh: _LayerTwin("tanh", _tanh),
+    tf.nn.relu: _LayerTwin("relu", _relu),
+    tf.nn.elu: _LayerTwin("elu", _elu),
+    tf.nn.softsign: _LayerTwin("softsign", _softsign),
+    control.scaled_to_unit_norm: _LayerTwin("unit_norm", _unit_norm),
 }

@@ -11,25 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 
-def create_variables(
-    policy: Callable[[tf.Tensor], tf.Tensor],
-    critic: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    observation_size: int,
-    action_size: int,
-) -> None:
-    """Calls both networks once on zeros, because Sonnet creates variables at the first call.
-
-    Args:
-      policy: observations [B, observation_size] -> actions [B, action_size].
-      critic: (observations, actions) -> any tensor.
-      observation_size: length of a flat float32 observation.
-      action_size: length of an action.
-    """
-    observation = tf.zeros([1, observation_size])
-    policy(observation)
-    critic(observation, tf.zeros([1, action_size]))
-
-
 def shapes(variables: Sequence[tf.Variable]) -> list[tuple[int, ...]]:
     """Returns the shapes of the variables, as `unpack` takes them."""
     return [tuple(variable.shape) for variable in variables]
@@ -98,13 +79,10 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
     Raises:
       ValueError: the shapes do not add up to P.
     """
-    sizes = [math.prod(shape) for shape in shapes]
-    check_size(flat, sum(sizes))
-    arrays, start = [], 0
-    for shape, size in zip(shapes, sizes):
-        arrays.append(flat[start : start + size].reshape(shape))
-        start += size
-    return arrays
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    check_size(flat, ends[-1])
+    parts = np.split(flat, ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def check_size(flat: np.ndarray | tf.Tensor, size: int) -> None:

@@ -1,5 +1,7 @@
 """What each agent says to the programs that run it, as its configuration has it."""
 
+import math
+
 import pytest
 import tensorflow as tf
 
@@ -71,3 +73,10 @@ def test_without_a_seed_a_learner_leaves_tensorflows_random_numbers_as_they_are(
         agent.make_learner(spec)
         drawn.append(float(tf.random.uniform([])))
     assert drawn[0] != drawn[1]
+
+
+def test_the_bound_of_values_is_that_of_rewards_and_discount():
+    bounds = map(agent_of("d4pg").q_bound, ("control:walker:walk", "gym:HalfCheetah-v4"))
+    assert list(bounds) == [pytest.approx(1 / (1 - 0.99)), math.inf]
+    dqn = agent_of("apex_dqn")  # whose rewards are clipped to 1
+    assert dqn.q_bound("atari:pong") == pytest.approx(1 / (1 - dqn.config.discount))

@@ -15,12 +15,11 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents import trained
-from common.cluster.layout import imported
 from common.environments.spec import EnvironmentSpec, UnusableEnvironmentError
 from common.learning import checkpoint
 from common.learning.checkpoint import CheckpointError, Checkpoints, StoredPolicy
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
-from reproductions import AGENTS, load_policy
+from reproductions import load_policy
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
@@ -61,9 +60,10 @@ def workdir(saved, tmp_path):
 
 
 def change_config(workdir, **changes):
+    """Sets parts of a run's config.json; None removes a part."""
     path = workdir / "config.json"
-    config = json.loads(path.read_text())
-    path.write_text(json.dumps({**config, **changes}))
+    config = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({name: v for name, v in config.items() if v is not None}))
 
 
 def test_a_loaded_policy_is_that_of_the_learner(policy, learner, saved):
@@ -101,28 +101,29 @@ def test_a_call_needs_no_tensorflow(policy):
     assert not [file for file in files if "tensorflow" in file]
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (1,), (2, 3), (1, 1, 2)])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (1, 1, 2)])
 def test_an_observation_of_another_shape(shape, policy):
     with pytest.raises(ValueError, match=r"must be \[2\] or \[K, 2\] for python:"):
         policy(np.zeros(shape))
 
 
-class Brightness(Policy):
-    """Acts on pictures: its action is the brightest channel."""
+class Unlearnt(Policy):
+    """A policy without parameters."""
 
     def load(self, flat):
         assert flat.shape == (0,)
+
+
+class Brightness(Unlearnt):
+    """Acts on pictures: its action is the brightest channel."""
 
     def __call__(self, observation, state):
         assert observation.dtype == np.uint8 and state == ()
         return observation.sum((1, 2), dtype=np.int64).argmax(-1).astype(np.int32), state, {}
 
 
-class Mean(Policy):
+class Mean(Unlearnt):
     """A recurrent policy: its action is the mean of all observations of the episode."""
-
-    def load(self, flat):
-        pass
 
     def initial_state(self, num_environments):
         return {"sum": np.zeros((num_environments, 1), np.float32), "n": np.zeros(num_environments)}
@@ -175,13 +176,10 @@ def test_a_reset_of_some_rows_leaves_the_others(recurrent):
     np.testing.assert_array_equal(recurrent(np.array([[8.0], [30.0]])), [[8], [20]])
 
 
-class Rewarded(Policy):
+class Rewarded(Unlearnt):
     """Its action is the sum of the rewards of the episode."""
 
     sees_rewards = True
-
-    def load(self, flat):
-        pass
 
     def initial_state(self, num_environments):
         return np.zeros(num_environments, np.float32)
@@ -217,28 +215,12 @@ def test_a_recurrent_policy_refuses_another_number_of_observations(recurrent):
     np.testing.assert_array_equal(recurrent(np.array([4.0])), [4])
 
 
-def test_a_policy_without_a_state_takes_any_number_of_observations():
-    agent, spec = imported(AGENTS["refer"]).make_agent(hidden_size=8), EnvironmentSpec(3, 2)
-    flat = np.ones(agent.make_learner(spec, seed=0).num_parameters, np.float32)
-    policy = trained.TrainedPolicy(trained.TrainedRun(agent, "an environment", spec, 7, flat))
-    assert [policy(np.zeros((number, 3))).shape for number in (1, 5)] == [(1, 2), (5, 2)]
-
-
-@pytest.mark.parametrize(
-    "observation, words",
-    [
-        (np.zeros((2, 3, 4), np.float32), "must be uint8, got float32"),
-        (
-            np.zeros((3, 2, 4), np.uint8),
-            r"must be \[2, 3, 4\] or \[K, 2, 3, 4\] for atari:pong, got",
-        ),
-        (np.zeros((1, 1, 2, 3, 4), np.uint8), r"got \[1, 1, 2, 3, 4\]"),
-        (np.zeros(24, np.uint8), r"got \[24\]"),
-    ],
-)
-def test_pictures_of_another_kind(observation, words, pictures):
+def test_pictures_of_another_kind(pictures):
+    with pytest.raises(ValueError, match="must be uint8, got float32"):
+        pictures(np.zeros((2, 3, 4), np.float32))
+    words = r"must be \[2, 3, 4\] or \[K, 2, 3, 4\] for atari:pong, got \[24\]"
     with pytest.raises(ValueError, match=words):
-        pictures(observation)
+        pictures(np.zeros(24, np.uint8))
 
 
 def require_images(config, spec):
@@ -258,29 +240,14 @@ def test_an_agent_that_cannot_act_in_the_runs_environment(saved):
 @pytest.mark.parametrize(
     "changes, words",
     [
-        ({"config": {"n_stp": 1}}, ["config.json", "no hyperparameter n_stp"]),
-        ({"config": {"n_step": 0}}, ["config.json", "n_step must be at least 1"]),
-        ({"config": {"n_step": "five"}}, ["config.json"]),
+        ({"config": {"n_stp": 1}}, "there is no hyperparameter n_stp"),
+        ({"config": {"n_step": 0}}, "--config.n_step must be at least 1"),
+        *[({name: None}, f"it has no '{name}'") for name in ("environment", "setting", "config")],
     ],
 )
 def test_a_config_that_is_not_of_this_version(changes, words, workdir):
     change_config(workdir, **changes)
-    with pytest.raises(RunDirectoryError) as raised:
-        trained.load(workdir, D4PG)
-    for word in words:
-        assert word in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("name", ["environment", "setting", "config"])
-def test_a_config_that_lacks_a_part(name, workdir):
-    path = workdir / "config.json"
-    config = json.loads(path.read_text())
-    del config[name]
-    path.write_text(json.dumps(config))
-    with pytest.raises(
-        RunDirectoryError, match=f"not written by this version .*: it has no '{name}'"
-    ):
+    with pytest.raises(RunDirectoryError, match=f"config.json was not written by .*: {words}"):
         trained.load(workdir, D4PG)
 
 
@@ -295,11 +262,7 @@ def test_no_run_and_no_checkpoint(tmp_path, workdir):
         load_policy(workdir)
 
 
-def test_a_truncated_checkpoint_and_one_of_other_networks(workdir):
-    change_config(workdir, config={**dataclasses.asdict(CONFIG), "policy_sizes": [16, 9]})
-    with pytest.raises(CheckpointError, match="does not fit the networks of this run"):
-        load_policy(workdir)
-    change_config(workdir, config=dataclasses.asdict(CONFIG))
+def test_a_truncated_checkpoint(workdir):
     (data,) = (workdir / "checkpoints").glob("*.data-*")
     data.write_bytes(data.read_bytes()[:100])
     with pytest.raises(CheckpointError, match="cannot be read"):
@@ -338,9 +301,6 @@ def test_the_best_evaluations_parameters_are_loaded_instead_of_the_newest(workdi
     assert not np.allclose(best(observation), policy(observation), atol=1e-3)
     checkpoint.write_policy(run.best_policy, StoredPolicy(newest.parameters[1:], 30, 1.5))
     with pytest.raises(CheckpointError, match="best.npz has float32 .* another run"):
-        load_policy(workdir, "best")
-    run.best_policy.write_bytes(b"PK and no more")
-    with pytest.raises(CheckpointError, match="best.npz cannot be read"):
         load_policy(workdir, "best")
     with pytest.raises(ValueError, match="'latest'"):
         load_policy(workdir, "latest")

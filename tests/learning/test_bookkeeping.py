@@ -1,11 +1,9 @@
-"""Tests of common.learning.bookkeeping: a run whose parts die, and a real replay service.
+"""Tests of common.learning.bookkeeping: a run whose parts die. Nothing is learnt."""
 
-Nothing is learnt.
-"""
-
+import dataclasses
 import errno
-import math
 import os
+import types
 
 import numpy as np
 import pytest
@@ -13,111 +11,61 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import metadata
 import tensorflow as tf
 
-from common.cluster import rpc, rpc_server
 from common.cluster.errors import ServiceUnavailableError
-from common.cluster.topology import free_ports
-from common.environments.spec import EnvironmentSpec
 from common.learning import bookkeeping as bookkeeping_lib
 from common.learning.bookkeeping import Bookkeeping, BookkeepingOptions, RunCounters, SavedCounters
 from common.learning.checkpoint import Checkpoints
-from common.remote import parameters
-from common.remote.inbox import StoreService
-from common.remote.outbox import RemoteStore
-from common.replay.memory import Items
 from common.replay.saving import StoreFile
 from common.replay.store import Counters
 from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows, last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 from common.user_error import UserError
-from reproductions.apex.dqn.config import AGENT as DQN
-from reproductions.d4pg.config import D4PGConfig
-from reproductions.d4pg.d4pg import D4PG
 
-SPEC = EnvironmentSpec(3, 2)
 METRICS = ("critic_loss", "importance_weight_max", "mean_q")
-
-
-AGENT = D4PG(
-    D4PGConfig(policy_sizes=(4,), critic_sizes=(4,), replay_capacity=1000, min_replay_size=100)
+OPTIONS = BookkeepingOptions(
+    samples_per_update=256, num_copies=1, publish_period=16, checkpoint_seconds=1000.0
 )
 
 
-@pytest.fixture(scope="module")
-def learners():
-    """Two of them, made before any server; nothing changes them but their steps."""
-    return [AGENT.make_learner(SPEC, 0) for _ in range(2)]
+def make_learner():
+    learner = tf.Module()
+    learner.steps = tf.Variable(0, dtype=tf.int64)
+    learner.actor_variables = (tf.Variable([1.0, 2.0]),)
+    return learner
 
 
 class Run:
-    """A run directory, and starts of a learner in it."""
+    """A run directory, and starts of a learner in it.
 
-    def __init__(self, path, learners):
-        self.agent = AGENT
+    Attributes:
+      reported: transitions that the replay has accepted from each incarnation; None if it is away.
+    """
+
+    def __init__(self, path):
         self.directory = RunDirectory(path)
         self.directory.open({})
-        self._learners = list(learners)
-        for learner in learners:
-            learner.steps.assign(0)
-        self._servers = []
-        self.accepted = self._fail
+        self.reported = None
 
-    @staticmethod
-    def _fail():
-        raise ServiceUnavailableError("away")
+    def accepted(self):
+        if self.reported is None:
+            raise ServiceUnavailableError("away")
+        return self.reported
 
-    def server(self):
-        """One that is closed at the end of the test."""
-        self._servers.append(rpc_server.Server(f"127.0.0.1:{free_ports(1)[0]}", "a token"))
-        return self._servers[-1]
-
-    def replay(self):
-        """A new replay, which the learner polls from now on."""
-        self.memory = self.agent.data.make_store(self.agent.step_specs(SPEC), seed=0)
-        server = self.server()
-        service = StoreService(server, self.memory)
-        server.start()
-        client = rpc.Client(server.address, "a token")
-        self.remote = RemoteStore(client, self.agent.data.wire(self.agent.step_specs(SPEC)))
-        self.accepted = service.accepted
-        return service
-
-    def insert(self, incarnation, accepted, steps_added=10, copies=1):
-        """Adds some transitions of an actor that has added `accepted` after them."""
-        rows, before = copies * steps_added, accepted - steps_added
-        steps = self.agent.step_specs(SPEC)
-        steps = steps._make(np.zeros([rows, *spec.shape], np.float32) for spec in steps)
-        keys = np.arange(rows) + copies * before + (incarnation << 20)
-        self.remote.incarnation, self.remote.num_accepted = incarnation, before
-        assert self.remote.put(Items(keys, steps, np.ones(rows, np.float32)), steps_added)
-
-    def start(
-        self,
-        checkpoint_seconds=1000.0,
-        num_copies=1,
-        poll_seconds=1.0,
-        quiet_seconds=4.0,
-        keep_every=0,
-    ):
+    def start(self, **options):
         """The bookkeeping of another start of the learner."""
-        self.learner = learner = self._learners.pop()
-        self.memory = self.agent.data.make_store(self.agent.step_specs(SPEC), seed=0)
-        limiter = self.agent.rate_limiter()
-        trainer = self.agent.make_trainer(learner, self.memory, SPEC, 0, limiter)
-        service = parameters.ParameterService(
-            self.server(), sum(v.shape.num_elements() for v in learner.actor_variables)
+        self.learner = make_learner()
+        trainer = types.SimpleNamespace(
+            state={}, counters=None, priority_lag=0.0, flush=lambda: None
         )
-        options = BookkeepingOptions(
-            self.agent.batch_size,
-            num_copies,
-            self.agent.publish_period,
-            checkpoint_seconds,
-            keep_every=keep_every,
-            poll_seconds=poll_seconds,
-            quiet_seconds=quiet_seconds,
-        )
+        parameters = types.SimpleNamespace(publish=lambda *snapshot: 1)
         return Bookkeeping(
-            self.directory, learner, trainer, service, lambda: self.accepted(), options
+            self.directory,
+            self.learner,
+            trainer,
+            parameters,
+            lambda: self.accepted(),
+            dataclasses.replace(OPTIONS, **options),
         )
 
     def num_saved(self):
@@ -127,36 +75,31 @@ class Run:
         ]
         return max(numbers, default=0)
 
-    def close(self):
-        for server in self._servers:
-            server.close()
+
+@pytest.fixture
+def run(tmp_path):
+    return Run(tmp_path)
 
 
 @pytest.fixture
-def run(tmp_path, learners):
-    run = Run(tmp_path, learners)
-    yield run
-    run.close()
+def warnings(monkeypatch):
+    """What the bookkeeping warns of."""
+    told = []
+    monkeypatch.setattr(
+        bookkeeping_lib.logging, "warning", lambda text, *values: told.append(text % values)
+    )
+    return told
 
 
 def test_counts_what_comes_until_the_actors_have_ended(run):
     bookkeeping = run.start(quiet_seconds=0.5)
-    service = run.replay()
-    run.insert(1, accepted=10)
+    run.reported = {1: 10}
     bookkeeping.after_call(None)
     assert bookkeeping.counters.actor_steps == 10  # in a row that is due at once
     more = iter(range(20, 70, 10))
-
-    def accepted():
-        """An actor sends something between two polls, for some time."""
-        for count in more:
-            run.insert(1, accepted=count)
-            break
-        return service.accepted()
-
-    run.accepted = accepted
+    run.accepted = lambda: {1: next(more, 60)}  # an actor goes on for some time
     ended = bookkeeping.counters.wall_seconds
-    bookkeeping.settle(run.memory.counters)
+    bookkeeping.settle(lambda: Counters(items=60))
     row = last_row(run.directory.learner_csv)
     assert row["actor_steps"] == row["replay_size"] == bookkeeping.counters.actor_steps == 60
     assert row["wall_seconds"] == pytest.approx(ended, abs=0.3)  # not the time of waiting
@@ -164,38 +107,28 @@ def test_counts_what_comes_until_the_actors_have_ended(run):
     assert run.start().counters.actor_steps == 60  # and it is saved
 
 
-def test_what_says_that_the_run_is_over_counts_what_came_since_the_last_poll(run):
+def test_a_poll_counts_what_came_since_the_last_one(run):
     bookkeeping = run.start(poll_seconds=1000.0)
-    run.replay()
-    run.insert(1, accepted=10)
+    run.reported = {1: 10}
     bookkeeping.after_call(None)
-    run.insert(1, accepted=40, steps_added=30)
+    run.reported = {1: 40}
     bookkeeping.after_call(None)
     assert bookkeeping.counters.actor_steps == 10
     bookkeeping.poll()
-    bookkeeping.save()
-    assert run.start().counters.actor_steps == 40
+    assert bookkeeping.counters.actor_steps == 40
 
 
 def test_a_start_refuses_a_last_row_that_cannot_be_and_goes_on_from_one_that_can(run):
-    path, learners = run.directory.learner_csv, list(run._learners)
+    path = run.directory.learner_csv
     row = dict.fromkeys((*csv_rows.LEARNER, *METRICS), 1)
-    for name, cell in (
-        ("wall_seconds", "-3.0"),
-        ("actor_steps", "14000000000000000000"),
-        ("learner_steps", ""),
-        ("replay_size", "many"),
-    ):
+    for name in ("wall_seconds", "actor_steps"):
         path.unlink(missing_ok=True)
-        CsvRows(path, list(row)).append(row | {name: cell})
+        CsvRows(path, list(row)).append(row | {name: "-3.0"})
         before = path.read_bytes()
-        run._learners = list(learners)
-        with pytest.raises(UserError, match=f"learner.csv: in the last line: {name} is ") as caught:
+        with pytest.raises(UserError, match=f"learner.csv: in the last line: {name} is "):
             run.start()
-        assert "\n" not in str(caught.value) and "remove the line" in str(caught.value)
         assert path.read_bytes() == before
     CsvRows(path, list(row)).append(row | {"actor_steps": "70.0"})
-    run._learners = list(learners)
     bookkeeping = run.start()
     bookkeeping.counters.count_unreported()
     bookkeeping.save()
@@ -204,19 +137,15 @@ def test_a_start_refuses_a_last_row_that_cannot_be_and_goes_on_from_one_that_can
 
 def test_saves_what_only_it_knows_when_a_replay_has_died(run):
     bookkeeping = run.start(poll_seconds=0.0)
-    run.replay()
-    run.insert(1, accepted=10)
-    run.insert(2, accepted=10)
+    run.reported = {1: 10, 2: 10}
     bookkeeping.after_call(None)
     assert run.num_saved() == 0
-    run.accepted = run._fail
-    bookkeeping.after_call(None)
-    assert run.num_saved() == 1 and bookkeeping.counters.actor_steps == 20  # it may be dead
-    bookkeeping.after_call(None)
-    assert run.num_saved() == 1  # once
+    run.reported = None
+    for _ in range(2):
+        bookkeeping.after_call(None)
+        assert run.num_saved() == 1 and bookkeeping.counters.actor_steps == 20  # it may be dead
 
-    run.replay()
-    run.insert(2, accepted=20)  # the first actor is dead, too
+    run.reported = {2: 20}  # of a new replay; the first actor is dead, too
     bookkeeping.after_call(None)
     assert bookkeeping.counters.actor_steps == 30
 
@@ -225,8 +154,8 @@ def test_saves_what_only_it_knows_when_a_replay_has_died(run):
     assert second.counters.actor_steps == 30
 
 
-def test_a_save_on_a_full_disk_is_skipped_and_told(run, monkeypatch):
-    bookkeeping, warnings = run.start(), []
+def test_a_save_on_a_full_disk_is_skipped_and_told(run, monkeypatch, warnings):
+    bookkeeping = run.start()
     bookkeeping.save()
 
     def full(descriptor):
@@ -234,9 +163,6 @@ def test_a_save_on_a_full_disk_is_skipped_and_told(run, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        patch.setattr(
-            bookkeeping_lib.logging, "warning", lambda text, *values: warnings.append(text % values)
-        )
         bookkeeping.save()
     (warning,) = warnings
     assert warning.startswith("cannot write a checkpoint, the previous one stays: disk full: ")
@@ -245,27 +171,18 @@ def test_a_save_on_a_full_disk_is_skipped_and_told(run, monkeypatch):
     assert run.num_saved() == 2
 
 
-def test_a_row_has_the_metrics_of_all_calls_since_the_last_one(run):
-    bookkeeping = run.start()
-    for value in (1.0, 4.0):
-        metrics = dict.fromkeys(METRICS, tf.constant(value))
-        bookkeeping._log.add(metrics)
-    bookkeeping.after_call(None)
-    row = last_row(run.directory.learner_csv)
-    assert row["critic_loss"] == row["mean_q"] == 2.5
-    assert row["importance_weight_max"] == 4.0
-
-
-def test_columns_of_metrics_come_with_the_first_update_and_stay_where_they_are(run):
+def test_columns_of_metrics_come_with_the_first_update_and_cover_all_calls_of_a_row(run):
     path = run.directory.learner_csv
     bookkeeping = run.start()
     bookkeeping.after_call(None)
     assert tuple(read_rows(path)) == csv_rows.LEARNER
+    bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(1.0)))
     bookkeeping.counters._begin -= 100  # a row is due
-    bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(2.0)))
+    bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(3.0)))
     rows = read_rows(path)
     assert tuple(rows) == (*csv_rows.LEARNER, *METRICS)
     assert rows["mean_q"].isna().tolist() == [True, False]
+    assert rows["importance_weight_max"].iloc[1] == 3  # not the mean
     bookkeeping = run.start()
     bookkeeping.after_call(None)
     bookkeeping.counters._begin -= 100
@@ -275,14 +192,9 @@ def test_columns_of_metrics_come_with_the_first_update_and_stay_where_they_are(r
     assert rows["mean_q"].dropna().tolist() == [2, 3] and len(rows) == 4
 
 
-def test_a_value_beyond_what_is_possible_is_told_once(run, monkeypatch):
-    warnings = []
-    monkeypatch.setattr(
-        bookkeeping_lib.logging, "warning", lambda text, *values: warnings.append(text % values)
-    )
-    log = bookkeeping_lib.LearnerLog(
-        run.directory, 1, 1, RunCounters(SavedCounters()), q_bound=200.0
-    )
+def test_a_value_beyond_what_is_possible_is_told_once(run, warnings):
+    options = dataclasses.replace(OPTIONS, q_bound=200.0)
+    log = bookkeeping_lib.LearnerLog(run.directory, options, RunCounters(SavedCounters()))
     for step, (mean_q, scale) in enumerate([(100.0, 1.0), (30.0, 10.0), (40.0, 10.0), (9.0, 0.0)]):
         log.add({"mean_q": tf.constant(mean_q), "reward_scale": tf.constant(scale)})
         log.write(float(step), step, 1, None, 0.0)
@@ -290,13 +202,6 @@ def test_a_value_beyond_what_is_possible_is_told_once(run, monkeypatch):
     assert read_rows(run.directory.learner_csv)["q_bound"].tolist() == [200, 20, 20, 200]
     (warning,) = warnings
     assert warning.startswith("mean_q, 30 at learner step 1, exceeds") and "= 20:" in warning
-
-
-def test_the_bound_of_values_is_that_of_rewards_and_discount(run):
-    bounds = map(run.agent.q_bound, ("control:walker:walk", "gym:HalfCheetah-v4"))
-    assert list(bounds) == [pytest.approx(1 / (1 - run.agent.config.discount)), math.inf]
-    dqn = DQN.make_agent()  # whose rewards are clipped to 1
-    assert dqn.q_bound("atari:pong") == pytest.approx(1 / (1 - dqn.config.discount))
 
 
 def test_a_metric_with_the_name_of_a_column_of_every_agent_is_refused(run):
@@ -307,17 +212,15 @@ def test_a_metric_with_the_name_of_a_column_of_every_agent_is_refused(run):
 
 def test_samples_per_insert_count_every_copy_of_a_transition(run):
     bookkeeping = run.start(num_copies=4, poll_seconds=0.0)
-    run.replay()
-    run.insert(1, accepted=10, copies=4)
+    run.reported = {1: 10}
     bookkeeping.after_call(None)
-    run.insert(1, accepted=14, steps_added=4, copies=4)
-    run.insert(2, accepted=6, steps_added=6, copies=4)
+    run.reported = {1: 14, 2: 6}
     run.learner.steps.assign(5)
     bookkeeping.counters._begin -= 100  # a row is due
     bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(1.0)))
     rows = read_rows(run.directory.learner_csv)
-    assert rows["actor_steps"].tolist() == [10, 20] and run.remote.counters().items == 80
-    assert rows["samples_per_insert"].iloc[-1] == 5 * run.agent.batch_size / 40
+    assert rows["actor_steps"].tolist() == [10, 20]
+    assert rows["samples_per_insert"].iloc[-1] == 5 * OPTIONS.samples_per_update / 40
 
 
 class Stored:
@@ -437,7 +340,7 @@ def test_actor_steps_do_not_go_back_while_the_accounts_are_away():
 def test_tensorboard_gets_each_hyperparameter_as_a_value_of_its_own(tmp_path):
     directory = RunDirectory(tmp_path)
     directory.open({"agent": "d4pg", "config": {"n_step": 5, "policy_sizes": (4, 4)}})
-    bookkeeping_lib.LearnerLog(directory, 1, 1, RunCounters(SavedCounters())).close()
+    bookkeeping_lib.LearnerLog(directory, OPTIONS, RunCounters(SavedCounters())).close()
     events = EventAccumulator(str(directory.path))
     events.Reload()
     content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
@@ -454,13 +357,13 @@ def test_a_checkpoint_stays_at_every_so_many_steps(run):
         bookkeeping.save()
         kept.append(sorted(path.name for path in run.directory.checkpoints.glob("step_*")))
     assert kept == [[], ["step_110"], ["step_110"], ["step_110", "step_230"]]
-    learner = run.agent.make_learner(SPEC, 1)
+    learner = make_learner()
     assert Checkpoints(run.directory.kept_checkpoint(110), {"learner": learner}).restore()
     assert int(learner.steps) == 110
 
 
 def test_evaluations_are_shown_next_to_the_learner_and_the_best_is_known(run):
-    bookkeeping = run.start()
+    bookkeeping = run.start(quiet_seconds=0.0)
     rows = CsvRows(run.directory.evaluator_csv, csv_rows.EVALUATOR)
     for step, mean in ((0, 9.0), (10, 2.0), (20, 1.0)):  # before an update nothing is learnt
         row = dict.fromkeys(csv_rows.EVALUATOR, 1)

@@ -1,12 +1,10 @@
 """Tests of common.learning.checkpoint; that a run goes on bit for bit: test_resume.py."""
 
 import contextlib
-import io
 import os
 import pathlib
 import re
 import shutil
-import zipfile
 
 from launched import run_code
 import numpy as np
@@ -25,18 +23,6 @@ def make_learner(**values):
     return d4pg.D4PGLearner(D4PGConfig(**{**defaults, **values}), EnvironmentSpec(3, 2))
 
 
-def state_of(learner):
-    return [variable.numpy() for variable in learner.variables]
-
-
-def test_nothing_to_restore(tmp_path):
-    learner = make_learner()
-    before = state_of(learner)
-    assert not Checkpoints(tmp_path / "none", {"learner": learner}).restore()
-    for a, b in zip(before, state_of(learner)):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_keeps_the_newest(tmp_path):
     counter = tf.Variable(0)
     checkpoints = Checkpoints(tmp_path, {"counter": counter}, keep=2)
@@ -45,11 +31,14 @@ def test_keeps_the_newest(tmp_path):
         checkpoints.save()
     assert {path.name for path in tmp_path.glob("*.index")} == {"ckpt-10.index", "ckpt-11.index"}
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-11")
+    # The highest number counts, not the last in the alphabet, where a first save was killed before
+    # it was named: that must not cost what was learned.
+    (tmp_path / NAMES).unlink()
     counter.assign(0)
-    assert Checkpoints(tmp_path, {"counter": counter}).restore()
-    assert int(counter) == 11
-    (tmp_path / NAMES).unlink()  # the highest number counts, not the last in the alphabet
-    assert newest(tmp_path).name == "ckpt-11"
+    again = Checkpoints(tmp_path, {"counter": counter})
+    assert again.restore() and int(counter) == 11
+    again.save()
+    assert newest(tmp_path).name == "ckpt-12"
 
 
 @pytest.mark.parametrize("left", [[], ["data"], ["data", "index"]], ids=str)
@@ -179,36 +168,23 @@ def restored(directory):
 
 
 @pytest.mark.parametrize(
-    "spoil, named, way_out",
+    "spoil, name, way_out",
     [
-        (lambda d: cut(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-        (lambda d: flip_a_byte(d / DATA), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-        (lambda d: cut(d / INDEX, 0), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-        (lambda d: flip_a_byte(d / INDEX), "ckpt-2 cannot be read", [DATA, INDEX, NAMES]),
-        (lambda d: (d / DATA).unlink(), "ckpt-2 cannot be read", [INDEX, NAMES]),
-        (lambda d: (d / INDEX).unlink(), "names ckpt-2, whose files are missing", [NAMES]),
-        (
-            lambda d: [(d / INDEX).unlink(), (d / DATA).unlink()],
-            "names ckpt-2, whose files are missing",
-            [NAMES],
-        ),
+        (cut, DATA, [DATA, INDEX, NAMES]),
+        (flip_a_byte, DATA, [DATA, INDEX, NAMES]),
+        (lambda path: cut(path, 0), INDEX, [DATA, INDEX, NAMES]),
+        (flip_a_byte, INDEX, [DATA, INDEX, NAMES]),
+        (os.remove, DATA, [INDEX, NAMES]),
+        (os.remove, INDEX, [NAMES]),
     ],
-    ids=[
-        "data cut",
-        "data changed",
-        "index empty",
-        "index changed",
-        "data gone",
-        "index gone",
-        "both gone",
-    ],
+    ids=["data cut", "data changed", "index empty", "index changed", "data gone", "index gone"],
 )
-def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil, named, way_out):
+def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil, name, way_out):
     """The save before it is named; following the advice restores that one."""
-    directory = tmp_path / "run"
-    shutil.copytree(saved, directory)
-    spoil(directory)
+    directory = shutil.copytree(saved, tmp_path / "run")
+    spoil(directory / name)
     before = contents(directory)
+    named = "ckpt-2 cannot be read" if INDEX in way_out else "names ckpt-2, whose files are missing"
     with pytest.raises(CheckpointError, match=named) as caught:
         restored(directory)
     message = str(caught.value)
@@ -224,16 +200,15 @@ def test_a_damaged_save_is_an_error_and_its_way_out_works(saved, tmp_path, spoil
 @pytest.mark.parametrize(
     "text",
     [
-        *(b"", b"\xff\x00garbage", b"model_checkpoint_path 3", b"no_such_field: 1"),
+        *(b"", b"\xff\x00garbage", b"model_checkpoint_path 3"),
         *(
             b'model_checkpoint_path: "%s"\n' % name
-            for name in (b"/", b"a\0b", b"x" * 300, b"ckpt-2\\n", b"../run/ckpt-1", b"other/ckpt-2")
+            for name in (b"a\0b", b"x" * 300, b"ckpt-2\\n", b"../run/ckpt-1")
         ),
     ],
 )
 def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tmp_path, text):
-    directory = tmp_path / "run"
-    shutil.copytree(saved, directory)
+    directory = shutil.copytree(saved, tmp_path / "run")
     (directory / NAMES).write_bytes(text)
     with pytest.raises(CheckpointError, match="to continue from ckpt-2") as caught:
         restored(directory)
@@ -244,8 +219,7 @@ def test_a_checkpoint_file_that_is_none_is_an_error_and_can_be_removed(saved, tm
 
 
 def test_foreign_files_among_the_checkpoints_are_ignored(saved, tmp_path):
-    directory = tmp_path / "run"
-    shutil.copytree(saved, directory)
+    directory = shutil.copytree(saved, tmp_path / "run")
     numbers = ("", "x", "\u00b2", "\u0663", "1.5", "-1", " 7", "9" * 200)
     foreign = [directory / f"ckpt-{number}.index" for number in numbers]
     for file in foreign:
@@ -271,14 +245,14 @@ def test_a_directory_of_any_name_is_restored(tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name", [DATA, INDEX, NAMES])
+@pytest.mark.parametrize("name", [DATA, INDEX, NAMES, "best.npz"])
 def test_a_file_that_cannot_be_read_is_not_called_damaged(saved, tmp_path, name):
     """A directory in its place, since tests may run as a user who may read everything."""
-    shutil.copytree(saved, tmp_path / "run")
-    (tmp_path / "run" / name).unlink()
-    (tmp_path / "run" / name).mkdir()
+    path = shutil.copytree(saved, tmp_path / "run") / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
     with pytest.raises(CheckpointError, match="cannot be read .*Is a directory.*: remove nothing"):
-        restored(tmp_path / "run")
+        checkpoint_lib.read_policy(path, 3) if name == "best.npz" else restored(path.parent)
 
 
 def test_an_error_that_is_no_damage_names_no_file_to_remove(saved, monkeypatch):
@@ -317,19 +291,7 @@ def test_links_in_the_place_of_temporary_files_are_not_followed(tmp_path):
     assert checkpoint_lib.read_policy(directory / "best.npz", 3).learner_steps == 2
 
 
-def write_npz(path, compression=zipfile.ZIP_DEFLATED, **arrays):
-    """Writes arrays, or the bytes of a member."""
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, content in arrays.items():
-            if not isinstance(content, bytes):
-                file = io.BytesIO()
-                np.lib.format.write_array(file, np.asarray(content))
-                content = file.getvalue()
-            archive.writestr(f"{name}.npy", content)
-
-
 GOOD = {"parameters": np.ones(3, np.float32), "learner_steps": 2, "episode_return": 1.5}
-HEADER = b"\x93NUMPY\x01\x00"
 
 
 @pytest.mark.parametrize(
@@ -338,10 +300,6 @@ HEADER = b"\x93NUMPY\x01\x00"
         {"parameters": np.ones(4, np.float32)},
         {"parameters": np.ones(3)},
         {"parameters": np.array([None] * 3)},
-        {"parameters": b""},
-        {"parameters": HEADER + b"\x10\x00{'descr': (((((("},
-        {"parameters": HEADER + b"\x04\x00\xff\xff\xff\xff"},
-        {"parameters": b"\x93NUMPY\x02\x00\xff\xff\xff\xff"},
         {"learner_steps": np.ones(3, int)},
         {"learner_steps": np.str_("x" * 40)},
         {"episode_return": np.nan},
@@ -351,9 +309,9 @@ HEADER = b"\x93NUMPY\x01\x00"
 )
 def test_a_policy_of_wrong_content_is_one_line(tmp_path, change):
     path = tmp_path / "best.npz"
-    write_npz(path, **GOOD)
+    np.savez(path, **GOOD)
     assert checkpoint_lib.read_policy(path, 3).episode_return == 1.5
-    write_npz(path, **(GOOD | change))
+    np.savez(path, **(GOOD | change))
     with pytest.raises(CheckpointError) as caught:
         checkpoint_lib.read_policy(path, 3)
     assert str(caught.value).startswith(f"{path} ") and "\n" not in str(caught.value)
@@ -373,12 +331,6 @@ def test_a_policy_with_any_byte_changed_is_read_or_one_line(tmp_path):
             checkpoint_lib.read_policy(path, 3)
 
 
-def test_a_policy_that_cannot_be_read_is_not_called_damaged(tmp_path):
-    (tmp_path / "best.npz").mkdir()
-    with pytest.raises(CheckpointError, match="cannot be read .Is a directory.: remove nothing"):
-        checkpoint_lib.read_policy(tmp_path / "best.npz", 3)
-
-
 def test_a_damaged_save_without_another_says_so(tmp_path):
     Checkpoints(tmp_path, {"counter": tf.Variable(1)}).save()
     cut(tmp_path / "ckpt-1.data-00000-of-00001", 0)
@@ -386,24 +338,7 @@ def test_a_damaged_save_without_another_says_so(tmp_path):
         Checkpoints(tmp_path, {"counter": tf.Variable(0)}).restore()
 
 
-def test_a_first_save_that_nothing_names_yet_is_found(tmp_path):
-    """A kill between its last file and its name must not cost what was learned."""
-    counter = tf.Variable(5)
-    checkpoints = Checkpoints(tmp_path, {"counter": counter})
-    checkpoints.save()
-    (tmp_path / NAMES).unlink()
-    counter.assign(0)
-    again = Checkpoints(tmp_path, {"counter": counter})
-    assert again.restore() and int(counter) == 5
-    again.save()
-    assert newest(tmp_path).name == "ckpt-2"  # it counts on
-
-
-@pytest.mark.parametrize(
-    "values",
-    [{"policy_sizes": (6, 4)}, {"policy_sizes": (6, 5, 4)}, {"policy_sizes": (6,)}],
-    ids=str,
-)
+@pytest.mark.parametrize("values", [{"policy_sizes": (6, 4)}, {"policy_sizes": (6, 5, 4)}], ids=str)
 def test_a_save_of_other_networks_is_refused(tmp_path, values):
     Checkpoints(tmp_path, {"learner": make_learner()}).save()
     before = contents(tmp_path)

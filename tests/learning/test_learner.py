@@ -91,10 +91,6 @@ def _variables(value):
     return [tf.Variable(tf.fill([2, 3], value)), tf.Variable(tf.fill([4], 10 * value))]
 
 
-def _values(variables):
-    return [variable.numpy() for variable in variables]
-
-
 @pytest.mark.parametrize("copy", [learner.copy_periodically, learner.copy_in_branch])
 def test_periodic_copy_is_hard_and_exactly_at_multiples(copy):
     source, target = _variables(0.0), _variables(0.0)
@@ -107,13 +103,10 @@ def test_periodic_copy_is_hard_and_exactly_at_multiples(copy):
         step.assign_add(1)
         copy(step, 3, source, target)
 
-    seen = []
-    for _ in range(10):
+    for expected in (0, 0, 3, 3, 3, 6, 6):
         advance()
-        assert len({float(v) for value in _values(target) for v in value.ravel()}) == 1
-        seen.append(float(target[0][0, 0]))
-    assert seen == [0, 0, 3, 3, 3, 6, 6, 6, 9, 9]
-    np.testing.assert_array_equal(source[0], np.full([2, 3], 10, np.float32))
+        for variable in target:
+            np.testing.assert_array_equal(variable, np.full(variable.shape, expected))
 
 
 def test_soft_updates_approach_by_the_rate():
@@ -121,11 +114,9 @@ def test_soft_updates_approach_by_the_rate():
     move = tf.function(lambda: learner.move_towards(source, target, 0.25), jit_compile=True)
     for expected in (0.25, 0.4375):
         move()
-        np.testing.assert_allclose(target[0], np.full([2, 3], expected), rtol=1e-6)
-        np.testing.assert_allclose(target[1], np.full([4], 10 * expected), rtol=1e-6)
+        for variable, goal in zip(target, source):
+            np.testing.assert_allclose(variable, expected * goal, rtol=1e-6)
     np.testing.assert_array_equal(source[0], np.ones([2, 3], np.float32))
-    learner.move_towards(source, target, 1.0)
-    np.testing.assert_array_equal(target[1], source[1])
 
 
 def test_other_numbers_of_variables_are_an_error():

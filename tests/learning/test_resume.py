@@ -1,19 +1,14 @@
 """A D4PG learner on a frozen memory: cut and resumed, it goes on bit for bit as an uncut one.
 
-It draws samples of its own, standardises observations, and learns from two shards of a served
-replay. Nothing is drawn ahead here; a learner that draws ahead drops these draws when it is cut.
+It draws samples of its own, and standardises observations. Nothing is drawn ahead here; a learner
+that draws ahead drops these draws when it is cut.
 """
-
-import contextlib
 
 import numpy as np
 import pytest
-from stores import Served
 
 from common.environments.spec import EnvironmentSpec
 from common.learning.checkpoint import Checkpoints
-from common.remote.shards import ShardedStore
-from common.replay.columns import transition_keys
 from common.replay.memory import Items
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
@@ -55,25 +50,14 @@ class Watched:
         return getattr(self._memory, name)
 
 
-@contextlib.contextmanager
-def served_memories():
-    """Gives two filled memories, and what a learner sees of them; they outlive each learner."""
+def filled_memory():
     generator = np.random.default_rng(3)
     columns = [generator.normal(size=[ITEMS, *spec.shape]) for spec in STEPS]
     steps = STEPS._make(column.astype(np.float32) for column in columns)
     priorities = generator.uniform(1, 2, ITEMS).astype(np.float32)
-    shards = np.arange(ITEMS) % 2
-    keys = transition_keys(shards, 0, 0, np.arange(ITEMS))
-    memories, views = [], []
-    with contextlib.ExitStack() as stack:
-        for shard in range(2):
-            memories.append(AGENT.data.make_store(STEPS, 0))
-            rows = shards == shard
-            of_shard = steps._make(column[rows] for column in steps)
-            memories[-1].put(Items(keys[rows], of_shard, priorities[rows]))
-            served = stack.enter_context(contextlib.closing(Served(memories[-1])))
-            views.append(served.remote())
-        yield memories, ShardedStore(views)
+    memory = AGENT.data.make_store(STEPS, 0)
+    memory.put(Items(np.arange(ITEMS), steps, priorities))
+    return memory
 
 
 def run(learner, memory, calls, directory=None, resumes=False):
@@ -89,37 +73,31 @@ def run(learner, memory, calls, directory=None, resumes=False):
     return watched.learned, metrics
 
 
-def priorities(memories):
-    """Returns the masses of all items, and the totals."""
-    samples = [memory.sample(20 * ITEMS, seed=1) for memory in memories]
-    masses = {
-        key: mass
-        for sample in samples
-        for key, mass in zip(sample.keys.numpy().tolist(), sample.masses.numpy().tolist())
-    }
+def priorities(memory):
+    """Returns the masses of all items, and the total."""
+    sample = memory.sample(20 * ITEMS, seed=1)
+    masses = dict(zip(sample.keys.numpy().tolist(), sample.masses.numpy().tolist()))
     assert len(masses) == ITEMS
-    return masses, [float(sample.total_mass) for sample in samples]
+    return masses, float(sample.total_mass)
 
 
 @pytest.mark.usefixtures("eager")
 def test_goes_on_bit_for_bit(tmp_path):
     """Also after a start without an update, which restores and saves: no moment is lost."""
-    # Made before any server: their seeding of TensorFlow would crash it.
     uncut, first, idle, cut = (AGENT.make_learner(SPEC, SEED) for _ in range(4))
-    with served_memories() as (uncut_memories, uncut_view), served_memories() as (memories, view):
-        assert priorities(uncut_memories) == priorities(memories)
-        uncut_keys, uncut_metrics = run(uncut, uncut_view, 2 * CALLS)
-        first_keys, first_metrics = run(first, view, CALLS, tmp_path)
-        run(idle, view, 0, tmp_path, resumes=True)
-        second_keys, second_metrics = run(cut, view, CALLS, tmp_path, resumes=True)
+    uncut_memory, memory = filled_memory(), filled_memory()
+    uncut_keys, uncut_metrics = run(uncut, uncut_memory, 2 * CALLS)
+    first_keys, first_metrics = run(first, memory, CALLS, tmp_path)
+    run(idle, memory, 0, tmp_path, resumes=True)
+    second_keys, second_metrics = run(cut, memory, CALLS, tmp_path, resumes=True)
 
-        np.testing.assert_array_equal(first_keys + second_keys, uncut_keys)
-        assert first_metrics + second_metrics == uncut_metrics
-        assert int(cut.steps) == 2 * CALLS
-        # Both Adams' moments and step counts: 2 moments for each online variable.
-        optimizers = (*cut.policy_optimizer.variables, *cut.critic_optimizer.variables)
-        assert len(optimizers) == 2 * len(cut.networks.trainable_variables) + 2
-        for a, b in zip(cut.variables, uncut.variables, strict=True):
-            np.testing.assert_array_equal(a, b, err_msg=a.name)
-        assert priorities(memories) == priorities(uncut_memories)
-        assert [m.statistics() for m in memories] == [m.statistics() for m in uncut_memories]
+    np.testing.assert_array_equal(first_keys + second_keys, uncut_keys)
+    assert first_metrics + second_metrics == uncut_metrics
+    assert int(cut.steps) == 2 * CALLS
+    # Both Adams' moments and step counts: 2 moments for each online variable.
+    optimizers = (*cut.policy_optimizer.variables, *cut.critic_optimizer.variables)
+    assert len(optimizers) == 2 * len(cut.networks.trainable_variables) + 2
+    for a, b in zip(cut.variables, uncut.variables, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=a.name)
+    assert priorities(memory) == priorities(uncut_memory)
+    assert memory.statistics() == uncut_memory.statistics()

@@ -65,15 +65,18 @@ class Rules(StoreRules):
         memory.write_back(keys, (*outputs, C_MAX))
 
 
+def episode_of(rewards):
+    states = np.zeros([len(rewards) + 1, 1], np.float32)
+    return Episode(states, rewards.astype(np.float32), states[:, 0], False, states[1:, 0])
+
+
 def filled(num_episodes=10, capacity=100, memory_seed=1, num_steps=EPISODE_STEPS):
     """A memory in which each step has another reward."""
     memory = EpisodeMemory(
         tf.TensorSpec([1]), capacity, 1.0, Uniform(), seed=memory_seed, num_batches=UPDATES
     )
     for i in range(num_episodes):
-        states = np.zeros([num_steps + 1, 1], np.float32)
-        rewards = (num_steps * i + np.arange(num_steps)).astype(np.float32)
-        episode = Episode(states, rewards, states[:, 0], False, states[1:, 0])
+        episode = episode_of(num_steps * i + np.arange(num_steps))
         memory.put(Episodes(num_steps, (episode,)))
     return memory
 
@@ -159,10 +162,7 @@ def test_a_call_waits_for_a_batch_of_finished_episodes():
     run.memory.count_steps(20)  # of episodes that run yet
     assert run.trainer.step() is None and run.trainer.counters == Counters(0, 20)
     for size, is_enough in ((BATCH - 1, False), (1, True)):
-        states = np.zeros([size + 1, 1], np.float32)
-        rewards = np.ones(size, np.float32)
-        episode = Episode(states, rewards, states[:, 0], False, states[1:, 0])
-        run.memory.put(Episodes(0, (episode,)))
+        run.memory.put(Episodes(0, (episode_of(np.ones(size)),)))
         assert (run.trainer.step() is not None) == is_enough
     assert run.rules.prepared == [(0, True, 0)]
 

@@ -5,7 +5,7 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from common.networks import control, packing
+from common.networks import control
 from common.networks.control import SoftsignMLP
 
 
@@ -13,7 +13,8 @@ def networks(observation_size, action_size, layer_norm, head=None):
     policy = control.ControlPolicy(action_size, (300, 200), layer_norm)
     torso = control.ControlCriticTorso((400, 300), layer_norm)
     critic = control.Critic(torso, head or control.CategoricalHead(51))
-    packing.create_variables(policy, critic, observation_size, action_size)
+    policy(tf.zeros([1, observation_size]))
+    critic(tf.zeros([1, observation_size]), tf.zeros([1, action_size]))
     return policy, critic
 
 
@@ -81,11 +82,6 @@ def test_hidden_weights_are_uniform_by_fan_out():
     w = policy.layers[3].w.numpy()
     assert np.abs(w).max() <= bound
     np.testing.assert_allclose(w.std(), bound / np.sqrt(3), rtol=0.02)
-
-
-def test_networks_without_hidden_layers_are_refused():
-    with pytest.raises(ValueError, match="hidden_sizes"):
-        control.ControlPolicy(1, (), True)
 
 
 D, HIDDEN, OUT = 40, (300, 200), 50

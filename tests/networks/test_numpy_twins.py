@@ -11,6 +11,12 @@ from common.networks.standardizer import RunningMoments, Standardizer
 OBSERVATION_SIZE, ACTION_SIZE = 24, 6
 
 
+def create_variables(policy, critic):
+    observation, action = batch(1)
+    policy(observation)
+    critic(observation, action)
+
+
 @pytest.fixture(name="networks", params=["layer_norm", "plain", "unit_norm"])
 def fixture_networks(request):
     """A policy and a categorical critic whose every variable is far from its initial value."""
@@ -18,7 +24,7 @@ def fixture_networks(request):
     policy = control.ControlPolicy(ACTION_SIZE, (300, 200), layer_norm, unit_norm=unit_norm)
     torso = control.ControlCriticTorso((400, 300), layer_norm)
     critic = control.Critic(torso, control.CategoricalHead(51))
-    packing.create_variables(policy, critic, OBSERVATION_SIZE, ACTION_SIZE)
+    create_variables(policy, critic)
     perturb(policy, seed=1)
     perturb(critic, seed=2)
     return policy, critic
@@ -58,7 +64,7 @@ def test_twin_of_a_scalar_critic(activation):
     policy = control.ControlPolicy(ACTION_SIZE, (30,), True)
     torso = control.ControlCriticTorso((40, 30), True, activation)
     critic = control.Critic(torso, control.ScalarHead())
-    packing.create_variables(policy, critic, OBSERVATION_SIZE, ACTION_SIZE)
+    create_variables(policy, critic)
     observation, action = batch(5)
     values = numpy_twins.twin(critic)(observation, action)
     assert values.shape == (5,)
@@ -129,46 +135,6 @@ def test_pack_and_unpack_keep_order_and_values():
     variables[1].assign(0.0)
     np.testing.assert_array_equal(copied, flat)
     np.testing.assert_array_equal(pack(), [0, 1, 2, 3, 4, 5, 0, 8, 9])
-
-
-def test_loader_reverses_pack_and_copies():
-    variables = [tf.Variable(tf.zeros([2, 3])), tf.Variable(0.0), tf.Variable([0.0, 0.0])]
-    load = packing.loader(variables)
-    flat = np.arange(9, dtype=np.float32)
-    load(flat)
-    expected = flat.copy()
-    np.testing.assert_array_equal(packing.pack(variables), expected)
-    flat[:] = -1.0
-    np.testing.assert_array_equal(packing.pack(variables), expected)
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="have 6 parameters"):
-        packing.unpack(np.zeros(5, np.float32), [(2, 3)])
-    with pytest.raises(ValueError, match="have 2 parameters"):
-        packing.loader([tf.Variable([1.0, 2.0])])(np.zeros(3, np.float32))
-
-
-def test_create_variables_makes_all_and_no_more():
-    policy = control.ControlPolicy(2, (4, 3), True)
-    critic = control.Critic(control.ControlCriticTorso((5, 4), True), control.CategoricalHead(11))
-    packing.create_variables(policy, critic, observation_size=7, action_size=2)
-    before = packing.shapes((*policy.trainable_variables, *critic.trainable_variables))
-    assert (7, 4) in before and (9, 5) in before and (4, 11) in before
-    policy(tf.zeros([3, 7]))
-    critic(tf.zeros([3, 7]), tf.zeros([3, 2]))
-    assert before == packing.shapes((*policy.trainable_variables, *critic.trainable_variables))
-
-
-def test_observations_are_standardised():
-    rng = np.random.default_rng(0)
-    observations = rng.normal([3, -1, 0], [0.1, 20, 1e-3], size=(1000, 3)).astype(np.float32)
-    standardizer = Standardizer(3)
-    standardizer.set(observations.mean(0, np.float64), observations.std(0, np.float64))
-    actual = standardizer(observations).numpy()
-    assert actual.dtype == np.float32
-    np.testing.assert_allclose(actual.mean(0), 0, atol=1e-3)
-    np.testing.assert_allclose(actual.std(0), 1, rtol=1e-3)
 
 
 def test_components_without_variance_keep_their_unit():

@@ -61,37 +61,36 @@ def test_project_equals_published_vectors(case, project):
     np.testing.assert_allclose(projected, case["expected"], atol=1e-6)
 
 
+@either_twin
 @pytest.mark.parametrize("even", [True, False])
-def test_project_equals_equation_15(even):
+def test_project_equals_equation_15(even, project):
     for seed in range(5):
         case = random_case(seed, even=even)
-        projected = categorical.project(*case)
-        assert projected.dtype == tf.float64
+        projected = project(*case)
+        assert projected.dtype == np.float64
         np.testing.assert_allclose(projected, equation_15(*case), atol=1e-12)
 
 
-def test_project_handles_positions_on_atoms_and_far_outside():
+@either_twin
+def test_project_handles_positions_on_atoms_and_far_outside(project):
     support = np.array([-1.0, 0.5, 4.0])
     positions = np.array([[-1.0, 0.5, 4.0], [-1e30, 1e30, 0.5], [-np.inf, np.inf, np.inf]])
     probabilities = np.tile([[0.2, 0.3, 0.5]], (3, 1))
     np.testing.assert_allclose(
-        categorical.project(positions, probabilities, support),
+        project(positions, probabilities, support),
         [[0.2, 0.3, 0.5], [0.2, 0.5, 0.3], [0.2, 0.0, 0.8]],
         atol=1e-12,
     )
 
 
-def test_project_keeps_float32_and_takes_the_support_of_another_dtype():
-    positions, probabilities, support = random_case(0, even=True)
-    single = categorical.project(
-        positions.astype(np.float32), probabilities.astype(np.float32), support
-    )
-    assert single.dtype == tf.float32
-    np.testing.assert_allclose(
-        single, categorical.project(positions, probabilities, support), atol=1e-5
-    )
-    double = categorical.project(positions, probabilities, categorical.support(-1, 1, 3))
-    assert double.dtype == tf.float64
+@either_twin
+def test_project_keeps_the_dtype_and_takes_the_support_of_another_one(project):
+    positions, probabilities, support = random_case(0, num_positions=51, num_atoms=51)
+    single = project(positions.astype(np.float32), probabilities.astype(np.float32), support)
+    assert single.dtype == np.float32
+    expected = project(positions, probabilities, support.astype(np.float32))
+    assert expected.dtype == np.float64
+    np.testing.assert_allclose(single, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -145,23 +144,6 @@ def test_total_variation_is_the_sum_of_absolute_differences():
     q = np.array([[[0.25, 0.25, 0.5], [1.0, 0, 0]], [[1.0, 0, 0], [0.2, 0.3, 0.5]]])
     actual = categorical.total_variation(tf.constant(p), tf.constant(q))
     np.testing.assert_allclose(actual, [[0.5, 2.0], [3.0, 0.0]])
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("even", [True, False])
-def test_project_equals_its_twin(even, dtype):
-    rng = np.random.default_rng(0)
-    gaps = np.ones(51) if even else rng.uniform(0.5, 10.0, 51)
-    support = (np.cumsum(gaps) - 60).astype(dtype)
-    positions = (rng.normal(size=(64, 1)) * 20 + support * 0.95).astype(dtype)
-    positions[0, :3] = support[0], support[-1], support[7]
-    probabilities = rng.dirichlet(np.ones(51), 64).astype(dtype)
-    arguments = (positions.copy(), probabilities.copy(), support.copy())
-    projected = categorical.project_np(*arguments)
-    assert projected.dtype == dtype
-    np.testing.assert_allclose(projected, categorical.project(*arguments), atol=1e-5)
-    for before, after in zip((positions, probabilities, support), arguments):
-        np.testing.assert_array_equal(before, after)
 
 
 def test_project_shows_a_position_that_is_not_a_number():

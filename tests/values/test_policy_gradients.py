@@ -7,58 +7,37 @@ import tensorflow as tf
 from common.values import policy_gradients
 
 
-def test_gradient_of_the_action_is_minus_dqda_to_the_last_bit():
-    action = tf.Variable([[0.9, -0.8], [0.1, 0.0]])
-    dqda = tf.constant([[1e-7, -3.0], [0.5, 2e-8]])
+@pytest.mark.parametrize(
+    "clip, norm, dqda, expected",
+    [
+        (None, None, [[1e-7, -3.0], [0.5, 2e-8]], [[1e-7, -3.0], [0.5, 2e-8]]),
+        (1.0, None, [[3.0, -3.0], [0.5, 0.0]], [[1.0, -1.0], [0.5, 0.0]]),
+        (None, 1.0, [[3.0, -4.0], [0.3, 0.4], [0, 0]], [[0.6, -0.8], [0.3, 0.4], [0, 0]]),
+    ],
+)
+def test_gradient_of_the_action_is_minus_the_clipped_dqda(clip, norm, dqda, expected):
+    """Without a norm to the last bit."""
+    action, dqda = tf.Variable([[0.9, -0.8], [0.1, 0.2], [0, 0]][: len(dqda)]), tf.constant(dqda)
     with tf.GradientTape() as tape:
-        loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, None)
-    assert loss.shape == (2,)
-    np.testing.assert_array_equal(tape.gradient(loss, action), -dqda)
+        loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, clip, norm)
+    assert loss.shape == (len(dqda),)
+    expected = -np.array(expected, np.float32)
+    np.testing.assert_allclose(tape.gradient(loss, action), expected, rtol=1e-6 if norm else 0)
 
 
-def test_clips_each_element():
-    action = tf.Variable([[0.9, -0.8, 0.0]])
-    dqda = tf.constant([[3.0, -3.0, 0.5]])
-    with tf.GradientTape() as tape:
-        loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, 1.0)
-    np.testing.assert_array_equal(tape.gradient(loss, action), [[-1.0, 1.0, -0.5]])
-
-
-def test_clips_the_norm_of_each_row():
-    action = tf.Variable([[0.9, -0.8], [0.1, 0.2], [0.0, 0.0]])
-    dqda = tf.constant([[3.0, -4.0], [0.3, 0.4], [0.0, 0.0]])
-    with tf.GradientTape() as tape:
-        loss = policy_gradients.deterministic_policy_gradient_loss(action, dqda, None, 1.0)
-    expected = [[-0.6, 0.8], [-0.3, -0.4], [0.0, 0.0]]
-    np.testing.assert_allclose(tape.gradient(loss, action), expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("dqda_clip, dqda", [(None, [[2.0, -0.3]]), (1.0, [[1.0, -0.3]])])
-def test_dpg_loss_raises_the_value_of_a_critic_that_is_held_fixed(dqda_clip, dqda):
-    action, w = tf.Variable([[0.5, 1.0]]), tf.Variable([2.0, -0.3])
+@pytest.mark.parametrize("dqda_clip, dqda", [(None, [2.0, -0.3]), (1.0, [1.0, -0.3])])
+def test_dpg_loss_raises_the_mean_value_of_a_critic_that_is_held_fixed(dqda_clip, dqda):
+    action, w = tf.Variable([[0.5, 0.995], [0.9, -1.0]]), tf.Variable([2.0, -0.3])
 
     def value(a):
         return tf.linalg.matvec(a, w)
 
     with tf.GradientTape(persistent=True) as tape:
-        loss, q, _ = policy_gradients.dpg_loss(action, value, dqda_clip)
-    np.testing.assert_allclose(q, 0.7)
-    np.testing.assert_allclose(tape.gradient(loss, action), -np.array(dqda))
+        loss, q, saturated = policy_gradients.dpg_loss(action, value, dqda_clip)
+    np.testing.assert_allclose(q, (0.7015 + 2.1) / 2, rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(loss, action), [-np.array(dqda) / 2] * 2)
     assert tape.gradient(loss, w) is None
-
-
-def test_dpg_loss_is_a_mean_over_the_batch():
-    action = tf.Variable(np.ones([4, 2]))
-    with tf.GradientTape() as tape:
-        loss, q, _ = policy_gradients.dpg_loss(action, lambda a: tf.reduce_sum(a, axis=1))
-    assert float(q) == 2
-    np.testing.assert_allclose(tape.gradient(loss, action), np.full([4, 2], -0.25))
-
-
-def test_the_share_of_saturated_elements():
-    action = tf.constant([[1.0, -0.995], [0.9, 0.5], [-1.0, 0.0]])
-    *_, saturated = policy_gradients.dpg_loss(action, lambda a: tf.reduce_sum(a, axis=1))
-    assert float(saturated) == pytest.approx(0.5)
+    assert float(saturated) == 0.5
 
 
 def policy_case(seed, leading=(3, 2), num_actions=4):
@@ -203,29 +182,13 @@ def test_gradients_of_the_off_policy_losses_reach_pi_only():
 CLIP, HINGE = 0.2, 50.0
 
 
-def clipped_gradient(rho, advantage):
-    rho = tf.constant([rho], tf.float64)
+def test_the_gradient_is_0_beyond_the_clip_on_the_side_of_the_advantage_only():
+    rho = tf.constant([1.0, 1.1, 1.3, 0.7, 1.3, 0.7])
+    advantage = tf.constant([2.0, -2.0, 2.0, -2.0, -2.0, 2.0])
     with tf.GradientTape() as tape:
         tape.watch(rho)
-        loss = policy_gradients.clipped_surrogate(rho, tf.constant([advantage], tf.float64), CLIP)
-    return tape.gradient(loss, rho).numpy()[0]
-
-
-@pytest.mark.parametrize(
-    ("rho", "advantage", "expected"),
-    [
-        (1.0, 2.0, -2.0),
-        (1.1, -2.0, 2.0),
-        (1.3, 2.0, 0.0),  # pushed beyond the clip: no further
-        (0.7, -2.0, 0.0),
-        (1.3, -2.0, 2.0),  # on the other side it is pulled back
-        (0.7, 2.0, -2.0),
-    ],
-)
-def test_the_gradient_is_0_beyond_the_clip_on_the_side_of_the_advantage_only(
-    rho, advantage, expected
-):
-    assert clipped_gradient(rho, advantage) == expected
+        loss = policy_gradients.clipped_surrogate(rho, advantage, CLIP)
+    np.testing.assert_array_equal(tape.gradient(loss, rho), [-2, 2, 0, 0, 2, -2])
 
 
 def test_the_clipped_loss_is_that_of_the_paper():

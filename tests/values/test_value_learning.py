@@ -8,7 +8,10 @@ from common.values import value_learning
 
 
 def test_double_q_equals_published_vectors():
-    """rlax `value_learning_test.py` and trfl `action_value_ops_test.py`, double Q-learning."""
+    """rlax `value_learning_test.py` and trfl `action_value_ops_test.py`, double Q-learning.
+
+    One network selects, the other values; the first discount is 0.
+    """
     q_tm1 = tf.constant([[1.0, 1, 0], [1, 2, 0]])
     function = tf.function(value_learning.double_q_target, jit_compile=True)
     target = function(
@@ -20,20 +23,6 @@ def test_double_q_equals_published_vectors():
     np.testing.assert_allclose(target, [1, 3])
     errors = target - value_learning.action_value(q_tm1, tf.constant([0, 1]))
     np.testing.assert_allclose(errors, [0, 1])
-
-
-def test_selects_by_one_network_and_values_by_the_other():
-    q_value, q_selector = tf.constant([[1.0, 5, 9]]), tf.constant([[0.0, 2, 1]])
-    reward, gamma = tf.constant([1.0]), tf.constant([0.5])
-    assert value_learning.double_q_target(reward, gamma, q_value, q_selector).numpy() == [3.5]
-    # The same network twice is Q-learning.
-    assert value_learning.double_q_target(reward, gamma, q_value, q_value).numpy() == [5.5]
-
-
-def test_a_discount_of_zero_leaves_the_reward():
-    q = tf.constant([[1e30, -1e30]])
-    zero = tf.constant([0.0])
-    assert value_learning.double_q_target(tf.constant([0.25]), zero, q, q).numpy() == [0.25]
 
 
 def test_no_gradient_flows_into_the_target():
