@@ -40,7 +40,7 @@ def make_sequence(seed=0):
 
 def targets(sequence, **changes):
     tensors = {name: tf.constant(array) for name, array in sequence.items()}
-    return acer.targets(**{**tensors, "discounts": 0.9, "dimensions": 4, **changes})
+    return acer.targets(**tensors, discount=0.9, dimensions=4, **changes)
 
 
 def by_products(rewards, values, q, rho, bootstrap, trace, discount=0.9):
@@ -66,14 +66,6 @@ def test_q_ret_is_the_sum_over_products_of_traces(exponent, power):
     np.testing.assert_allclose(
         q_opc, by_products(**sequence, trace=np.ones_like(trace)), rtol=1e-10
     )
-
-
-def test_a_discount_of_0_ends_the_return():
-    sequence = make_sequence()
-    discounts = np.full([T, ROWS], 0.9)
-    discounts[3, 1] = 0.0
-    for estimate in targets(sequence, discounts=tf.constant(discounts)):
-        np.testing.assert_allclose(estimate[3, 1], sequence["rewards"][3, 1], rtol=1e-12)
 
 
 def bounded(g, k, delta):

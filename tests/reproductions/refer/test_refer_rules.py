@@ -61,10 +61,9 @@ def test_runs_before_the_choice_were_annealed_by_updates(F, then):
 
 def test_the_bounds_themselves_are_far():
     rho = tf.constant([0.1, 0.25, 0.2500001, 1.0, 3.9999, 4.0, 9.0])
-    near = rules.near_policy(rho, 4.0)
-    np.testing.assert_array_equal(near, [False, False, True, True, True, False, False])
-    np.testing.assert_array_equal(rules.mask(rho, 4.0, gate=True), [0, 0, 1, 1, 1, 0, 0])
-    np.testing.assert_array_equal(rules.mask(rho, 4.0, gate=False), np.ones(7))
+    for gate, expected in ((True, [0, 0, 1, 1, 1, 0, 0]), (False, np.ones(7))):
+        mask = rules.Rules(beta=0.5, c_max=4.0, gate=gate).mask(rho)
+        np.testing.assert_array_equal(mask, expected)
 
 
 def test_beta_falls_while_too_much_is_far_and_rises_otherwise():
