@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("float64_networks", "reproduction_readme")
+pytest.register_assert_rewrite(
+    "actor_critic_updates", "float64_networks", "reproduction_readme", "target_copies"
+)
