@@ -165,7 +165,6 @@ SETTINGS = Settings(
     },
     default="reactor",
 )
-"""The agent and its variants by name, each with the values in which it differs from the default."""
 
 
 def num_actors(setting: str) -> int:
