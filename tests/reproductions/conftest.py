@@ -2,6 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "actor_critic_updates", "float64_networks", "reproduction_readme", "target_copies"
-)
+pytest.register_assert_rewrite("float64_networks", "reproduction_readme", "target_copies")
