@@ -23,7 +23,6 @@ class AQL(Agent):
     def __init__(self, config: AQLConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
         self.updates_per_call = config.updates_per_call
-        self._is_d3pg = config.search == "policy"
         self._is_impala = config.search == "none"
         # XLA slows convolutions on a CPU.
         self.jit_compile = not config.channels
@@ -65,29 +64,30 @@ class AQL(Agent):
 
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
-    ) -> aql.SearchPolicy | d3pg.DeterministicPolicy | impala.SampledPolicy:
+    ) -> aql.SharedLayersPolicy | d3pg.DeterministicPolicy:
         """Builds the exploring policy of some of the actors (algorithm 1)."""
-        config, space = self.config, self._space(spec)
-        if self._is_impala:
-            return impala.SampledPolicy(config, spec, space, seed)
-        if self._is_d3pg:
-            return d3pg.DeterministicPolicy(config, spec, space, seed)
-        epsilons = aql.epsilons(num_actors, config.epsilon, config.high_epsilon)
-        return aql.SearchPolicy(config, spec, space, epsilons[list(actors)], seed)
+        epsilons = aql.epsilons(num_actors, self.config.epsilon, self.config.high_epsilon)
+        return self._make_policy(spec, epsilons[list(actors)], seed, noise_seed=seed)
 
     def make_evaluator(
         self, spec: EnvironmentSpec, num_environments: int
-    ) -> aql.SearchPolicy | d3pg.DeterministicPolicy | impala.SampledPolicy:
+    ) -> aql.SharedLayersPolicy | d3pg.DeterministicPolicy:
         """Builds the policy with its search, whose samples are seeded, and without exploration.
 
         That evaluations do not explore is not in the paper. IMPALA's policy is sampled there, too.
         """
+        return self._make_policy(spec, np.zeros(num_environments), seed=0, noise_seed=None)
+
+    def _make_policy(
+        self, spec: EnvironmentSpec, epsilons: np.ndarray, seed: int, noise_seed: int | None
+    ) -> aql.SharedLayersPolicy | d3pg.DeterministicPolicy:
+        """Builds the configured policy; D3PG's has no epsilons, but noise."""
         config, space = self.config, self._space(spec)
         if self._is_impala:
-            return impala.SampledPolicy(config, spec, space, seed=0)
-        if self._is_d3pg:
-            return d3pg.DeterministicPolicy(config, spec, space, seed=None)
-        return aql.SearchPolicy(config, spec, space, np.zeros(num_environments), seed=0)
+            return impala.SampledPolicy(config, spec, space, seed)
+        if config.search == "policy":
+            return d3pg.DeterministicPolicy(config, spec, space, noise_seed)
+        return aql.SearchPolicy(config, spec, space, epsilons, seed)
 
     def graph_policy(
         self, learner: AQLLearner | d3pg.D3PGLearner | impala.ImpalaLearner, spec: EnvironmentSpec

@@ -98,10 +98,8 @@ class AQLLearner(Learner):
     It does not search: a* are those that the actors stored.
 
     Attributes:
-      value: Q.
+      value: Q, whose loss trains the shared layers, too.
       proposal: the proposal with its hidden layers; None if the search has no proposal.
-      value_variables: variables of Q, shared layers included.
-      proposal_variables: variables of the proposal; () without.
     """
 
     def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
@@ -114,25 +112,16 @@ class AQLLearner(Learner):
             num_features = self.value.shared.output_size
             self.proposal = networks.ProposalNetwork(config, num_features, space)
         self.value_optimizer = networks.make_optimizer(config)
-        create_variables(self.value_optimizer, self.value_variables)
+        create_variables(self.value_optimizer, self.value.parameters)
         if self.proposal is not None:
             self.proposal_optimizer = networks.make_optimizer(config)
-            create_variables(self.proposal_optimizer, self.proposal_variables)
-
-    @property
-    def value_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that the value loss trains."""
-        return self.value.parameters
-
-    @property
-    def proposal_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that the proposal loss trains."""
-        return () if self.proposal is None else self.proposal.parameters
+            create_variables(self.proposal_optimizer, self.proposal.parameters)
 
     @property
     def actor_variables(self) -> tuple[tf.Variable, ...]:
         """Variables of Q, then of the proposal."""
-        return (*self.value_variables, *self.proposal_variables)
+        proposal = () if self.proposal is None else self.proposal.parameters
+        return (*self.value.parameters, *proposal)
 
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of both losses on B unrolls; nothing is written back."""
@@ -147,7 +136,7 @@ class AQLLearner(Learner):
                 best_value = time_major(self.value.values(part, best), length)
             target, weight = targets_of(unroll, best_value, config)
             loss = value_loss(value[:-1], target, weight)
-        value_gradients = tape.gradient(loss, self.value_variables)
+        value_gradients = tape.gradient(loss, self.value.parameters)
         metrics = {
             "value_loss": tf.math.divide_no_nan(loss, tf.reduce_sum(weight)),
             "mean_q": tf.reduce_mean(best_value),
@@ -165,7 +154,7 @@ class AQLLearner(Learner):
             hidden = self.proposal.trunk(tf.stop_gradient(features))
             log_prob, entropy = self.proposal.proposal.log_prob_and_entropy(hidden, best)
             loss = proposal_loss(log_prob, entropy, self._config.entropy_cost)
-        gradients = tape.gradient(loss, self.proposal_variables)
+        gradients = tape.gradient(loss, self.proposal.parameters)
         return gradients, {
             "proposal_loss": -tf.reduce_mean(log_prob),
             "entropy": tf.reduce_mean(entropy),
@@ -175,9 +164,9 @@ class AQLLearner(Learner):
     def apply(self, gradients: tuple) -> None:
         """Makes a step of both optimisers; see base class."""
         value_gradients, proposal_gradients = gradients
-        self.value_optimizer.apply(value_gradients, self.value_variables)
+        self.value_optimizer.apply(value_gradients, self.value.parameters)
         if self.proposal is not None:
-            self.proposal_optimizer.apply(proposal_gradients, self.proposal_variables)
+            self.proposal_optimizer.apply(proposal_gradients, self.proposal.parameters)
         self.steps.assign_add(1)
 
 
@@ -320,27 +309,19 @@ class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
         """Returns a* [K, D]."""
         config, num_rows = self._config, len(features)
         if config.search == "cem":
-            return search.cem(
-                q,
-                num_rows,
-                self.space.size,
-                self._generator,
-                config.cem_samples,
-                config.cem_elites,
-                config.cem_iterations,
-                config.cem_min_std,
-                config.cem_uniform_samples,
-            )[0]
+            return search.cem(q, num_rows, self.space.size, self._generator, config)
         if self._all_actions is not None:
             return self._all_actions[self.value.all_values(features).argmax(axis=1)]
-        if self.proposal is not None and self.trunk is not None:
-            proposed = self.proposal.sample(
-                self.trunk(features), config.num_proposal_samples, self._generator
-            )
+        if self.proposal is not None:
+            proposed = self._proposed(self.trunk(features))
         else:
             shape = (num_rows, config.num_proposal_samples)
             proposed = self.space.uniform(shape, self._generator)
-        return search.search(q, proposed, uniform)[0]
+        return search.search(q, proposed, uniform)
+
+    def _proposed(self, hidden: np.ndarray) -> np.ndarray:
+        """Returns the proposal's samples [K, N, D] at outputs of its trunk."""
+        return self.proposal.sample(hidden, self._config.num_proposal_samples, self._generator)
 
     def require_proposals(self) -> None:
         """See base class."""
@@ -353,13 +334,11 @@ class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
 
     def propose(self, observation: np.ndarray) -> Proposals:
         """Searches at an observation, [Ds] float32; see base class."""
-        assert self.proposal is not None and self.trunk is not None
-        config = self._config
         features, _ = self.shared(observation[np.newaxis], ())
         hidden = self.trunk(features)
-        proposed = self.proposal.sample(hidden, config.num_proposal_samples, self._generator)
-        uniform = self.space.uniform((1, config.num_uniform_samples), self._generator)
+        proposed = self._proposed(hidden)
+        uniform = self.space.uniform((1, self._config.num_uniform_samples), self._generator)
         q = self.value.at(features)
-        best, _ = search.search(q, proposed, uniform)
+        best = search.search(q, proposed, uniform)
         probabilities = self.proposal.probabilities(hidden[0], best[0])
         return Proposals(q(proposed)[0], probabilities, best[0].astype(np.int64))

@@ -262,7 +262,6 @@ SETTINGS = Settings(
     },
     default="aql",
 )
-"""The methods by name, each with the values in which it differs from the default."""
 
 
 def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
@@ -271,16 +270,15 @@ def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
     from common.environments.spec import MAX_PNG_CHANNELS, actions_of
     from reproductions.aql.actions import ActionSpace, own_choices
 
+    found = "flat observations"
+    if spec.image_shape is not None:
+        found = f"images of {list(spec.picture_shape)}"
     if spec.image_shape is not None and not config.channels:
         raise ValueError(
-            f"--environment has images of {list(spec.picture_shape)}, but this setting needs flat "
-            "observations: name another one, for example control:cartpole:swingup, or "
-            "--setting=aql_3528_actions"
+            f"--environment has {found}, but this setting needs flat observations: name another "
+            "one, for example control:cartpole:swingup, or --setting=aql_3528_actions"
         )
     if config.channels and (spec.image_shape is None or spec.image_shape[2] > MAX_PNG_CHANNELS):
-        found = "flat observations"
-        if spec.image_shape is not None:
-            found = f"images of {list(spec.picture_shape)}"
         raise ValueError(
             f"--environment has {found}, but this setting needs images of at most "
             f"{MAX_PNG_CHANNELS} channels: name another one, for example maze:goal, or "

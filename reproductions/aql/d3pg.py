@@ -56,19 +56,10 @@ class D3PGLearner(ActorCriticLearner):
         self._config = config
 
     @property
-    def value_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that the value loss trains."""
-        return self.networks.critic.trainable_variables
-
-    @property
-    def proposal_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables of the policy, which has the proposal's place."""
-        return self.networks.policy.trainable_variables
-
-    @property
     def actor_variables(self) -> tuple[tf.Variable, ...]:
         """Variables of the policy, then of the layers that it shares; acting needs no Q."""
-        return (*self.proposal_variables, *self.networks.critic.shared.trainable_variables)
+        policy, critic, _ = self.networks
+        return (*policy.trainable_variables, *critic.shared.trainable_variables)
 
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of both losses on B unrolls; nothing is written back."""

@@ -3,6 +3,8 @@
 Actors have NumPy twins (`aql.SearchPolicy` and others), with which the tests compare these.
 """
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -29,12 +31,7 @@ def graph_policy(
     Of recurrent networks, a state has the reward of the action before, which the caller sets.
     """
     if isinstance(learner, D3PGLearner):
-        networks = learner.networks
-        shared = networks.critic.shared
-
-        def choose(features: tf.Tensor) -> tf.Tensor:
-            return networks.policy(features)
-
+        choose, shared = learner.networks.policy, learner.networks.critic.shared
     elif isinstance(learner, ImpalaLearner):
         policy, shared = learner.network.policy, learner.network.shared
 
@@ -42,10 +39,8 @@ def graph_policy(
             return sample(policy.proposal, policy.trunk(features), 1)[:, 0]
 
     else:
+        choose = functools.partial(_search, learner, config, space)
         shared = learner.value.shared
-
-        def choose(features: tf.Tensor) -> tf.Tensor:
-            return _search(learner, config, space, features)
 
     def act(observation: tf.Tensor, state: Nest) -> tuple[tf.Tensor, Nest]:
         if not isinstance(shared, RecurrentLayers):

@@ -319,52 +319,14 @@ def shared_twin(layers: ReluMLP | RecurrentLayers) -> FeedforwardTwin | Recurren
     return FeedforwardTwin(layers)
 
 
-class _CandidatesTwin:
-    """Twin of Q's layers that see the action.
-
-    A pass over all candidates is saved at each layer, since relu(x + b) = max(x, -b) + b: the last
-    b, of the layer or of the state, goes through the next layer's weights as one vector.
-    """
-
-    def __init__(self, network: ValueNetwork):
-        hidden, _, output = network.action.layers
-        layers = [layer for layer in network.joint.layers if isinstance(layer, snt.Linear)]
-        variables = (*network.action.trainable_variables, *network.joint.trainable_variables)
-        place = {variable.ref(): index for index, variable in enumerate(variables)}
-        self._shapes = packing.shapes(variables)
-        self._action_places = [place[v.ref()] for v in (hidden.w, hidden.b, output.w)]
-        self._joint_places = [(place[layer.w.ref()], place[layer.b.ref()]) for layer in layers]
-        flat = packing.to_numpy(variables)
-        self.num_parameters = flat.size
-        self.load(flat)
-
-    def load(self, flat: np.ndarray) -> None:
-        arrays = packing.unpack(np.array(flat, np.float32), self._shapes)
-        self._w, self._b, self._output = (arrays[place] for place in self._action_places)
-        self._joint = [(arrays[w], arrays[b]) for w, b in self._joint_places]
-
-    def action_parts(self, encoded: np.ndarray) -> np.ndarray:
-        """Returns the actions' parts without `action_offset`: [n, S] -> [n, J]."""
-        hidden = encoded @ self._w
-        return np.maximum(hidden, -self._b, out=hidden) @ self._output
-
-    @property
-    def action_offset(self) -> np.ndarray:
-        """[J], which all actions' parts have in common."""
-        return self._b @ self._output
-
-    def values(self, offset: np.ndarray, action_parts: np.ndarray) -> np.ndarray:
-        """Returns values [n] of a state's part with `action_offset`, [J], and actions' parts."""
-        for w, b in self._joint:
-            action_parts = np.maximum(action_parts, -offset) @ w
-            offset = offset @ w + b
-        return action_parts[:, 0] + offset
-
-
 class ValueTwin:
     """NumPy twin of a `ValueNetwork`.
 
     What depends on the action alone is computed once a snapshot in a space of few actions.
+
+    A pass over all candidates is saved at each layer that sees the action, since relu(x + b) =
+    max(x, -b) + b: the last b, of the layer or of the state, goes through the next layer's weights
+    as one vector.
 
     Attributes:
       shared: twin of the shared layers.
@@ -381,9 +343,10 @@ class ValueTwin:
         """
         self._space = network.space
         self.shared = shared_twin(network.shared)
-        self._state = numpy_twins.twin(network.state)
-        self._candidates = _CandidatesTwin(network)
-        self._twins = (self.shared, self._state, self._candidates)
+        self._state, self._action, self._joint = map(
+            numpy_twins.twin, (network.state, network.action, network.joint)
+        )
+        self._twins = (self.shared, self._state, self._action, self._joint)
         self.num_parameters = sum(part.num_parameters for part in self._twins)
         self._has_table = self._space.num_actions <= table_size
         self._all: np.ndarray | None = None
@@ -402,17 +365,17 @@ class ValueTwin:
 
     def at(self, features: np.ndarray) -> QFunction:
         """Returns Q at K states: candidates [K, n, D] -> values [K, n], given features [K, F]."""
-        twin, offsets = self._candidates, self._state(features) + self._action_offset
+        offsets = self._state(features) + self._action_offset
 
         def parts_of(candidates: np.ndarray) -> np.ndarray:
             if self._all is None:
-                return twin.action_parts(self._space.encode(candidates))
+                return self._action_parts(self._space.encode(candidates))
             return self._all_parts[self._space.flat_index(candidates)]
 
         def values(candidates: np.ndarray) -> np.ndarray:
             # A state at a time: the hidden layers of its candidates fit the cache.
             return np.stack(
-                [twin.values(offset, parts_of(each)) for offset, each in zip(offsets, candidates)]
+                [self._values(offset, parts_of(each)) for offset, each in zip(offsets, candidates)]
             )
 
         def looked_up(candidates: np.ndarray) -> np.ndarray:
@@ -422,9 +385,23 @@ class ValueTwin:
         return looked_up if self._has_table else values
 
     def _table(self, offsets: np.ndarray) -> np.ndarray:
-        return np.stack([self._candidates.values(offset, self._all_parts) for offset in offsets])
+        return np.stack([self._values(offset, self._all_parts) for offset in offsets])
+
+    def _action_parts(self, encoded: np.ndarray) -> np.ndarray:
+        """Returns the actions' parts without `_action_offset`: [n, S] -> [n, J]."""
+        hidden = encoded @ self._w
+        return np.maximum(hidden, -self._b, out=hidden) @ self._output
+
+    def _values(self, offset: np.ndarray, action_parts: np.ndarray) -> np.ndarray:
+        """Returns values [n] of a state's part with `_action_offset`, [J], and actions' parts."""
+        for w, b in self._joint_layers:
+            action_parts = np.maximum(action_parts, -offset) @ w
+            offset = offset @ w + b
+        return action_parts[:, 0] + offset
 
     def _prepare(self) -> None:
         """Computes what depends on the parameters alone: the parts of all actions, for a table."""
-        self._action_offset = self._candidates.action_offset
-        self._all_parts = None if self._all is None else self._candidates.action_parts(self._all)
+        (_, (self._w, self._b)), _, (_, (self._output,)) = self._action.layers()
+        self._joint_layers = [part for kind, part in self._joint.layers() if kind == "linear"]
+        self._action_offset = self._b @ self._output  # all actions' parts have it in common
+        self._all_parts = None if self._all is None else self._action_parts(self._all)

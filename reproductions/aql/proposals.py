@@ -67,28 +67,14 @@ class Proposal(snt.Module):
         owner = np.repeat(np.arange(space.size), space.widths)
         self._mask = (owner[:, np.newaxis] < owner).astype(np.float32) * autoregressive
 
-    def log_prob(self, features: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """Returns log mu(a | s) in nats: features [B, H], actions [B, D] -> [B]."""
-        return self.log_prob_and_entropy(features, actions)[0]
-
-    def entropy(self, features: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """Returns the sum over sub-actions of the entropies of mu_d(. | s, a_<d) along an action.
-
-        The entropy of an autoregressive mu has no closed form. This estimate is not in the paper.
-
-        Args:
-          features: [B, H].
-          actions: [B, D], teachers of the sub-actions after them.
-
-        Returns:
-          [B], in nats.
-        """
-        return self.log_prob_and_entropy(features, actions)[1]
-
     def log_prob_and_entropy(
         self, features: tf.Tensor, actions: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns `log_prob` and `entropy`, [B] each, from one pass through the layer."""
+        """Returns log mu(a | s) and an entropy, in nats: [B, H], [B, D] -> [B] each.
+
+        The entropy is the sum over sub-actions of those of mu_d(. | s, a_<d) along the action. That
+        of an autoregressive mu has no closed form. This estimate is not in the paper.
+        """
         encoded = self.space.encode(actions)
         outputs = features @ self.state_weights + self.bias
         outputs += encoded @ (self._mask * self.action_weights)
@@ -115,33 +101,40 @@ class Proposal(snt.Module):
         return log_prob, entropy
 
 
-class ProposalTwin:
-    """NumPy twin of a `Proposal`, from which actors sample.
+class _DistributionTwin:
+    """The parameters of a distribution in NumPy.
 
     Attributes:
       num_parameters: length P of the vector that `load` takes.
     """
 
-    def __init__(self, proposal: Proposal):
-        self._space = proposal.space
-        self._autoregressive = proposal.autoregressive
-        self._shapes = packing.shapes(proposal.parameters)
-        is_value = np.repeat(np.array(self._space.choices) == 0, self._space.widths)
-        self._value_columns = np.flatnonzero(is_value)
-        self._deviation = np.float32(math.sqrt(proposal.variance))
-        flat = packing.to_numpy(proposal.parameters)
+    def __init__(self, distribution: "Proposal | FlatPolicy"):
+        self._space = distribution.space
+        self._shapes = packing.shapes(distribution.parameters)
+        flat = packing.to_numpy(distribution.parameters)
         self.num_parameters = flat.size
         self.load(flat)
 
     def load(self, flat: np.ndarray) -> None:
-        """Loads a copy of the parameters, [P] float32 in the order of `Proposal.parameters`."""
-        arrays = packing.unpack(np.array(flat, np.float32), self._shapes)
-        self._state_weights, self._action_weights, self._bias = arrays
+        """Loads a copy of the parameters, [P] float32 in the order of `parameters`."""
+        self._parameters = packing.unpack(np.array(flat, np.float32), self._shapes)
+
+
+class ProposalTwin(_DistributionTwin):
+    """NumPy twin of a `Proposal`, from which actors sample."""
+
+    def __init__(self, proposal: Proposal):
+        super().__init__(proposal)
+        self._autoregressive = proposal.autoregressive
+        is_value = np.repeat(np.array(self._space.choices) == 0, self._space.widths)
+        self._value_columns = np.flatnonzero(is_value)
+        self._deviation = np.float32(math.sqrt(proposal.variance))
 
     def sample(self, features: np.ndarray, num: int, generator: np.random.Generator) -> np.ndarray:
         """Returns independent actions of each state, float32 [K, num, D], given features [K, H]."""
         space, rows = self._space, len(features) * num
-        outputs = np.repeat(features @ self._state_weights + self._bias, num, axis=0)
+        state_weights, action_weights, bias = self._parameters
+        outputs = np.repeat(features @ state_weights + bias, num, axis=0)
         outputs += self._noise(rows, generator)
         actions = np.empty((rows, space.size), np.float32)
         encoded = np.zeros((rows, space.encoded_size), np.float32)
@@ -149,7 +142,7 @@ class ProposalTwin:
         for d, (k, offset, width) in enumerate(zip(space.choices, space.offsets, space.widths)):
             output = outputs[:, offset : offset + width]
             if d and self._autoregressive:
-                weights = self._action_weights[:offset, offset : offset + width]
+                weights = action_weights[:offset, offset : offset + width]
                 output += encoded[:, :offset] @ weights
             if k:
                 index = output.argmax(axis=1)
@@ -192,12 +185,13 @@ class ProposalTwin:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields the logits of each sub-action along actions, and its encoding, [K, K_d] each."""
         encoded = self._space.encode(actions)
-        outputs = features @ self._state_weights + self._bias
+        state_weights, action_weights, bias = self._parameters
+        outputs = features @ state_weights + bias
         for offset, width in zip(self._space.offsets, self._space.widths):
             block = slice(offset, offset + width)
             logits = outputs[:, block]
             if self._autoregressive:
-                logits = logits + encoded[:, :offset] @ self._action_weights[:offset, block]
+                logits = logits + encoded[:, :offset] @ action_weights[:offset, block]
             yield logits, encoded[:, block]
 
     def _noise(self, rows: int, generator: np.random.Generator) -> np.ndarray:
@@ -245,24 +239,12 @@ class FlatPolicy(snt.Module):
         return log_prob, -tf.reduce_sum(tf.exp(log_p) * log_p, axis=1)
 
 
-class FlatPolicyTwin:
-    """NumPy twin of a `FlatPolicy`.
-
-    Attributes:
-      num_parameters: length P of the vector that `load` takes.
-    """
+class FlatPolicyTwin(_DistributionTwin):
+    """NumPy twin of a `FlatPolicy`."""
 
     def __init__(self, policy: FlatPolicy):
-        self._space = policy.space
+        super().__init__(policy)
         self._actions = policy.space.all_actions()
-        self._shapes = packing.shapes(policy.parameters)
-        flat = packing.to_numpy(policy.parameters)
-        self.num_parameters = flat.size
-        self.load(flat)
-
-    def load(self, flat: np.ndarray) -> None:
-        """Loads a copy of the parameters, [P] float32 in the order of `FlatPolicy.parameters`."""
-        self._weights, self._bias = packing.unpack(np.array(flat, np.float32), self._shapes)
 
     def sample(self, features: np.ndarray, num: int, generator: np.random.Generator) -> np.ndarray:
         """Returns independent actions of each state, float32 [K, num, D], given features [K, H]."""
@@ -280,4 +262,5 @@ class FlatPolicyTwin:
         return taken - np.log(np.exp(logits).sum(axis=1))
 
     def _logits(self, features: np.ndarray) -> np.ndarray:
-        return features @ self._weights + self._bias
+        weights, bias = self._parameters
+        return features @ weights + bias

@@ -14,6 +14,8 @@ They are no environments of the paper. They stand in for its tasks of high dimen
 days on two cores.
 """
 
+import functools
+
 import dm_env
 from dm_env import specs
 import numpy as np
@@ -46,21 +48,7 @@ class Redundant(Wrapper):
         return self.wrapped.step(np.reshape(action, self._shape).mean(axis=1))
 
 
-def cartpole_14(seed: int) -> Redundant:
-    """Returns cartpole swingup with 14 sub-actions."""
-    return Redundant("control:cartpole:swingup", 14, seed)
-
-
-def cartpole_21(seed: int) -> Redundant:
-    """Returns cartpole swingup with 21 sub-actions."""
-    return Redundant("control:cartpole:swingup", 21, seed)
-
-
-def reacher_14(seed: int) -> Redundant:
-    """Returns reacher easy with 7 sub-actions for each of its two torques."""
-    return Redundant("control:reacher:easy", 14, seed)
-
-
-def reacher_20(seed: int) -> Redundant:
-    """Returns reacher easy with 10 sub-actions for each of its two torques."""
-    return Redundant("control:reacher:easy", 20, seed)
+cartpole_14 = functools.partial(Redundant, "control:cartpole:swingup", 14)
+cartpole_21 = functools.partial(Redundant, "control:cartpole:swingup", 21)
+reacher_14 = functools.partial(Redundant, "control:reacher:easy", 14)
+reacher_20 = functools.partial(Redundant, "control:reacher:easy", 20)

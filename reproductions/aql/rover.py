@@ -23,6 +23,7 @@ It is not an environment of the paper, whose tasks are DeepMind Lab's; we chose 
 """
 
 from collections.abc import Sequence
+import functools
 
 from dm_env import specs
 import numpy as np
@@ -125,11 +126,5 @@ class Rover(EpisodicEnvironment):
         )
 
 
-def make(seed: int) -> Rover:
-    """Returns an environment whose random numbers come from `seed`."""
-    return Rover(seed)
-
-
-def make_11(seed: int) -> Rover:
-    """Returns it with the actions of `CURATED`."""
-    return Rover(seed, CURATED)
+make = Rover
+make_11 = functools.partial(Rover, actions=CURATED)

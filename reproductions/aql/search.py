@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from reproductions.aql.config import AQLConfig
+
 QFunction = Callable[[np.ndarray], np.ndarray]
 
 
-def search(
-    q: QFunction, proposed: np.ndarray, uniform: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the best of all candidates and its value (algorithm 1), by one call of `q`.
+def search(q: QFunction, proposed: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Returns the best of all candidates (algorithm 1), by one call of `q`.
 
     Args:
       q: the values.
@@ -21,10 +21,10 @@ def search(
       uniform: [K, M, D], uniform samples. N or M may be 0.
 
     Returns:
-      best: a* [K, D], the first of the best, proposed ones before uniform ones.
-      value: [K], its value.
+      a* [K, D], the first of the best, proposed ones before uniform ones.
     """
-    return _best(candidates := np.concatenate([proposed, uniform], axis=1), q(candidates))
+    candidates = np.concatenate([proposed, uniform], axis=1)
+    return _best(candidates, q(candidates))
 
 
 def act(
@@ -62,54 +62,41 @@ def fit(
 
 
 def cem(
-    q: QFunction,
-    num_rows: int,
-    action_size: int,
-    generator: np.random.Generator,
-    num_samples: int = 100,
-    num_elites: int = 10,
-    num_iterations: int = 3,
-    min_std: float = 0.01,
-    num_uniform: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
+    q: QFunction, num_rows: int, action_size: int, generator: np.random.Generator, config: AQLConfig
+) -> np.ndarray:
     """Returns the best action that QT-Opt's cross-entropy method evaluates (section 5.1).
 
     The first iteration has uniform samples of [-1, 1]^D, each later one those of independent
-    Gaussians that are fitted to the elites before, clipped.
+    Gaussians that are fitted to the elites before, clipped. No Gaussian is fitted to the additional
+    uniform candidates.
 
     Args:
       q: the values.
       num_rows: K.
       action_size: D.
       generator: of the samples.
-      num_samples: samples of an iteration.
-      num_elites: see `fit`.
-      num_iterations: calls of `q`, at least 1.
-      min_std: see `fit`.
-      num_uniform: uniform candidates besides, which no Gaussian is fitted to.
+      config: names the numbers of samples, elites and iterations.
 
     Returns:
-      best: [K, D] float32, the first of the best.
-      value: [K], its value.
+      [K, D] float32, the first of the best.
     """
 
     def uniform(number: int) -> np.ndarray:
         return 2 * generator.random((num_rows, number, action_size), np.float32) - 1
 
-    candidates = [uniform(num_samples)]
+    candidates = [uniform(config.cem_samples)]
     values = [q(candidates[0])]
-    for _ in range(num_iterations - 1):
-        mean, std = fit(candidates[-1], values[-1], num_elites, min_std)
-        noise = generator.standard_normal((num_rows, num_samples, action_size), np.float32)
+    for _ in range(config.cem_iterations - 1):
+        mean, std = fit(candidates[-1], values[-1], config.cem_elites, config.cem_min_std)
+        noise = generator.standard_normal((num_rows, config.cem_samples, action_size), np.float32)
         samples = mean[:, np.newaxis] + std[:, np.newaxis] * noise
         candidates.append(np.clip(samples, -1, 1))
         values.append(q(candidates[-1]))
-    if num_uniform:
-        candidates.append(uniform(num_uniform))
+    if config.cem_uniform_samples:
+        candidates.append(uniform(config.cem_uniform_samples))
         values.append(q(candidates[-1]))
     return _best(np.concatenate(candidates, axis=1), np.concatenate(values, axis=1))
 
 
-def _best(candidates: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    rows, index = np.arange(len(values)), values.argmax(axis=1)
-    return candidates[rows, index], values[rows, index]
+def _best(candidates: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return candidates[np.arange(len(values)), values.argmax(axis=1)]

@@ -123,7 +123,6 @@ class D4PGConfig(ActorCriticConfig):
 
 _UNIFORM = {"priority_exponent": 0.0}
 _SCALAR = {"critic": "scalar"}
-_MIXTURE = {"critic": "mixture"}
 
 FIGURE_2: Mapping[str, Mapping[str, object]] = {
     "d3pg_uniform_n1": {**_SCALAR, **_UNIFORM, "n_step": 1},
@@ -148,22 +147,19 @@ FIGURE_2: Mapping[str, Mapping[str, object]] = {
 }
 """Figure 2's nine curves, in the order of its legend."""
 
-LILLICRAP_DDPG: Mapping[str, object] = {**LILLICRAP, **_SCALAR}
-"""The other reading of "canonical DDPG": with the values of the paper that it cites."""
-
-FIGURE_8: Mapping[str, Mapping[str, object]] = {
-    "d4pg_prioritized_n5_lr5e-05": {"learning_rate": 5e-5},
-    "d4pg_mixture_prioritized_n5_lr5e-05": {**_MIXTURE, "learning_rate": 5e-5},
-    "d4pg_mixture_prioritized_n5": _MIXTURE,
-}
-"""Figure 8's three curves. Prioritised replay and N = 5 are not in the paper."""
-
 SETTINGS = Settings(
     D4PGConfig,
-    {**FIGURE_2, "ddpg_lillicrap": LILLICRAP_DDPG, **FIGURE_8},
+    {
+        **FIGURE_2,
+        # The other reading of "canonical DDPG": with the values of the paper that it cites.
+        "ddpg_lillicrap": {**LILLICRAP, **_SCALAR},
+        # Figure 8's three curves. Prioritised replay and N = 5 are not in the paper.
+        "d4pg_prioritized_n5_lr5e-05": {"learning_rate": 5e-5},
+        "d4pg_mixture_prioritized_n5_lr5e-05": {"critic": "mixture", "learning_rate": 5e-5},
+        "d4pg_mixture_prioritized_n5": {"critic": "mixture"},
+    },
     default="d4pg_prioritized_n5",
 )
-"""The paper's variants by name, each with the values in which it differs from the default."""
 
 
 def require(config: D4PGConfig, spec: "EnvironmentSpec") -> None:

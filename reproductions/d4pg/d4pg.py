@@ -80,13 +80,12 @@ class CategoricalCritic:
     """
 
     def __init__(self, config: D4PGConfig):
-        self._num_atoms = config.num_atoms
         self.support = categorical.support(config.v_min, config.v_max, config.num_atoms)
         self._support_np = self.support.numpy()
 
     def head(self) -> snt.Module:
         """Builds the layer of l logits."""
-        return control.CategoricalHead(self._num_atoms)
+        return control.CategoricalHead(len(self._support_np))
 
     def backup(self, reward, discount, outputs, seed):
         """Returns the moved atoms' projection onto the support (eq 15): probabilities [B, l]."""
@@ -154,24 +153,22 @@ class MixtureCritic:
     """
 
     def __init__(self, config: D4PGConfig, seed: int):
-        self._num_components = config.num_components
-        self._num_samples = config.num_target_samples
-        self._min_variance = config.min_variance
+        self._config = config
         self._generator = np.random.default_rng(seed)
 
     def head(self) -> snt.Module:
         """Builds the layer of the components' weights, means and variances."""
-        return control.MixtureHead(self._num_components)
+        return control.MixtureHead(self._config.num_components)
 
     def backup(self, reward, discount, outputs, seed):
         """Returns samples R_N + gamma_N z_j with z_j drawn from Z' (appendix A), [B, J]."""
-        distribution = gaussian.mixture(outputs, self._min_variance)
-        samples = gaussian.sample_mixture(distribution, self._num_samples, seed)
+        distribution = gaussian.mixture(outputs, self._config.min_variance)
+        samples = gaussian.sample_mixture(distribution, self._config.num_target_samples, seed)
         return reward[:, tf.newaxis] + discount[:, tf.newaxis] * samples
 
     def distance(self, target, outputs):
         """Returns -1/J sum_j log p(R_N + gamma_N z_j); the paper prints the sum, J times that."""
-        distribution = gaussian.mixture(outputs, self._min_variance)
+        distribution = gaussian.mixture(outputs, self._config.min_variance)
         return gaussian.sampled_cross_entropy(distribution, target)
 
     def mean(self, outputs):

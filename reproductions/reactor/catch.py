@@ -75,6 +75,4 @@ class Catch(EpisodicEnvironment):
         return cells.repeat(_CELL, axis=0).repeat(_CELL, axis=1)
 
 
-def make(seed: int) -> Catch:
-    """Returns an environment whose random numbers come from `seed`."""
-    return Catch(seed)
+make = Catch

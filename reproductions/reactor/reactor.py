@@ -9,6 +9,7 @@ of x_2 to x_{T+1}, where the target network evaluates. Index k is the frame x_{k
 """
 
 from collections.abc import Sequence
+import functools
 from typing import Any, NamedTuple
 
 import dm_env
@@ -264,9 +265,8 @@ class ReactorPolicy(Policy):
         """
         self._network = make_network(config, spec)
         self._stored_state = config.stored_state
-        self._step = tf.function(
-            self._both if config.stored_state else self._policy_only, autograph=False
-        )
+        act = functools.partial(step, self._network, config.stored_state)
+        self._step = tf.function(act, autograph=False)
         self._random = np.random.default_rng(seed)
         self._load = packing.loader(self._network.trainable_variables)
 
@@ -303,16 +303,19 @@ class ReactorPolicy(Policy):
         points = self._random.random((len(mu), 1)) * ends[:, -1:]  # they sum to 1 but for rounding
         return (ends > points).argmax(axis=1).astype(np.int32)
 
-    def _both(self, observation: tf.Tensor, state: ReactorState) -> tuple[tf.Tensor, ReactorState]:
-        """Returns pi [K, A] and the state of both LSTMs."""
-        no_reset = tf.zeros([1, tf.shape(observation)[0]], tf.bool)  # the caller resets the state
-        outputs, state = self._network.unroll(observation[tf.newaxis], no_reset, state)
-        return outputs.policy[0], state
 
-    def _policy_only(self, observation: tf.Tensor, state: LSTMState) -> tuple[tf.Tensor, LSTMState]:
-        """Returns pi [K, A] and the state of the policy's LSTM; the graph drops the values."""
-        policy, states = self._both(observation, ReactorState(state, state))
-        return policy, states.policy
+def step(
+    network: ReactorNetwork, stored_state: bool, observation: tf.Tensor, state: Nest
+) -> tuple[tf.Tensor, Nest]:
+    """Returns pi [K, A] at observations [K, ...], and the state after them.
+
+    The state is that of both LSTMs with stored states, else that of the policy's. The graph then
+    drops the values.
+    """
+    both = state if stored_state else ReactorState(state, state)
+    no_reset = tf.zeros([1, tf.shape(observation)[0]], tf.bool)  # the caller resets the state
+    outputs, both = network.unroll(observation[tf.newaxis], no_reset, both)
+    return outputs.policy[0], both if stored_state else both.policy
 
 
 class Reactor(Agent):
@@ -378,13 +381,9 @@ class Reactor(Agent):
     def graph_policy(self, learner: ReactorLearner, spec: EnvironmentSpec) -> GraphPolicy:
         """Returns the policy, whose draws differ from call to call."""
         del spec
-        network, stored = learner.network, self.config.stored_state
 
         def act(observation: tf.Tensor, state: Nest) -> tuple[tf.Tensor, Nest]:
-            both = state if stored else ReactorState(state, state)
-            no_reset = tf.zeros([1, tf.shape(observation)[0]], tf.bool)
-            outputs, both = network.unroll(observation[tf.newaxis], no_reset, both)
-            action = tf.random.categorical(tf.math.log(outputs.policy[0]), 1, tf.int32)[:, 0]
-            return action, both if stored else both.policy
+            policy, state = step(learner.network, self.config.stored_state, observation, state)
+            return tf.random.categorical(tf.math.log(policy), 1, tf.int32)[:, 0], state
 
         return act

@@ -5,7 +5,6 @@ stochastic dueling network. Equations are numbered as in the README, from 38 on.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -20,38 +19,27 @@ from reproductions.refer.config import ReferConfig
 from reproductions.refer.rules import ActorCriticGradients, Refresh, TwoRatesLearner
 
 
-class Targets(NamedTuple):
-    """The estimates of the values of T actions, [T, ...]; constants to gradients.
-
-    Attributes:
-      q_ret: by Retrace with roots of the importance weights, of which the critic learns.
-      q_opc: by returns without traces, of which the policy learns.
-    """
-
-    q_ret: tf.Tensor
-    q_opc: tf.Tensor
-
-
 def targets(
     rewards: tf.Tensor,
-    discounts: tf.Tensor,
+    discount: float,
     values: tf.Tensor,
     q: tf.Tensor,
     rho: tf.Tensor,
     dimensions: int,
     bootstrap: tf.Tensor,
     exponent: float = 1.0,
-) -> Targets:
-    """Returns Q_ret and Q_opc of each step (eqs 40, 41).
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns Q_ret and Q_opc of each step (eqs 40, 41), [T, ...] each; constants to gradients.
 
-        Q_ret_t = r_t + g_t (V_{t+1} + c_{t+1} (Q_ret_{t+1} - Q_{t+1})),  c = min(1, rho)^(1 / dA),
-        Q_opc_t = r_t + g_t (V_{t+1} + Q_opc_{t+1} - Q_{t+1}),
+        Q_ret_t = r_t + g (V_{t+1} + c_{t+1} (Q_ret_{t+1} - Q_{t+1})),  c = min(1, rho)^(1 / dA),
+        Q_opc_t = r_t + g (V_{t+1} + Q_opc_{t+1} - Q_{t+1}),
 
-    where the last step is followed by `bootstrap` alone.
+    where the last step is followed by `bootstrap` alone. The critic learns from Q_ret, by Retrace
+    with roots of the importance weights, the policy from Q_opc, by returns without traces.
 
     Args:
       rewards: [T, ...] floating, scaled.
-      discounts: [T, ...], g, or a scalar.
+      discount: g.
       values: [T, ...], V.
       q: [T, ...], Q of the actions.
       rho: [T, ...], importance weights.
@@ -61,23 +49,19 @@ def targets(
     """
     values, q, rho, bootstrap = map(tf.stop_gradient, (values, q, rho, bootstrap))
     trace = tf.minimum(1.0, rho) ** (dimensions**-exponent)
-    discounts = tf.broadcast_to(tf.convert_to_tensor(discounts, q.dtype), tf.shape(q))
 
     def before(after: tuple, step: tuple) -> tuple:
         following, correction = after[2:]
-        reward, discount, value, q, trace = step
+        reward, value, q, trace = step
         q_ret = reward + discount * following
         q_opc = reward + discount * correction
         return q_ret, q_opc, value + trace * (q_ret - q), value + (q_opc - q)
 
     zeros = tf.zeros_like(bootstrap)
     q_ret, q_opc, _, _ = tf.scan(
-        before,
-        (rewards, discounts, values, q, trace),
-        (zeros, zeros, bootstrap, bootstrap),
-        reverse=True,
+        before, (rewards, values, q, trace), (zeros, zeros, bootstrap, bootstrap), reverse=True
     )
-    return Targets(q_ret, q_opc)
+    return q_ret, q_opc
 
 
 def trust_region(gradient: tf.Tensor, k: tf.Tensor, delta: float) -> tf.Tensor:

@@ -44,8 +44,8 @@ class Kind(NamedTuple):
 
     learner: type[VracerLearner | NafLearner | DdpgLearner | AcerLearner]
     acting: Callable[[ReferConfig, int, int], SoftsignMLP | LSTMNetwork]
-    has_value: bool
-    learns_variance: bool
+    has_value: bool = False
+    learns_variance: bool = False
 
 
 KINDS = {
@@ -55,23 +55,10 @@ KINDS = {
         has_value=True,
         learns_variance=True,
     ),
-    "naf": Kind(
-        NafLearner,
-        lambda *arguments: networks.NafNetwork(*arguments).mlp,
-        has_value=True,
-        learns_variance=False,
-    ),
-    "ddpg": Kind(
-        DdpgLearner,
-        lambda *arguments: networks.make_ddpg_networks(*arguments).policy,
-        has_value=False,
-        learns_variance=False,
-    ),
+    "naf": Kind(NafLearner, lambda *arguments: networks.NafNetwork(*arguments).mlp, has_value=True),
+    "ddpg": Kind(DdpgLearner, lambda *arguments: networks.make_ddpg_networks(*arguments).policy),
     "acer": Kind(
-        AcerLearner,
-        lambda *arguments: networks.AcerPolicy(*arguments).mlp,
-        has_value=False,
-        learns_variance=True,
+        AcerLearner, lambda *arguments: networks.AcerPolicy(*arguments).mlp, learns_variance=True
     ),
 }
 """The agents by `ReferConfig.agent`."""

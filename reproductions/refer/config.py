@@ -221,9 +221,6 @@ _ACER: Mapping[str, object] = {
 }
 """Appendix A, but for the prefill and the updates of a call."""
 
-ACER_RATES = (1e-4, 1e-5)
-"""Learning rates of ACER's policy (figures 4 and 5)."""
-
 
 def _setting(agent: str, replay: str) -> Mapping[str, object]:
     exploration = _DDPG_NO_RULES if agent == "ddpg" and replay in ("er", "per") else {}
@@ -236,15 +233,15 @@ SETTINGS = Settings(
         **{
             f"{agent}_{replay}": _setting(agent, replay) for agent in _AGENTS for replay in _REPLAYS
         },
-        **{f"acer_lr{rate}": {**_ACER, "policy_learning_rate": rate} for rate in ACER_RATES},
+        # ACER with two learning rates of its policy (figures 4 and 5), and from whole episodes.
         **{
-            f"acer_episodes_lr{rate}": {**_ACER, "policy_learning_rate": rate, "window": 0}
-            for rate in ACER_RATES
+            f"acer{kind}_lr{rate}": {**_ACER, **window, "policy_learning_rate": rate}
+            for kind, window in (("", {}), ("_episodes", {"window": 0}))
+            for rate in (1e-4, 1e-5)
         },
     },
     default="vracer_refer",
 )
-"""The agents with each kind of replay, and ACER, by name: values that differ from the default."""
 
 
 AGENT = AgentDeclaration(

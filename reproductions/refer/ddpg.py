@@ -48,7 +48,7 @@ def divergence(mean: tf.Tensor, behaviour_mean: tf.Tensor, sigma: float) -> tf.T
 
 
 def critic_losses(
-    q: tf.Tensor, target: tf.Tensor, rho: tf.Tensor, c_max: tf.Tensor | float, gate: bool
+    q: tf.Tensor, target: tf.Tensor, rho: tf.Tensor, rules_now: rules.Rules
 ) -> tf.Tensor:
     """Returns near 1/2 (Q(s, a) - y)^2, without beta (eq 2, algorithm 4).
 
@@ -58,14 +58,12 @@ def critic_losses(
       q: [B] floating, Q(s, a) of the stored action.
       target: [B], y.
       rho: [B], importance weights.
-      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
-      gate: whether rule 1 is on, so that steps far from the policy have no gradient.
+      rules_now: the rules as they are at this update.
 
     Returns:
       [B].
     """
-    near = rules.mask(rho, c_max, gate)
-    return 0.5 * near * tf.square(q - tf.stop_gradient(target))
+    return 0.5 * rules_now.mask(rho) * tf.square(q - tf.stop_gradient(target))
 
 
 def policy_losses(
@@ -73,9 +71,7 @@ def policy_losses(
     dqda: tf.Tensor,
     behaviour_mean: tf.Tensor,
     rho: tf.Tensor,
-    beta: tf.Tensor | float,
-    c_max: tf.Tensor | float,
-    gate: bool,
+    rules_now: rules.Rules,
     sigma: float,
 ) -> tf.Tensor:
     """Returns the deterministic policy gradient's loss under the rules of ReF-ER (eqs 3, 10, 11).
@@ -90,17 +86,16 @@ def policy_losses(
       dqda: [B, A], gradient of the critic's value at `mean`.
       behaviour_mean: [B, A], of mu.
       rho: [B], importance weights.
-      beta: scalar in [0, 1]; 1 without rule 2.
-      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
-      gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
+      rules_now: the rules as they are at this update.
       sigma: standard deviation of pi and mu.
 
     Returns:
       [B].
     """
     ascent = policy_gradients.deterministic_policy_gradient_loss(mean, dqda, None)
-    near = rules.mask(rho, c_max, gate)
-    return beta * near * ascent + (1.0 - beta) * divergence(mean, behaviour_mean, sigma)
+    return rules_now.penalized(
+        rules_now.mask(rho) * ascent, divergence(mean, behaviour_mean, sigma)
+    )
 
 
 class DdpgLearner(TwoRatesLearner):
@@ -136,12 +131,12 @@ class DdpgLearner(TwoRatesLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, online, target = self._config, self.networks, self.target_networks
-        steps, view = batch.steps, self.view(batch.steps)
+        steps, view = batch.steps, networks.view_of(batch.steps, self.standardizer)
         action, behaviour_mean = view.states.action, view.states.extras["mean"]
         observation, next_observation = view.observation, view.next_observation
         bootstrap = target.critic.of(next_observation, view.next_actions_before)
         y = steps.rewards + steps.discounts * bootstrap(target.policy(next_observation))
-        rule_1 = (self.c_max(), config.clipping)
+        rules_now = self.rules()
         weights = self.weights(batch)
         with tf.GradientTape() as critic_tape:
             value_of = online.critic.of(observation, view.actions_before)
@@ -150,12 +145,10 @@ class DdpgLearner(TwoRatesLearner):
             mean = online.policy(observation)
             rho = importance_weight(action, mean, behaviour_mean, config.sigma, self._log_bound)
             value, dqda = policy_gradients.value_and_action_gradient(mean, value_of)
-            losses = policy_losses(
-                mean, dqda, behaviour_mean, rho, self.beta, *rule_1, config.sigma
-            )
+            losses = policy_losses(mean, dqda, behaviour_mean, rho, rules_now, config.sigma)
             policy_loss = tf.reduce_mean(weights * losses)
         with critic_tape:
-            critic_loss = tf.reduce_mean(weights * critic_losses(q, y, rho, *rule_1))
+            critic_loss = tf.reduce_mean(weights * critic_losses(q, y, rho, rules_now))
             decay = tf.add_n([tf.nn.l2_loss(v) for v in self.critic_variables])
             critic_loss += config.critic_decay * decay
         gradients = ActorCriticGradients(

@@ -40,11 +40,8 @@ def losses(
     action: tf.Tensor,
     behaviour_mean: tf.Tensor,
     target: tf.Tensor,
-    beta: tf.Tensor | float,
-    c_max: tf.Tensor | float,
-    gate: bool,
+    rules_now: rules.Rules,
     sigma: float,
-    log_bound: float = gaussian.LOG_BOUND,
     beta_of_all: bool = False,
 ) -> NafLosses:
     """Returns NAF's losses under the rules of ReF-ER (eqs 4, 10, 11).
@@ -63,25 +60,24 @@ def losses(
       action: [B, A], of the behaviour mu.
       behaviour_mean: [B, A], of mu.
       target: [B], y.
-      beta: scalar in [0, 1]; 1 without rule 2.
-      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
-      gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
+      rules_now: the rules as they are at this update.
       sigma: standard deviation of pi and mu.
-      log_bound: see `gaussian.importance_weight`.
       beta_of_all: whether beta multiplies the whole square (equation 10), as the authors' program
         does not; the paper does not say how ReF-ER splits NAF's gradient.
     """
     action, behaviour_mean, target = map(tf.stop_gradient, (action, behaviour_mean, target))
     variance = tf.constant(sigma**2, mean.dtype)
     fixed = tf.stop_gradient(mean)
-    rho = gaussian.importance_weight(action, fixed, variance, behaviour_mean, variance, log_bound)
+    rho = gaussian.importance_weight(
+        action, fixed, variance, behaviour_mean, variance, rules_now.log_bound
+    )
     kl = gaussian.kl_divergence(behaviour_mean, variance, mean, variance)
     # The value of m, with beta times its gradient.
-    scaled = mean if beta_of_all else fixed + beta * (mean - fixed)
+    scaled = mean if beta_of_all else fixed + rules_now.beta * (mean - fixed)
     q = value + closed_form.quadratic(action, scaled, lower)
-    q_loss = 0.5 * rules.mask(rho, c_max, gate) * tf.square(q - target)
-    weight = beta if beta_of_all else 1.0
-    return NafLosses(weight * q_loss + (1.0 - beta) * kl, rho, kl, q)
+    q_loss = 0.5 * rules_now.mask(rho) * tf.square(q - target)
+    weight = rules_now.beta if beta_of_all else 1.0
+    return NafLosses(weight * q_loss + (1.0 - rules_now.beta) * kl, rho, kl, q)
 
 
 class NafLearner(OneNetworkLearner):
@@ -100,7 +96,7 @@ class NafLearner(OneNetworkLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, network, steps = self._config, self.network, batch.steps
-        view = self.view(steps)
+        view = networks.view_of(steps, self.standardizer)
         observation = view.observation
         next_value = self.target_network.value(view.next_observation)
         target = steps.rewards + steps.discounts * next_value
@@ -111,11 +107,8 @@ class NafLearner(OneNetworkLearner):
                 view.states.action,
                 view.states.extras["mean"],
                 target,
-                self.beta,
-                self.c_max(),
-                config.clipping,
+                self.rules(),
                 config.sigma,
-                self._log_bound,
                 config.naf_beta == "all",
             )
             loss = tf.reduce_mean(self.weights(batch) * found.loss)

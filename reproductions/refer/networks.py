@@ -65,36 +65,47 @@ class VracerOutputs(NamedTuple):
     coefficients: tf.Tensor
 
 
-class VracerNetwork(snt.Module):
-    """V-RACER's value and policy N(m(s), Sigma) in one network (section 4).
+class GaussianNetwork(snt.Module):
+    """Layers of a policy N(m(s), Sigma).
 
     The diagonal of Sigma is the softplus of parameters that all states share (appendix A), at least
     `standardizer.MIN_VARIANCE`: without rule 2 it only shrinks.
 
     Attributes:
-      mlp: observations -> [B, 1 + A + C], values, means and coefficients; an `LSTMNetwork` if
-        the configuration says so.
+      mlp: from observations; an `LSTMNetwork` if the configuration says so.
       raw_variance: float32 [A] variable.
       parameters: variables of `mlp`, then `raw_variance`.
     """
 
-    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+    def __init__(
+        self, config: ReferConfig, observation_size: int, action_size: int, output_size: int
+    ):
         super().__init__()
-        output_size = 1 + action_size + num_coefficients(config.advantage, action_size)
-        self._action_size = action_size
         self.mlp = _make_layers(config, observation_size, output_size)
         self.raw_variance = standardizer.variance_variable(config.initial_variance, action_size)
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
-
-    def __call__(self, observation: tf.Tensor | Window) -> VracerOutputs:
-        """Returns the outputs at standardised observations."""
-        outputs, end = self.mlp(observation), 1 + self._action_size
-        return VracerOutputs(outputs[:, 0], outputs[:, 1:end], outputs[:, end:])
 
     @property
     def variance(self) -> tf.Tensor:
         """The diagonal of Sigma, [A]."""
         return standardizer.variance_of_raw(self.raw_variance)
+
+
+class VracerNetwork(GaussianNetwork):
+    """V-RACER's value and policy in one network (section 4).
+
+    The layers have outputs [B, 1 + A + C]: values, means and coefficients.
+    """
+
+    def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
+        output_size = 1 + action_size + num_coefficients(config.advantage, action_size)
+        super().__init__(config, observation_size, action_size, output_size)
+        self._action_size = action_size
+
+    def __call__(self, observation: tf.Tensor | Window) -> VracerOutputs:
+        """Returns the outputs at standardised observations."""
+        outputs, end = self.mlp(observation), 1 + self._action_size
+        return VracerOutputs(outputs[:, 0], outputs[:, 1:end], outputs[:, end:])
 
 
 class NafOutputs(NamedTuple):
@@ -181,21 +192,11 @@ def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: 
     )
 
 
-class AcerPolicy(snt.Module):
-    """ACER's policy N(m(s), Sigma), with a Sigma as V-RACER's.
-
-    Attributes:
-      mlp: standardised observations [B, D] -> means [B, A]; an `LSTMNetwork` if the configuration
-        says so.
-      raw_variance: float32 [A] variable.
-      parameters: variables of `mlp`, then `raw_variance`.
-    """
+class AcerPolicy(GaussianNetwork):
+    """ACER's policy, whose layers have the means as outputs."""
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
-        super().__init__()
-        self.mlp = _make_layers(config, observation_size, action_size)
-        self.raw_variance = standardizer.variance_variable(config.initial_variance, action_size)
-        self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
+        super().__init__(config, observation_size, action_size, action_size)
 
     def __call__(
         self, observation: tf.Tensor, before: Sequence[LSTMState] = ()
@@ -203,11 +204,6 @@ class AcerPolicy(snt.Module):
         """Returns means and standard deviations, [B, A], at standardised observations [B, D]."""
         mean = outputs_at(self.mlp, observation, before)
         return mean, tf.broadcast_to(tf.sqrt(self.variance), tf.shape(mean))
-
-    @property
-    def variance(self) -> tf.Tensor:
-        """The diagonal of Sigma, [A]."""
-        return standardizer.variance_of_raw(self.raw_variance)
 
 
 class DuelingCritic(snt.Module):

@@ -17,10 +17,8 @@ import tensorflow as tf
 
 from common.learning.learner import Adam, Learner, copy_variables, create_variables, move_towards
 from common.networks.standardizer import Standardizer
-from common.replay.episode_wire import EpisodeBatch, HistoryBatch
 from common.types import Batch, Metrics
 from common.values import gaussian, value_learning
-from reproductions.refer import networks
 from reproductions.refer.config import ReferConfig
 
 
@@ -68,18 +66,41 @@ def next_beta(
     return (1.0 - rate) * beta + rate * tf.cast(far_fraction <= tolerance, beta.dtype)
 
 
-def mask(rho: tf.Tensor, c_max: tf.Tensor | float, gate: bool) -> tf.Tensor:
-    """Returns rule 1 as a factor: 1 near the policy and 0 elsewhere, or 1 everywhere if it is off.
+class Rules(NamedTuple):
+    """The rules as they are at an update.
 
-    Args:
-      rho: [B] floating, importance weights.
-      c_max: scalar above 1.
+    Attributes:
+      beta: scalar in [0, 1]; 1 without rule 2.
+      c_max: scalar above 1, see `ReferLearner.c_max`.
       gate: whether rule 1 is on.
-
-    Returns:
-      [B] in the dtype of `rho`, without a gradient.
+      log_bound: see `gaussian.importance_weight`.
     """
-    return tf.cast(near_policy(rho, c_max), rho.dtype) if gate else tf.ones_like(rho)
+
+    beta: tf.Tensor | float
+    c_max: tf.Tensor | float
+    gate: bool
+    log_bound: float = gaussian.LOG_BOUND
+
+    def mask(self, rho: tf.Tensor) -> tf.Tensor:
+        """Returns rule 1 as a factor: 1 near the policy and 0 elsewhere, or 1 if it is off.
+
+        Steps far from the policy then have a gradient by rule 2's penalty alone.
+
+        Args:
+          rho: [B] floating, importance weights.
+
+        Returns:
+          [B] in the dtype of `rho`, without a gradient.
+        """
+        return tf.cast(near_policy(rho, self.c_max), rho.dtype) if self.gate else tf.ones_like(rho)
+
+    def penalized(self, losses: tf.Tensor, divergence: tf.Tensor) -> tf.Tensor:
+        """Returns rule 2's mean of an agent's losses and D_KL (eq 10): [B] twice -> [B].
+
+        Equation 10 prints the penalty with a minus, next to a direction of ascent; in a loss it has
+        a plus.
+        """
+        return self.beta * losses + (1.0 - self.beta) * divergence
 
 
 def divergence(
@@ -184,9 +205,9 @@ class ReferLearner(Learner):
     def _annealed(self, rate: float) -> tf.Tensor:
         return annealed(rate, self.steps.read_value(), self._config.annealing_per_update)
 
-    def view(self, steps: EpisodeBatch | HistoryBatch) -> networks.View:
-        """Returns the networks' inputs from the steps."""
-        return networks.view_of(steps, self.standardizer)
+    def rules(self) -> Rules:
+        """Returns the rules of the next update."""
+        return Rules(self.beta, self.c_max(), self._config.clipping, self._log_bound)
 
     def c_max(self) -> tf.Tensor:
         """Returns the present bound of importance weights near the policy (eq 13)."""

@@ -100,10 +100,7 @@ def losses(
     behaviour_mean: tf.Tensor,
     behaviour_variance: tf.Tensor,
     q_ret: tf.Tensor,
-    beta: tf.Tensor | float,
-    c_max: tf.Tensor | float,
-    gate: bool,
-    log_bound: float = gaussian.LOG_BOUND,
+    rules_now: rules.Rules,
     divergence: str = "behavior_to_policy",
     advantage: tf.Tensor | None = None,
     v_tbc: tf.Tensor | None = None,
@@ -114,9 +111,8 @@ def losses(
           + (1 - beta) D_KL(mu || pi),  V_tbc = V + min(1, rho) (Q_ret - V - A)
 
     Q_ret - V and V_tbc are constants to the gradient, and in the third term all but A. Without an
-    advantage A = 0, and there is no third term. Equation 10 prints the penalty with a minus, next
-    to a direction of ascent; in a loss it has a plus. The policy's rho is bounded by `log_bound`
-    alone. No term has a weight of its own.
+    advantage A = 0, and there is no third term. The policy's rho is bounded by `log_bound` alone.
+    No term has a weight of its own.
 
     Gradients flow into `value`, `mean`, `variance` and `advantage` only.
 
@@ -128,10 +124,7 @@ def losses(
       behaviour_mean: [B, A], of mu.
       behaviour_variance: [B, A], of mu.
       q_ret: [B], the Retrace estimates of the action's value.
-      beta: scalar in [0, 1]; 1 without rule 2.
-      c_max: scalar above 1, see `rules.ReferLearner.c_max`.
-      gate: whether rule 1 is on, so that steps far from the policy have a gradient by D_KL alone.
-      log_bound: see `gaussian.importance_weight`.
+      rules_now: the rules as they are at this update.
       divergence: the direction, see `rules.divergence`.
       advantage: [B], A, see `centred_advantage`; None without one.
       v_tbc: [B], the stored V_tbc (algorithm 3); None computes it as above.
@@ -140,9 +133,9 @@ def losses(
         tf.stop_gradient, (action, behaviour_mean, behaviour_variance)
     )
     policy, behaviour = (mean, variance), (behaviour_mean, behaviour_variance)
-    rho = gaussian.importance_weight(action, *policy, *behaviour, log_bound)
+    rho = gaussian.importance_weight(action, *policy, *behaviour, rules_now.log_bound)
     kl = rules.divergence(behaviour, policy, divergence)
-    near = rules.mask(rho, c_max, gate)
+    near = rules_now.mask(rho)
     estimate = tf.stop_gradient(q_ret - value)
     residual = estimate if advantage is None else estimate - tf.stop_gradient(advantage)
     if v_tbc is None:
@@ -154,7 +147,7 @@ def losses(
     if advantage is not None:
         advantage_loss = 0.5 * near * tf.square(tf.stop_gradient(rho) * (advantage - estimate))
         own += advantage_loss
-    total = beta * own + (1.0 - beta) * kl
+    total = rules_now.penalized(own, kl)
     return VracerLosses(total, rho, kl, policy_loss, value_loss, advantage_loss, error)
 
 
@@ -168,7 +161,7 @@ class VracerLearner(OneNetworkLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B steps; see base class."""
         config, network, steps = self._config, self.network, batch.steps
-        view = self.view(steps)
+        view = networks.view_of(steps, self.standardizer)
         observation, action, behaviour = view.observation, view.states.action, view.states.extras
         has_advantage = config.advantage != "none"
         with tf.GradientTape() as tape:
@@ -183,10 +176,7 @@ class VracerLearner(OneNetworkLearner):
                 behaviour["mean"],
                 behaviour["variance"],
                 steps.q_ret,
-                self.beta,
-                self.c_max(),
-                config.clipping,
-                self._log_bound,
+                self.rules(),
                 config.divergence,
                 advantage if has_advantage else None,
                 steps.v_tbc if config.value_target == "stored" else None,

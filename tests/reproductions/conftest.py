@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("float64_networks", "reproduction_readme")
+pytest.register_assert_rewrite("float64_networks", "reproduction_readme", "target_copies")

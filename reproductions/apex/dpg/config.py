@@ -4,7 +4,6 @@
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
-from collections.abc import Mapping
 import dataclasses
 
 from common.agents.actor_critic_config import LILLICRAP, ActorCriticConfig
@@ -75,47 +74,32 @@ class DPGConfig(ApexConfig, ActorCriticConfig):
     call is drawn ahead while one runs."""
 
 
-EXPONENTS: Mapping[str, Mapping[str, object]] = {
-    "dpg_uniform": {"priority_exponent": 0.0},
-    **{
-        f"dpg_alpha{alpha:g}": {"priority_exponent": alpha}
-        for alpha in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
-    },
-}
-"""Appendix E: exponents from 0 to 1. The steps are not in the paper; 0.6 is the default."""
-
-LEARNING_RATES: Mapping[str, Mapping[str, object]] = {
-    f"dpg_lr{rate:g}": {"learning_rate": rate} for rate in (1e-3, 3e-4, 3e-5, 1e-5)
-}
-"""Appendix E: rates from 1e-3 to 1e-5. The rates between these are not in the paper."""
-
-BATCH_SIZES: Mapping[str, Mapping[str, object]] = {
-    f"dpg_batch{size}": {"batch_size": size} for size in (32, 128, 512, 1024)
-}
-"""Appendix E: batch sizes."""
-
-DDPG: Mapping[str, object] = {
-    **LILLICRAP,
-    "removal": "fifo",
-    "dqda_clip": 0.0,
-    "max_gradient_norm": 0.0,
-    "prefetch": 1,
-}
-"""Figure 3's "standard DDPG baseline". Its values are not in the paper; those of DDPG."""
-
 SETTINGS = Settings(
     DPGConfig,
     {
         "dpg": {},
-        **EXPONENTS,
-        **LEARNING_RATES,
-        **BATCH_SIZES,
+        # Appendix E: exponents from 0 to 1, of which 0.6 is the default, and learning rates from
+        # 1e-3 to 1e-5; the steps of both are not in the paper.
+        "dpg_uniform": {"priority_exponent": 0.0},
+        **{
+            f"dpg_alpha{alpha:g}": {"priority_exponent": alpha}
+            for alpha in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 1.0)
+        },
+        **{f"dpg_lr{rate:g}": {"learning_rate": rate} for rate in (1e-3, 3e-4, 3e-5, 1e-5)},
+        # Appendix E: batch sizes.
+        **{f"dpg_batch{size}": {"batch_size": size} for size in (32, 128, 512, 1024)},
         "dpg_remove_by_fifo": {"removal": "fifo"},  # appendix D: "it remains to be seen"
-        "ddpg": DDPG,
+        # Figure 3's "standard DDPG baseline". Its values are not in the paper; those of DDPG.
+        "ddpg": {
+            **LILLICRAP,
+            "removal": "fifo",
+            "dqda_clip": 0.0,
+            "max_gradient_norm": 0.0,
+            "prefetch": 1,
+        },
     },
     default="dpg",
 )
-"""The agent and its studies by name, each with the values in which it differs from the default."""
 
 
 AGENT = AgentDeclaration(

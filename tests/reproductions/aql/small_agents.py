@@ -2,8 +2,12 @@
 
 import dataclasses
 
+from ended_unrolls import METRICS
 import numpy as np
+from one_process import OneProcessRun
 
+from common.environments.spec import EnvironmentSpec
+from common.networks import packing
 from reproductions.aql.agent import AQL
 from reproductions.aql.config import SETTINGS
 
@@ -33,3 +37,18 @@ def randomize(variables, scale=0.5, seed=3):
     generator = np.random.default_rng(seed)
     for variable in variables:
         variable.assign(scale * generator.standard_normal(variable.shape))
+
+
+def check_one_call(agent, environments):
+    """Asserts that an agent acts, stores and learns; returns its evaluator."""
+    run = OneProcessRun(agent, environments, in_turns=True)
+    agent.declaration.require_spec(agent.config, EnvironmentSpec.of(environments))
+    before = packing.to_numpy(run.learner.actor_variables)
+    while (metrics := run.trainer.step()) is None:
+        run.act()
+    assert list(metrics) == METRICS[agent.config.search]
+    assert all(np.isfinite(value) for value in metrics.values())
+    after = packing.to_numpy(run.learner.actor_variables)
+    assert int(run.learner.steps) == 1
+    assert np.all(np.isfinite(after)) and np.any(after != before)
+    return run.evaluator(environments.num_environments)

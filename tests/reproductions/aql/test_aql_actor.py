@@ -158,7 +158,8 @@ def test_probabilities_are_those_of_the_learners_proposal_along_the_best_action(
         assert probabilities.shape == (5,) and probabilities.sum() == pytest.approx(1)
     best = found.chosen[np.newaxis].astype(np.float32)
     features = learner.value.shared(observation[np.newaxis])
-    log_prob = learner.proposal.proposal.log_prob(learner.proposal.trunk(features), best)
+    network = learner.proposal
+    log_prob, _ = network.proposal.log_prob_and_entropy(network.trunk(features), best)
     along = [p[k] for p, k in zip(found.probabilities, found.chosen)]
     assert np.log(along).sum() == pytest.approx(float(log_prob[0]), rel=1e-4)
     # 125 actions are no more than the candidates, of which nearly all are drawn.

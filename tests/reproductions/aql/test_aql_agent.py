@@ -1,17 +1,15 @@
 """The agent: what it stores, what its settings refuse, a run in one process, and that it learns."""
 
-from agent_loops import make_loop, put
-from ended_unrolls import METRICS
+import dataclasses
+
+from agent_loops import make_loop
 import numpy as np
 from one_process import OneProcessRun
 import pytest
-from small_agents import make_agent
-import tree
+from small_agents import check_one_call, make_agent
 
 from common.environments import registry
 from common.environments.spec import EnvironmentSpec
-from common.learning.learner import Learner
-from common.networks import packing
 from common.roles.evaluator import run_episodes
 from reproductions.aql import match
 from reproductions.aql.agent import AQL
@@ -24,33 +22,8 @@ CONTROL = EnvironmentSpec(observation_size=5, action_size=1)
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("name", ["aql", "qt_opt", "d3pg", "impala_shared_rmsprop"])
 def test_acts_stores_and_learns_on_the_control_suite(name):
-    agent = make_agent(name)
     environments = registry.make_batch("control:cartpole:swingup", range(ACTORS))
-    spec = EnvironmentSpec.of(environments)
-    agent.declaration.require_spec(agent.config, spec)
-    learner, specs = agent.make_learner(spec, seed=1), agent.step_specs(spec)
-    queue = agent.data.make_store(specs, seed=1)
-    assert isinstance(learner, Learner)
-    trainer = agent.make_trainer(learner, queue, spec, 0, agent.rate_limiter(in_turns=True))
-    actor = agent.make_actor(spec, range(ACTORS), ACTORS, seed=2)
-    actor.load(packing.to_numpy(learner.actor_variables))
-    before, added = packing.to_numpy(learner.actor_variables), []
-
-    _, loop = make_loop(agent, actor, environments, seed=1)
-    while (metrics := trainer.step()) is None:
-        deliveries = loop.step()
-        added += [delivery.rows for delivery in deliveries]
-        put(queue, deliveries)
-    assert list(metrics) == METRICS[agent.config.search]
-    assert all(np.isfinite(value) for value in metrics.values())
-    assert int(learner.steps) == 1
-    changed = packing.to_numpy(learner.actor_variables)
-    assert np.all(np.isfinite(changed)) and np.any(changed != before)
-    rows = added[0]
-    assert rows.state == specs.state == ()
-    for column, wanted in zip(tree.flatten(rows), tree.flatten(specs), strict=True):
-        assert column.shape == (int(agent.config.samples_per_insert) * ACTORS, *wanted.shape)
-        assert column.dtype == wanted.dtype.as_numpy_dtype
+    check_one_call(make_agent(name), environments)
 
 
 def test_what_is_stored_is_what_the_policy_found():
@@ -85,51 +58,78 @@ def test_actors_of_a_process_have_the_epsilons_of_their_places():
     np.testing.assert_array_equal(evaluator._epsilons, [0, 0, 0])
 
 
+HUMANOID = EnvironmentSpec(observation_size=67, action_size=21)
 INTEGERS = EnvironmentSpec(observation_size=5, action_size=3, action_choices=(7, 7, 3))
 DISCRETE = EnvironmentSpec(observation_size=5, action_size=4, is_discrete=True)
-IMAGES = EnvironmentSpec(
-    observation_size=3 * 84 * 84, action_size=4, image_shape=(84, 84, 3), is_discrete=True
+PONG = EnvironmentSpec(84 * 84 * 4, 6, (84, 84, 4), is_discrete=True)
+LAB = EnvironmentSpec(
+    observation_size=9 * 9 * 3,
+    action_size=7,
+    image_shape=(9, 9, 3),
+    action_choices=(1025, 1025, 3, 3, 2, 2, 2),
 )
+WIDE = EnvironmentSpec(observation_size=5, action_size=2, action_choices=(3, 2**31 - 1))
+MANY = EnvironmentSpec(observation_size=5, action_size=10_001, is_discrete=True)
+NO_SET = {"action_set": "own"}
 
 
 @pytest.mark.parametrize(
-    ("name", "spec", "message"),
+    "name, changed, spec, words",
     [
-        ("aql", IMAGES, r"--environment has images of \[84, 84, 3\], but .* flat observations: .*"),
-        (
-            "exact_q",
-            EnvironmentSpec(observation_size=67, action_size=21),
-            r"--environment has 5\^21 = 476,837,158,203,125 actions, but .* at most 10,000: .*",
-        ),
-        ("qt_opt", INTEGERS, r"--environment has actions of 7\^2 \* 3 = 147 choices, but .*"),
-        ("d3pg", INTEGERS, r"--environment has actions of 7\^2 \* 3 = 147 choices, but .*"),
-        ("aql_gaussian", DISCRETE, r"--environment has actions of 4 choices, but .*"),
-        (
-            "uniform_q",
-            EnvironmentSpec(observation_size=5, action_size=2, action_choices=(3, 2**31 - 1)),
-            r"--environment has a sub-action of 2,147,483,647 choices, but .* at most 10,000: .*",
-        ),
         (
             "aql",
-            EnvironmentSpec(observation_size=5, action_size=10_001, is_discrete=True),
-            r"--environment has a sub-action of 10,001 choices, but .* at most 10,000: .*",
+            {},
+            LAB,
+            r"has images of \[9, 9, 3\], but this setting needs flat observations: .*",
+        ),
+        (
+            "exact_q",
+            {},
+            HUMANOID,
+            r"has 5\^21 = 476,837,158,203,125 actions, but .* at most 10,000: .*",
+        ),
+        ("qt_opt", {}, INTEGERS, r"has actions of 7\^2 \* 3 = 147 choices, but .*"),
+        ("d3pg", {}, INTEGERS, r"has actions of 7\^2 \* 3 = 147 choices, but .*"),
+        ("aql_gaussian", {}, DISCRETE, r"has actions of 4 choices, but .*"),
+        (
+            "uniform_q",
+            {},
+            WIDE,
+            r"has a sub-action of 2,147,483,647 choices, .* at most 10,000: .*",
+        ),
+        ("aql", {}, MANY, r"has a sub-action of 10,001 choices, but .* at most 10,000: .*"),
+        ("aql_11_actions", {}, CONTROL, r"has flat observations, but this setting needs images .*"),
+        ("aql_3528_actions", {}, PONG, r"has 6 discrete actions, but action_set=structured .*"),
+        ("impala_11_actions", NO_SET, LAB, r"has DeepMind Lab's seven integers, and .* no set .*"),
+        (
+            "impala_3528_actions",
+            {"channels": (), **NO_SET},
+            HUMANOID,
+            r"has 5\^21 = 476,837,158,203,125 actions, but flat_policy=True .* at most 10,000: .*",
         ),
     ],
 )
-def test_an_environment_that_does_not_suit_is_refused_in_one_line(name, spec, message):
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        AQL.declaration.require_spec(SETTINGS.configuration(name), spec)
+def test_an_environment_that_does_not_suit_is_refused_in_one_line(name, changed, spec, words):
+    config = dataclasses.replace(SETTINGS.configuration(name), **changed)
+    with pytest.raises(ValueError, match=f"^--environment {words}$"):
+        AQL.declaration.require_spec(config, spec)
 
 
 def test_what_suits_is_not_refused():
-    for name in SETTINGS.names:
-        if not name.endswith("_actions"):  # of images: see test_aql_images.py
-            AQL.declaration.require_spec(SETTINGS.configuration(name), CONTROL)
-    for spec in (INTEGERS, DISCRETE):
-        for name in ("aql", "aql_independent", "uniform_q", "exact_q"):
-            AQL.declaration.require_spec(SETTINGS.configuration(name), spec)
     most = EnvironmentSpec(observation_size=1, action_size=1, action_choices=(100, 100))
-    AQL.declaration.require_spec(SETTINGS.configuration("exact_q"), most)
+    own = {"aql", "aql_independent", "uniform_q", "exact_q"}
+    images = {name for name in SETTINGS.names if name.endswith("_actions")}
+    for spec, names in (
+        (CONTROL, {*SETTINGS.names} - images),
+        (INTEGERS, own),
+        (DISCRETE, own),
+        (most, {"exact_q"}),
+        (LAB, images),
+    ):
+        for name in names:
+            AQL.declaration.require_spec(SETTINGS.configuration(name), spec)
+    atari = dataclasses.replace(SETTINGS.configuration("aql_11_actions"), **NO_SET)
+    AQL.declaration.require_spec(atari, PONG)
 
 
 MATCH = "python:reproductions.aql.match:make_5"

@@ -1,16 +1,16 @@
 """Tests of what learns from images with an LSTM: states, gradients, what is stored, refusals."""
 
 from agent_loops import make_loop
-import dm_env
-from ended_unrolls import METRICS
+from dm_env import specs
 import numpy as np
 import pytest
 import small_agents
-from small_agents import randomize
+from small_agents import check_one_call, randomize
 import tensorflow as tf
 
 from common.environments import lab_actions
 from common.environments.batch import BatchedEnvironment
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 from common.environments.spec import EnvironmentSpec
 from common.networks import packing
 from common.roles.evaluator import run_episodes
@@ -29,33 +29,28 @@ SPEC = EnvironmentSpec(
 )
 
 
-class Noise(dm_env.Environment):
+class Noise(EpisodicEnvironment):
     """Random images and rewards beyond the clip; a time limit ends an episode."""
 
     def __init__(self, seed):
+        super().__init__(EPISODE_STEPS)
         self._random = np.random.default_rng(seed)
-        self._left = 0
 
-    def reset(self):
-        self._left = EPISODE_STEPS
-        return dm_env.restart(self._image())
+    def _start(self):
+        pass
 
-    def step(self, action):
+    def _act(self, action):
         lab_actions.require_valid(action)
-        if not self._left:
-            return self.reset()
-        self._left -= 1
-        step = dm_env.transition if self._left else dm_env.truncation
-        return step(float(self._random.normal() * 3), self._image())
+        return StepOutcome(float(self._random.normal() * 3))
+
+    def _observe(self):
+        return self._random.integers(0, 256, (SIDE, SIDE, 3), np.uint8)
 
     def observation_spec(self):
-        return dm_env.specs.Array((SIDE, SIDE, 3), np.uint8)
+        return specs.Array((SIDE, SIDE, 3), np.uint8)
 
     def action_spec(self):
         return lab_actions.action_spec()
-
-    def _image(self):
-        return self._random.integers(0, 256, (SIDE, SIDE, 3), np.uint8)
 
 
 def make_agent(name="aql_3528_actions", **values):
@@ -97,7 +92,6 @@ def batch_of(agent, rows):
 def test_an_unroll_in_one_call_is_step_by_step_from_the_stored_state(name):
     """Over five unrolls, whose episodes of eight timesteps end within them."""
     agent = make_agent(name, replayed_unrolls=0)
-    agent.declaration.require_spec(agent.config, SPEC)
     learner = agent.make_learner(SPEC, seed=1)
     randomize(learner.actor_variables)
     rows, features = acted(agent, learner, 5 * T + 1)
@@ -135,26 +129,7 @@ def test_the_last_reward_is_clipped_for_the_network_alone():
 @pytest.mark.parametrize("name", ["aql_3528_actions", "exact_q_11_actions", "impala_3528_actions"])
 def test_acts_stores_and_learns(name):
     """Through the queue, with the replay's unrolls as PNG files."""
-    agent = make_agent(name)
-    learner = agent.make_learner(SPEC, seed=1)
-    queue = agent.data.make_store(agent.step_specs(SPEC), seed=1)
-    rows, _ = acted(agent, learner, 4 * T + 1)
-    stored = joined(rows)
-    times = 1 if "impala" in name else 3
-    signature = agent.data.wire(agent.step_specs(SPEC)).signature
-    columns = signature.flatten(stored)
-    for column, name, wanted in zip(columns, signature.names, signature.shapes, strict=True):
-        assert column.shape == (4 * K * times, *wanted), name
-    for unrolls in rows:
-        assert queue.put(unrolls)
-    trainer = agent.make_trainer(learner, queue, SPEC, 0, agent.rate_limiter(in_turns=True))
-    before = packing.to_numpy(learner.actor_variables)
-    metrics = trainer.step()
-    assert list(metrics) == METRICS[agent.config.search]
-    assert all(np.isfinite(value) for value in metrics.values())
-    assert np.any(packing.to_numpy(learner.actor_variables) != before)
-    evaluator = agent.make_evaluator(SPEC, K)
-    evaluator.load(packing.to_numpy(learner.actor_variables))
+    evaluator = check_one_call(make_agent(name), environments())
     assert np.all(np.isfinite(run_episodes(environments(), evaluator, K)))
 
 
@@ -179,38 +154,3 @@ def test_a_flat_policy_samples_what_it_says():
         np.testing.assert_allclose(
             entropy, -(expected[row] * np.log(expected[row])).sum(), rtol=1e-4
         )
-
-
-GREY = EnvironmentSpec(observation_size=5, action_size=1)
-PONG = EnvironmentSpec(84 * 84 * 4, 6, (84, 84, 4), is_discrete=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "changed", "spec", "message"),
-    [
-        ("aql", {}, SPEC, r"has images of \[9, 9, 3\], but this setting needs flat observ.*"),
-        ("aql_11_actions", {}, GREY, r"has flat observations, but this setting needs images .*"),
-        ("aql_3528_actions", {}, PONG, r"has 6 discrete actions, but action_set=structured .*"),
-        (
-            "impala_11_actions",
-            {"action_set": "own"},
-            SPEC,
-            r"has DeepMind Lab's seven integers, and this setting no set of them: .*",
-        ),
-        (
-            "impala_3528_actions",
-            {"channels": (), "action_set": "own"},
-            EnvironmentSpec(observation_size=67, action_size=21),
-            r"has 5\^21 = 476,837,158,203,125 actions, but flat_policy=True .* at most 10,000: .*",
-        ),
-    ],
-)
-def test_what_does_not_suit_is_refused_in_one_line(name, changed, spec, message):
-    agent = make_agent(name, **({"channels": ()} if name == "aql" else {}) | changed)
-    with pytest.raises(ValueError, match=f"^--environment {message}$"):
-        agent.declaration.require_spec(agent.config, spec)
-
-
-def test_atari_suits_with_its_own_actions():
-    agent = make_agent("aql_11_actions", action_set="own")
-    agent.declaration.require_spec(agent.config, PONG)

@@ -5,6 +5,7 @@ from float64_networks import Float64Values, numeric_gradient
 import numpy as np
 import pytest
 import scipy.special
+from target_copies import check_hard_copies
 import tensorflow as tf
 
 from common.data.unrolls import Unrolls
@@ -145,13 +146,13 @@ def test_the_gradients_are_those_of_both_losses(shared_sizes):
     assert outputs == ()
     assert_numeric(
         value_gradients,
-        learner.value_variables,
+        learner.value.parameters,
         twin,
         lambda: twin.value_loss(learner.value, unroll, target, SPACE),
     )
     assert_numeric(
         proposal_gradients,
-        learner.proposal_variables,
+        learner.proposal.parameters,
         twin,
         lambda: twin.proposal_loss(learner.proposal, features, unroll, config.entropy_cost),
     )
@@ -170,7 +171,7 @@ def test_each_loss_trains_its_own_variables(shared_sizes):
         config_of(shared_sizes=shared_sizes), EnvironmentSpec(OBSERVATION, 2), SPACE
     )
     value, proposal = (
-        {v.ref() for v in vs} for vs in (learner.value_variables, learner.proposal_variables)
+        {v.ref() for v in part.parameters} for part in (learner.value, learner.proposal)
     )
     assert not value & proposal
     assert value | proposal == {v.ref() for v in learner.actor_variables}
@@ -181,8 +182,8 @@ def test_each_loss_trains_its_own_variables(shared_sizes):
         _, metrics = learner._proposal_gradients(
             features, aql.flat(batch.steps.extras["best_index"])
         )
-    shared = tape.gradient(metrics["proposal_loss"], learner.value_variables)
-    assert shared == (None,) * len(learner.value_variables)
+    shared = tape.gradient(metrics["proposal_loss"], learner.value.parameters)
+    assert set(shared) == {None}
 
 
 @pytest.mark.parametrize("search", ["uniform", "exact"])
@@ -190,7 +191,7 @@ def test_without_a_proposal_there_is_q_alone(search):
     learner = AQLLearner(
         config_of(search=search), EnvironmentSpec(OBSERVATION, 2), ActionSpace((3, 2))
     )
-    assert learner.proposal_variables == () and learner.proposal is None
+    assert learner.proposal is None
     _, metrics = learner.update(batch_of(make_unrolls(ActionSpace((3, 2)))))
     assert list(metrics) == METRICS[search]
 
@@ -239,13 +240,13 @@ def test_d3pg_has_the_same_targets_from_its_target_networks(shared_sizes):
     gradients, _, metrics = learner.gradients(batch_of(unroll))
     assert_numeric(
         gradients.critic,
-        learner.value_variables,
+        critic.trainable_variables,
         twin,
         lambda: twin.value_loss(critic, unroll, target, CONTINUOUS),
     )
     assert_numeric(
         gradients.policy,
-        learner.proposal_variables,
+        policy.trainable_variables,
         twin,
         lambda: -np.sum(own_value(policy, critic, features)),
     )
@@ -254,13 +255,11 @@ def test_d3pg_has_the_same_targets_from_its_target_networks(shared_sizes):
 
 
 def test_d3pg_copies_its_targets_periodically():
-    _, learner = make_d3pg(target_period=2)
-    batch = batch_of(make_unrolls(CONTINUOUS))
-    online, target = learner.networks.variables, learner.target_networks.variables
-    first = [v.numpy() for v in target]
-    learner.update(batch)
-    for variable, value in zip(target, first):
-        np.testing.assert_array_equal(variable, value)
-    learner.update(batch)
-    for variable, copy in zip(online, target):
-        np.testing.assert_array_equal(variable, copy)
+    config = config_of(search="policy", num_levels=0, target_period=2)
+    learner = D3PGLearner(config, EnvironmentSpec(OBSERVATION, 2), CONTINUOUS)
+
+    def make_batch(seed):
+        return batch_of(make_unrolls(CONTINUOUS, seed))
+
+    networks = learner.networks.variables, learner.target_networks.variables
+    check_hard_copies(learner, *networks, make_batch, period=2)

@@ -64,9 +64,3 @@ def test_one_level_of_five_matches(level, share):
     timestep = environment.step(None)  # begins an episode
     assert timestep.first()
     assert environment.step(timestep.observation * level).reward == share
-
-
-def test_the_seed_decides_the_signs():
-    first, again, other = (match.make_5(seed).reset().observation for seed in (7, 7, 8))
-    assert np.array_equal(first, again) and not np.array_equal(first, other)
-    assert set(match.make_56(0).reset().observation) == {-1.0, 1.0}

@@ -4,12 +4,9 @@ import copy
 import itertools
 import math
 
-import dm_env
 import numpy as np
 import pytest
 
-from common import environments
-from common.environments.spec import EnvironmentSpec
 from reproductions.aql import rover
 
 STILL = np.array([3, 3, 1, 1, 0, 0, 0], np.int32)
@@ -68,10 +65,6 @@ def test_each_of_11_actions_is_one_of_the_large_set():
 def test_an_episode_ends_by_its_time_limit():
     _, last = play(drive)
     assert last.last() and last.discount == 1.0
-    environment = rover.make(0)
-    assert environment.step(STILL).first()  # before the first reset
-    environment.observation_spec().validate(environment.reset().observation)
-    assert isinstance(environment.step(STILL), dm_env.TimeStep)
 
 
 @pytest.mark.parametrize("index", range(len(rover.CHOICES)))
@@ -135,15 +128,3 @@ def test_reading_needs_reach_and_aim(beacon, tilt, reward):
     timestep = environment.step(action)
     assert timestep.reward == pytest.approx(reward)
     assert (abs(environment._beacon) >= 1) == (reward > 0)  # another one
-
-
-def test_it_is_an_environment_of_integer_vectors_by_name():
-    environment = environments.make("python:reproductions.aql.rover:make", seed=0)
-    spec = EnvironmentSpec.of(environment)
-    assert (spec.observation_size, spec.action_size, spec.is_discrete) == (8, 7, False)
-    assert spec.action_choices == rover.CHOICES
-
-
-def test_the_seed_decides_all():
-    first, again, other = (play(random_policy(0), seed)[0] for seed in (3, 3, 4))
-    assert first == again != other

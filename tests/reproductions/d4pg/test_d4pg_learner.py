@@ -4,16 +4,11 @@ The gradients of the twin are finite differences of what equations 10 and 11 dif
 share nothing with those of TensorFlow.
 """
 
-from float64_networks import (
-    Float64Networks,
-    assert_all_equal,
-    check_changes,
-    numeric_gradient,
-    values_of,
-)
+from float64_networks import Float64Networks, check_changes, numeric_gradient, values_of
 import numpy as np
 import pytest
 import sonnet as snt
+from target_copies import check_hard_copies
 import tensorflow as tf
 
 from common.data.transitions import StoredTransition
@@ -270,15 +265,7 @@ def test_targets_begin_as_copies_and_are_copied_hard_every_period():
     learner = d4pg.D4PGLearner(make_config(target_period=3), SPEC)
     online, targets = learner.networks.variables, learner.target_networks.variables
     assert not {v.ref() for v in online} & {v.ref() for v in targets}
-    before = values_of(online)
-    assert_all_equal(values_of(targets), before)
-    for step in range(1, 8):
-        learner.update(make_batch(seed=step))
-        assert int(learner.steps) == step
-        if step % 3 == 0:
-            before = values_of(online)
-        assert_all_equal(values_of(targets), before)
-    assert any(np.any(o != b) for o, b in zip(values_of(online), before))
+    check_hard_copies(learner, online, targets, make_batch, period=3)
 
 
 def test_soft_targets_move_by_their_rate_at_each_step():

@@ -1,11 +1,11 @@
 """All the parts of Reactor together learn a small task of memory in seconds, in one process."""
 
-import dm_env
 from dm_env import specs
 import numpy as np
 from one_process import OneProcessRun
 
 from common.environments.batch import BatchedEnvironment
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 from common.roles.evaluator import run_episodes
 from reproductions.reactor.config import ReactorConfig
 from reproductions.reactor.reactor import Reactor
@@ -15,7 +15,7 @@ NUM_ACTIONS = 3
 """Actions of an episode."""
 
 
-class Recall(dm_env.Environment):
+class Recall(EpisodicEnvironment):
     """A square is on the left or on the right of the first image; the others are blank.
 
     The return is 1 if every action names its side, else -1. Without memory it is at most 0 on
@@ -23,25 +23,25 @@ class Recall(dm_env.Environment):
     """
 
     def __init__(self, seed):
+        super().__init__(NUM_ACTIONS)
         self._generator = np.random.default_rng(seed)
-        self._left = 0
 
-    def reset(self):
+    def _start(self):
         self._left, self._is_right = NUM_ACTIONS, True
         self._side = int(self._generator.integers(2))
-        image = np.zeros((10, 10, 1), np.uint8)
-        image[2:8, 5 * self._side : 5 * self._side + 4] = 255
-        return dm_env.restart(image)
 
-    def step(self, action):
-        if not self._left:
-            return self.reset()
+    def _act(self, action):
         self._left -= 1
         self._is_right &= bool(action == self._side)
-        blank = np.zeros((10, 10, 1), np.uint8)
         if self._left:
-            return dm_env.transition(0.0, blank)
-        return dm_env.termination(1.0 if self._is_right else -1.0, blank)
+            return StepOutcome(0.0)
+        return StepOutcome(1.0 if self._is_right else -1.0, has_failed=True)
+
+    def _observe(self):
+        image = np.zeros((10, 10, 1), np.uint8)
+        if self._left == NUM_ACTIONS:
+            image[2:8, 5 * self._side : 5 * self._side + 4] = 255
+        return image
 
     def observation_spec(self):
         return specs.Array((10, 10, 1), np.uint8)

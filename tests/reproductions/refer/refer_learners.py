@@ -13,6 +13,7 @@ from common.replay.episode_wire import EpisodeBatch, HistoryBatch
 from common.types import Batch
 from reproductions.refer.agent import KINDS
 from reproductions.refer.config import SETTINGS
+from reproductions.refer.rules import Rules
 
 D, A, B = 3, 2, 6  # sizes of observations and actions, batch
 SIZE = 40  # steps in the memory
@@ -151,13 +152,22 @@ def standardized(observation):
     return (observation.numpy().astype(np.float64) - MEAN) / (DEVIATION + 1e-7)
 
 
-def chained(outputs, gradients, array):
-    """Gradient in `array`: those in the outputs times the outputs' finite differences."""
+def assert_chained(found, variables, twin, outputs, gradients, atol=2e-5, decay=0.0):
+    """Asserts that gradients are those in the outputs times the outputs' finite differences."""
 
     def total():
         return sum(np.sum(g * o) for o, g in zip(outputs(), gradients))
 
-    return numeric_gradient(total, array)
+    for gradient, variable in zip(found, variables, strict=True):
+        array = twin.of(variable)
+        expected = numeric_gradient(total, array) + decay * array
+        np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=atol)
+
+
+def assert_close(found, rtol=1e-3, atol=1e-5, **expected):
+    """Asserts that the fields of a tuple are these arrays."""
+    for name, array in expected.items():
+        np.testing.assert_allclose(getattr(found, name), array, rtol=rtol, atol=atol, err_msg=name)
 
 
 def output_gradients(function, outputs):
@@ -185,9 +195,11 @@ def weights_of(config, batch):
     return (p.min() / p) ** (b if config.sampling != "uniform" else 0)
 
 
-def of_state(config, learner):
-    """beta, c_max, whether rule 1 is on."""
-    return float(learner.beta), 1 + 4 / (1 + config.annealing * STEPS), config.clipping
+def rules_of(config, learner):
+    """The rules of a learner in the middle of its training."""
+    c_max = 1 + 4 / (1 + config.annealing * STEPS)
+    log_bound = np.log(config.max_importance_weight)
+    return Rules(float(learner.beta), c_max, config.clipping, log_bound)
 
 
 NUM_STEPS, NUM_ACTIONS = 12, 3  # of the losses' inputs
@@ -228,6 +240,10 @@ def weight_of(action, mean, variance, behaviour_mean, behaviour_variance):
 def divergence_of(m_p, v_p, m_q, v_q):
     """D_KL(p || q)."""
     return 0.5 * np.sum(v_p / v_q - 1 - np.log(v_p / v_q) + (m_p - m_q) ** 2 / v_q, axis=-1)
+
+
+def make_rules(gate):
+    return Rules(BETA, C_MAX, gate)
 
 
 def near_of(rho, gate):

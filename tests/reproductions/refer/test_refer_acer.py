@@ -11,7 +11,7 @@ from refer_learners import (
     A,
     D,
     Float64,
-    make_config,
+    divergence_of,
     metrics_of,
     new_learner,
 )
@@ -40,7 +40,7 @@ def make_sequence(seed=0):
 
 def targets(sequence, **changes):
     tensors = {name: tf.constant(array) for name, array in sequence.items()}
-    return acer.targets(**{**tensors, "discounts": 0.9, "dimensions": 4, **changes})
+    return acer.targets(**tensors, discount=0.9, dimensions=4, **changes)
 
 
 def by_products(rewards, values, q, rho, bootstrap, trace, discount=0.9):
@@ -66,14 +66,6 @@ def test_q_ret_is_the_sum_over_products_of_traces(exponent, power):
     np.testing.assert_allclose(
         q_opc, by_products(**sequence, trace=np.ones_like(trace)), rtol=1e-10
     )
-
-
-def test_a_discount_of_0_ends_the_return():
-    sequence = make_sequence()
-    discounts = np.full([T, ROWS], 0.9)
-    discounts[3, 1] = 0.0
-    for estimate in targets(sequence, discounts=tf.constant(discounts)):
-        np.testing.assert_allclose(estimate[3, 1], sequence["rewards"][3, 1], rtol=1e-12)
 
 
 def bounded(g, k, delta):
@@ -114,13 +106,6 @@ def log_density(action, mean, deviation):
     return np.sum(-0.5 * z**2 - np.log(deviation) - 0.5 * np.log(2 * np.pi), axis=-1)
 
 
-def divergence(mean_p, deviation_p, mean_q, deviation_q):
-    """D_KL(p || q)."""
-    ratio = (deviation_p / deviation_q) ** 2
-    distance = ((mean_p - mean_q) / deviation_q) ** 2
-    return 0.5 * np.sum(ratio + distance - 1 - np.log(ratio), axis=-1)
-
-
 def make_policies(seed=0):
     rng = np.random.default_rng(seed)
     mean, average_mean, action = rng.normal(size=[3, ROWS, A])
@@ -144,7 +129,8 @@ def test_k_is_the_gradient_of_the_divergence_from_the_average_policy():
     found = acer.divergence_gradient(*map(tf.constant, policies)).numpy()
     expected = [
         numeric_gradient(
-            lambda: np.sum(divergence(average_mean, average_deviation, mean, deviation)), array
+            lambda: np.sum(divergence_of(average_mean, average_deviation**2, mean, deviation**2)),
+            array,
         )
         for array in (mean, deviation)
     ]
@@ -403,12 +389,6 @@ def test_an_update_anneals_both_rates_and_moves_the_average_policy(setting, rate
         np.testing.assert_allclose(s, 0.999 * o + 0.001 * v.numpy(), rtol=1e-5, atol=1e-7)
     assert float(metrics["beta"]) == 1 and float(learner.beta) == 1
     np.testing.assert_allclose(metrics["learning_rate"], 1e-4 / 1.5, rtol=1e-5)
-
-
-def test_the_average_policy_begins_as_the_policy():
-    learner = new_learner(make_config("acer_lr1e-05"))
-    for v, s in zip(learner.policy.parameters, learner.average_policy.parameters, strict=True):
-        np.testing.assert_array_equal(v, s)
 
 
 def test_each_update_draws_its_own_actions_which_a_checkpoint_repeats(tmp_path):

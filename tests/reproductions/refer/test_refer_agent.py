@@ -1,7 +1,8 @@
 """ReF-ER's policies, and its agents: what they store, draw, write back and scale."""
 
-from agent_loops import make_loop, put
+from agent_loops import put
 import numpy as np
+from one_process import OneProcessRun
 import pytest
 from refer_learners import A, D, make_config, metrics_of, new_learner
 import tensorflow as tf
@@ -171,34 +172,28 @@ SIZES = {
 RECURRENT = {"recurrent": True, "lstm_size": 8, "history": 5}
 
 
-class Run:
-    """An agent that acts and learns, in turns."""
+class Run(OneProcessRun):
+    """An agent that acts and learns, in turns, and whose episodes are kept."""
 
     def __init__(self, setting="vracer_refer", environment="gym:InvertedPendulum-v4", **changes):
-        config = SETTINGS.config_class(**SETTINGS.overrides[setting] | SIZES | changes)
-        self.config = config
-        self.agent = Refer(config, setting)
+        self.config = SETTINGS.config_class(**SETTINGS.overrides[setting] | SIZES | changes)
+        self.agent = Refer(self.config, setting)
         batch = BatchedEnvironment([environments.make(environment, 0)])
-        self.spec = EnvironmentSpec.of(batch)
-        self.learner = self.agent.make_learner(self.spec, seed=1)
-        self.memory = self.agent.data.make_store(self.agent.step_specs(self.spec), seed=1)
-        self.trainer = self.make_trainer()
-        self.actor = self.agent.make_actor(self.spec, range(1), 1, seed=2)
-        self.pull()
-        self.added = []
-        _, self.acting = make_loop(self.agent, self.actor, batch)
-
-    def make_trainer(self):
-        limiter = self.agent.rate_limiter(in_turns=True)
-        return self.agent.make_trainer(self.learner, self.memory, self.spec, 0, limiter)
+        self.spec, self.added = EnvironmentSpec.of(batch), []
+        super().__init__(self.agent, batch, in_turns=True)
 
     def act(self):
-        deliveries = self.acting.step()
+        deliveries = self._acting.step()
         self.added += [episode for rows, _ in deliveries for episode in rows.episodes]
         put(self.memory, deliveries)
 
-    def pull(self):
-        self.actor.load(packing.to_numpy(self.learner.actor_variables))
+    def act_until(self, num_episodes):
+        """Acts by the newest parameters; returns the number of episodes there were before."""
+        self._actor.load(packing.to_numpy(self.learner.actor_variables))
+        before = len(self.added)
+        while len(self.added) < before + num_episodes:
+            self.act()
+        return before
 
     def train(self, num_updates):
         """Returns the metrics of the last call."""
@@ -206,7 +201,7 @@ class Run:
         while int(self.learner.steps) < num_updates:
             found = self.trainer.step()
             if found is None:
-                self.pull()
+                self._actor.load(packing.to_numpy(self.learner.actor_variables))
                 self.act()
             metrics = found or metrics
         return {name: float(value) for name, value in metrics.items()}
@@ -260,10 +255,7 @@ def test_recurrent_acer_has_the_states_of_acting_in_windows_that_are_whole_episo
     """Also beyond its history, which only truncates the gradient."""
     run = Run("acer_lr1e-05", **RECURRENT)
     run.train(1)
-    run.pull()
-    begin = len(run.added)
-    while len(run.added) < begin + 18:
-        run.act()
+    run.act_until(18)
     states, rewards, *_ = max(run.added[-17:], key=lambda episode: len(episode.rewards))
     states = tf.nest.map_structure(lambda column: tf.constant(column[None]), states)
     assert len(rewards) > 2 * RECURRENT["history"]
@@ -278,10 +270,8 @@ def test_within_their_history_recurrent_steps_are_on_policy():
     run = Run(**RECURRENT)
     run.train(1)
     run.learner.steps.assign(0)
-    run.pull()
-    begin, key = len(run.added), run.memory.statistics().steps
-    while len(run.added) < begin + 5:
-        run.act()
+    key = run.memory.statistics().steps
+    begin = run.act_until(5)
     sample = run.memory.sample(run.memory.statistics().steps, history=5)
     outputs = run.learner.gradients(sample.batch()).outputs
     first = key + sum(len(episode.rewards) for episode in run.added[begin:-2])
@@ -318,7 +308,8 @@ def test_a_run_keeps_the_scale_of_observations_that_it_has_and_finds_that_of_rew
     assert scale != 1 and scale == pytest.approx(float(run.memory.reward_scale()), rel=1e-5)
     # A second learner of the agent has scales of its own.
     run.learner = run.agent.make_learner(run.spec, seed=2)
-    run.trainer = run.make_trainer()
+    limiter = run.agent.rate_limiter(in_turns=True)
+    run.trainer = run.agent.make_trainer(run.learner, run.memory, run.spec, 0, limiter)
     run.train(1)
     assert float(run.learner.reward_scale) == pytest.approx(float(run.memory.reward_scale()))
     assert np.any(run.learner.standardizer.mean != mean)
@@ -355,10 +346,7 @@ def test_what_an_update_finds_is_stored_and_new_steps_are_on_policy(kind):
 
     # rho is 1 and D_KL 0 for actions of the present parameters.
     run.learner.steps.assign(0)
-    run.pull()
-    begin = len(run.added)
-    while len(run.added) < begin + 3:
-        run.act()
+    run.act_until(3)
     episode = run.added[-1]
     count = len(episode.rewards)
     columns = tf.nest.map_structure(lambda column: column[:count], episode.states)
@@ -398,7 +386,7 @@ def test_acer_acts_until_there_are_as_many_episodes_as_a_batch():
     while run.memory.statistics().episodes < 16:
         assert run.trainer.step() is None
         run.act()
-    assert run.acting.steps > 20 and run.trainer.step() is not None
+    assert run.memory.counters().inserted > 20 and run.trainer.step() is not None
 
 
 def test_a_memory_that_cannot_hold_acers_episodes_is_one_line():

@@ -61,10 +61,9 @@ def test_runs_before_the_choice_were_annealed_by_updates(F, then):
 
 def test_the_bounds_themselves_are_far():
     rho = tf.constant([0.1, 0.25, 0.2500001, 1.0, 3.9999, 4.0, 9.0])
-    near = rules.near_policy(rho, 4.0)
-    np.testing.assert_array_equal(near, [False, False, True, True, True, False, False])
-    np.testing.assert_array_equal(rules.mask(rho, 4.0, gate=True), [0, 0, 1, 1, 1, 0, 0])
-    np.testing.assert_array_equal(rules.mask(rho, 4.0, gate=False), np.ones(7))
+    for gate, expected in ((True, [0, 0, 1, 1, 1, 0, 0]), (False, np.ones(7))):
+        mask = rules.Rules(beta=0.5, c_max=4.0, gate=gate).mask(rho)
+        np.testing.assert_array_equal(mask, expected)
 
 
 def test_beta_falls_while_too_much_is_far_and_rises_otherwise():
@@ -108,17 +107,22 @@ def test_a_recurrent_loss_is_that_of_each_steps_own_window(setting):
         np.testing.assert_allclose(found, np.mean(each, 0), rtol=1e-3, atol=2e-5)
 
 
+def online_and_slow(learner, agent):
+    """Variables, and those that move slowly towards them."""
+    if agent == "vracer":
+        return (), ()
+    if agent == "naf":
+        return learner.network.parameters, learner.target_network.parameters
+    return learner.online_and_slow
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_an_update_anneals_steps_and_moves_targets_and_beta(agent):
     config, learner = make_learner(f"{agent}_refer", learning_rate=1e-3, policy_learning_rate=1e-4)
     variables = learner.policy_variables
     before, beta = values_of(variables), float(learner.beta)
-    slow = {"vracer": [], "naf": "target_network", "ddpg": "target_networks"}[agent]
-    if slow:
-        slow = getattr(learner, slow)
-        slow = slow.parameters if agent == "naf" else slow.variables
-        online = learner.network.parameters if agent == "naf" else learner.networks.variables
-        old = values_of(slow)
+    online, slow = online_and_slow(learner, agent)
+    old = values_of(slow)
     _, metrics = learner.update(make_batch())
     assert int(learner.steps) == STEPS + 1
     # Adam's first step is the learning rate, annealed, times the sign of the gradient.
@@ -129,7 +133,7 @@ def test_an_update_anneals_steps_and_moves_targets_and_beta(agent):
     # Of the replay 0.2 are far, more than D = 0.1; beta moves with the critic's rate.
     rate = 1e-3 / (1 + 5e-7 * STEPS)
     np.testing.assert_allclose(learner.beta, (1 - rate) * beta, rtol=1e-6)
-    for s, o, v in zip(slow, old if slow else (), online if slow else ()):
+    for s, o, v in zip(slow, old, online, strict=True):
         np.testing.assert_allclose(s, 0.99 * o + 0.01 * v.numpy(), rtol=1e-5, atol=1e-7)
     expected = {
         "kl_divergence": 1.5,
@@ -155,16 +159,10 @@ def test_actors_get_the_moments_and_the_networks_that_act(agent):
     assert all(np.any(v.numpy() != b) for v, b in zip(variables, before))
 
 
-def test_targets_begin_as_copies():
-    for agent in ("naf", "ddpg"):
-        config = make_config(f"{agent}_er", hidden_size=4)
-        learner = new_learner(config)
-        pairs = (
-            (learner.network.parameters, learner.target_network.parameters)
-            if agent == "naf"
-            else (learner.networks.variables, learner.target_networks.variables)
-        )
-        assert_all_equal(*map(values_of, pairs))
+@pytest.mark.parametrize("setting", ["naf_er", "ddpg_er", "acer_lr1e-05"])
+def test_slow_networks_begin_as_copies(setting):
+    learner = new_learner(make_config(setting, hidden_size=4))
+    assert_all_equal(*map(values_of, online_and_slow(learner, setting.split("_")[0])))
 
 
 def test_optimisers_have_the_configured_constants():
