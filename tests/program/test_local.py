@@ -228,7 +228,7 @@ directory = RunDirectory({str(tmp_path / "run")!r})
 directory.open({{}})
 processes = [Process("learner", 0, [sys.executable, "-c", {role!r}, {str(tmp_path)!r}], {{}}, True)]
 run = types.SimpleNamespace(directory=directory, layout=layouts.DISTRIBUTED, limits=Budget(1),
-                            min_replay_size=0, checkpoint_seconds=60.0, title="test")
+                            min_replay_size=0, title="test")
 try:
     LaunchedRun(run, stop).run(LocalCluster(processes, directory.logs))
 except KeyboardInterrupt as interrupt:

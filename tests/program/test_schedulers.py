@@ -163,20 +163,6 @@ def test_a_task_needs_a_core_for_each_thread():
     assert cores["worker", 1] == 6 and cores["parameter_server", 0] == 2
 
 
-def test_each_task_gets_the_same_cluster_and_its_own_place():
-    addresses = {task: f"10.0.0.{n % 2}:{7000 + n}" for n, task in enumerate(CORES)}
-    made = Topology.of(DISTRIBUTED.roles, addresses)
-    for (name, index), address in addresses.items():
-        variables = {"TF_CONFIG": made.to_tf_config(name, index)}
-        found = Topology.from_environment(DISTRIBUTED.roles, variables)
-        assert (found.job, found.index, found.own_address) == (name, index, address)
-        assert found.cluster == made.cluster
-        assert json.loads(variables["TF_CONFIG"])["cluster"]["actor"] == [
-            "10.0.0.0:7002",
-            "10.0.0.1:7003",
-        ]
-
-
 def test_without_ray_is_one_line(monkeypatch):
     real = builtins.__import__
 
