@@ -3,8 +3,8 @@
 import dataclasses
 import random
 import threading
-import time
 
+from launched import wait_for
 import numpy as np
 import pandas as pd
 import pytest
@@ -241,9 +241,7 @@ def test_actors_act_beside_a_call_until_the_next_one_is_due(num_copies, steps):
     for call in range(1, 3):
         before = actors.num_steps
         with beside(Counters(100, 20 + num_copies * before, 12 * (call - 1))):
-            deadline = time.monotonic() + 60
-            while actors.num_steps < call * 3 // num_copies and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_for(lambda: actors.num_steps >= call * 3 // num_copies)
             assert "insert" not in actors.log
             actors.log.append("update")
         pulled, *between, inserted = actors.log

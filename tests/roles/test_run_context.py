@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 
+from launched import wait_for
 import numpy as np
 import pytest
 from run_contexts import TOKEN, make_context
@@ -138,7 +139,7 @@ def test_does_not_wait_for_a_learner_that_is_not_there(running):
     running.store.join()
     running.insert(0)
     running.stop.request()
-    assert running.ends_within(60)
+    assert running.ends_within(replay._LINGER_SECONDS / 2)
 
 
 def test_a_learner_that_leaves_ends_it_only_with_the_run(running):
@@ -173,10 +174,7 @@ def test_what_it_held_at_its_end_is_there_at_its_next_start(tmp_path, period):
     running = Running(tmp_path, **options)
     running.insert(0)
     if not period:  # so that a replay that is killed has a file, too
-        deadline = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert file.exists()
+        wait_for(file.exists)
     running.insert(10)
     running.stop.request()
     assert running.ends_within(60)
