@@ -80,12 +80,6 @@ def test_a_local_run(layout, actors, cores, given, tasks, threads):
     assert local(layout, actors, cores, **given) == (expected, threads)
 
 
-def test_a_learner_may_act_in_environments_elsewhere():
-    assert CENTRAL.acting_role.name == "actor" and CENTRAL.keeper.acts
-    assert CENTRAL.actors_of(2, 3, 24) == range(16, 24)
-    assert ONE_PROCESS.acting_role is ONE_PROCESS.keeper
-
-
 def test_a_flag_chooses_a_layout():
     agent = imported(reproductions.AGENTS["refer"])
     config = agent.settings.configuration(agent.settings.default)
@@ -121,7 +115,6 @@ def test_replays_are_counted_where_their_actors_are():
     "given, words",
     [
         ({"replay_shards": 2, "actor_processes": 1}, "2 replay.* 1 actor.*--actor_processes"),
-        ({"replay_shards": 5}, "5 replay.* 4 actor"),
         ({"replay_shards": 2, "replay": "learner"}, "--replay_shards is 2.*--replay=learner"),
     ],
 )
@@ -133,21 +126,8 @@ def test_a_local_run_that_cannot_be(given, words):
 def test_actors_are_shared_evenly():
     shares = [DISTRIBUTED.actors_of(index, 3, 8) for index in range(3)]
     assert shares == [range(0, 2), range(2, 5), range(5, 8)]
-    for arguments, words in (
-        ((0, 0, 8), "--actor_processes is missing"),
-        ((3, 3, 8), "actor 3, counted from 0, but there are 3"),
-    ):
-        with pytest.raises(LayoutError, match=words):
-            DISTRIBUTED.actors_of(*arguments)
-    with pytest.raises(LayoutError, match="9 actor processes for 8 actors: lower --actor_"):
-        DISTRIBUTED.require_tasks({"learner": 1, "actor": 9}, 8)
-
-
-def test_a_role_of_another_layout_is_refused():
-    assert DISTRIBUTED.role("replay").name == "replay"
-    for name in ("replay", "leaner"):
-        with pytest.raises(LayoutError, match=f"--role={name} .*one process.* learner, evaluator"):
-            ONE_PROCESS.role(name)
+    with pytest.raises(LayoutError, match="actor 3, counted from 0, but there are 3"):
+        DISTRIBUTED.actors_of(3, 3, 8)
 
 
 # A layout that no paper has runs as the papers' own do, locally and by hand.

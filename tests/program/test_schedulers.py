@@ -117,12 +117,6 @@ def test_the_process_becomes_its_role(monkeypatch):
     assert started == [(python, [python, *module, *flags])]
 
 
-def test_outside_of_a_step_is_one_line(monkeypatch):
-    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
-    with pytest.raises(ClusterError, match="SLURM_STEP_NUM_TASKS is '',.* srun"):
-        slurm.topology(DISTRIBUTED, VALUES, 64)
-
-
 def test_a_layout_of_one_process_has_one_task_that_acts(monkeypatch):
     step = {"nodes": "n9", "per_node": "2", "tasks": 2}
     places = [topology(monkeypatch, "n9", k, k, layout=ONE_PROCESS, **step) for k in range(2)]
