@@ -201,21 +201,20 @@ class Patience:
     """A limit on how long a role waits for another one, so that no role outlives its run unnoticed.
 
     Attributes:
-      default_seconds: limit of the waits in this process that name none. Longer than a machine
-        takes to restart.
+      default_seconds: limit of the waits that begin in this process. Longer than a machine takes to
+        restart.
     """
 
     default_seconds = 1800.0
 
-    def __init__(self, complaint: str, seconds: float | None = None):
+    def __init__(self, complaint: str):
         """Begins to wait.
 
         Args:
           complaint: beginning of the error message, such as "no answer from the learner".
-          seconds: the limit; `default_seconds` if None.
         """
         self._complaint = complaint
-        self._seconds = self.default_seconds if seconds is None else seconds
+        self._seconds = self.default_seconds
         self._logged_at = -math.inf
         self.renew()
 

@@ -188,7 +188,8 @@ def test_threads_are_limited(monkeypatch):
 def test_patience_ends_only_without_answers(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    patience = processes.Patience("no answer from the learner", seconds=60.0)
+    monkeypatch.setattr(processes.Patience, "default_seconds", 60.0)
+    patience = processes.Patience("no answer from the learner")
     for _ in range(4):
         now += 50.0
         patience.check()

@@ -260,11 +260,11 @@ def test_a_stop_takes_longer_with_a_large_replay_and_says_whose_save_was_cut(
     (directory.replay / "replay_0.replay").write_bytes(bytes(100))
     monkeypatch.setattr(local, "_STOP_SECONDS", 0.2)
     monkeypatch.setattr(local, "_SAVED_BYTES_PER_SECOND", 100.0)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    roles = {"learner": "import time; time.sleep(600)", "replay": deaf}
-    found = [Process(name, 0, [sys.executable, "-c", code]) for name, code in roles.items()]
-    stop = StopRequest()
-    stop.wait = lambda seconds: time.sleep(seconds) or stop.request() or True
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    deaf = [sys.executable, "-c", f"{deaf}; print('deaf', flush=True); time.sleep(600)"]
+    found = [Process("learner", 0, SLEEP), Process("replay", 0, deaf)]
+    stop, log = StopRequest(), directory.logs / "replay-0.log"
+    stop.wait = lambda seconds: wait_for(log.read_text) or stop.request() or True
     LaunchedRun(launched(directory), stop).run(LocalCluster(found, directory.logs))
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "killed" in line]
     assert line.startswith("replay 0 did not end within 1 s and was killed: what it had not saved")

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from common.cluster import rpc, rpc_server
 from common.cluster.errors import ClusterError, ServiceUnavailableError
-from common.cluster.processes import Patience, PatienceError, StopRequest
+from common.cluster.processes import PatienceError, StopRequest
 from common.cluster.topology import free_ports
 from common.learning.learner import DivergedError, Gradients, Learner
 from common.learning.parameter_server import AppliedGradients, RemoteStep
@@ -285,7 +285,7 @@ def test_reports_are_made_once_a_second(server, monkeypatch):
     assert sender.report_if_due() and not sender.report_if_due()
     monkeypatch.setattr("common.remote.gradients._REPORT_SECONDS", 0.0)
     assert sender.report_if_due()
-    monkeypatch.setattr(sender, "patience", Patience("no answer from the parameter server", 0.0))
+    monkeypatch.setattr(sender.patience, "_seconds", 0.0)
     server.rpc.close()
     sender._store._client.timeout_seconds = 0.2
     with pytest.raises(PatienceError, match="no answer from the parameter server"):

@@ -45,14 +45,15 @@ def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypat
 SPEC = EnvironmentSpec(3, 2)
 
 
-def test_a_role_that_has_waited_too_long_saves_what_it_stores(tmp_path):
+def test_a_role_that_has_waited_too_long_saves_what_it_stores(tmp_path, monkeypatch):
+    monkeypatch.setattr(Patience, "default_seconds", -1.0)
     options = {"saves_replay": True, "actors": range(2)}
     agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
     context = make_context(agent, SPEC, layouts.ONE_PROCESS, tmp_path, **options)
 
     def wait(context):
         context.store_file(agent.data.make_store(context.step_specs, 0))
-        Patience("no answer from the learner", seconds=-1.0).check()
+        Patience("no answer from the learner").check()
 
     with pytest.raises(PatienceError, match="no answer from the learner"):
         context.run(wait)
