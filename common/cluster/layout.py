@@ -44,10 +44,6 @@ class Role(Job):
     uses_gpu: bool = False
     outlives_keeper: bool = False
 
-    def function(self) -> Callable[[Any], None]:
-        """Imports the function that a task runs, and TensorFlow with it."""
-        return imported(self.run)
-
 
 @dataclasses.dataclass(frozen=True)
 class Layout:

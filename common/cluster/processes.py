@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from absl import logging
 
@@ -36,25 +36,22 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def set_parent_death_signal(
-    parent_pid: int | None = None, signal_number: int = signal.SIGKILL
-) -> None:
+def set_parent_death_signal(parent_pid: int, signal_number: int = signal.SIGKILL) -> None:
     """Asks Linux to signal this process when its parent dies.
 
     The parent is the *thread* that started this process: the signal comes when that thread ends.
     The setting survives `exec`, but not `fork`.
 
     Args:
-      parent_pid: the expected parent, where the caller knows it. If this process has another parent
-        by now, the expected one has died already and this process ends at once.
+      parent_pid: the expected parent. If this process has another parent by now, the expected one
+        has died already and this process ends at once.
       signal_number: the signal to send.
 
     Raises:
       OSError: Linux refused the setting.
     """
-    parent_before = os.getppid() if parent_pid is None else parent_pid
     _control(_PR_SET_PDEATHSIG, int(signal_number))
-    if os.getppid() != parent_before:
+    if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal_number)
 
 
@@ -112,13 +109,14 @@ class StopRequest:
     does not.
 
     Attributes:
+      requested: whether a stop was requested.
       exit_code: the exit code for a program that a signal stopped: 128 plus the signal's number, as
         in shells. It is 0 otherwise, so that a supervisor restarts programs that were cut off but
         not those that are done.
     """
 
     def __init__(self):
-        self._requested = False  # not a threading.Event: its lock is unsafe in a signal handler
+        self.requested = False  # not a threading.Event: its lock is unsafe in a signal handler
         self._interrupted_at = -math.inf
         self._has_time = threading.Event()
         self.exit_code = 0
@@ -136,21 +134,16 @@ class StopRequest:
                 signal.signal(number, self._on_signal)
         return self
 
-    @property
-    def requested(self) -> bool:
-        """True once a stop was requested."""
-        return self._requested
-
     def request(self) -> None:
         """Requests a stop from inside the program."""
-        self._requested = True
+        self.requested = True
 
     def wait(self, seconds: float) -> bool:
         """Sleeps until a stop is requested, at most `seconds`; returns `requested`."""
         deadline = time.monotonic() + seconds
-        while not self._requested and (remaining := deadline - time.monotonic()) > 0:
+        while not self.requested and (remaining := deadline - time.monotonic()) > 0:
             time.sleep(min(0.05, remaining))
-        return self._requested
+        return self.requested
 
     def end_within(self, seconds: float, last: Callable[[], None]) -> None:
         """Lets a signal end the process after `seconds`, unless `take_time` is called before.
@@ -189,9 +182,9 @@ class StopRequest:
         if number == signal.SIGINT:
             before, self._interrupted_at = self._interrupted_at, time.monotonic()
             is_new = self._interrupted_at - before > _ONE_REQUEST_SECONDS
-            if self._requested and is_new:
+            if self.requested and is_new:
                 raise KeyboardInterrupt("interrupted twice: ended without waiting")
-        self._requested = True
+        self.requested = True
         self.exit_code = 128 + number
 
 
@@ -208,21 +201,20 @@ class Patience:
     """A limit on how long a role waits for another one, so that no role outlives its run unnoticed.
 
     Attributes:
-      default_seconds: limit of the waits in this process that name none. Longer than a machine
-        takes to restart.
+      default_seconds: limit of the waits that begin in this process. Longer than a machine takes to
+        restart.
     """
 
     default_seconds = 1800.0
 
-    def __init__(self, complaint: str, seconds: float | None = None):
+    def __init__(self, complaint: str):
         """Begins to wait.
 
         Args:
           complaint: beginning of the error message, such as "no answer from the learner".
-          seconds: the limit; `default_seconds` if None.
         """
         self._complaint = complaint
-        self._seconds = self.default_seconds if seconds is None else seconds
+        self._seconds = self.default_seconds
         self._logged_at = -math.inf
         self.renew()
 
@@ -342,15 +334,13 @@ def limit_threads(threads: int) -> None:
       RuntimeError: TensorFlow has run an op already.
     """
     os.environ.update(thread_environment(threads))
-    import_module("tensorflow")  # after the variables
-    import tensorflow as tf
-
+    tf = import_module("tensorflow")  # after the variables
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def import_module(name: str) -> None:
-    """Imports a module.
+def import_module(name: str) -> Any:
+    """Imports and returns a module.
 
     Two things took a third of TensorFlow's time: garbage collections, which find nothing, and
     Keras, which it imports if it can, or else when `tf.keras` is used.
@@ -361,7 +351,7 @@ def import_module(name: str) -> None:
     if hides_keras:
         sys.modules["keras"] = None  # type: ignore[assignment]
     try:
-        importlib.import_module(name)
+        return importlib.import_module(name)
     finally:
         if hides_keras:
             del sys.modules["keras"]

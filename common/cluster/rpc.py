@@ -57,6 +57,7 @@ def most_bytes(tensors: Sequence[tf.Tensor]) -> int:
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 _PROBE_SECONDS = 2.0
+_POLL_SECONDS = 0.2
 PING = "ping"
 DESCRIBE = "describe"
 CHALLENGE = "challenge"
@@ -213,12 +214,11 @@ class Client:
             )
         return Future(self, handle, deleter, output_specs, repeat)
 
-    def wait_until_available(self, timeout_seconds: float, poll_seconds: float = 0.2) -> None:
+    def wait_until_available(self, timeout_seconds: float) -> None:
         """Polls the service with short calls and returns when it answers.
 
         Args:
           timeout_seconds: how long to poll.
-          poll_seconds: pause between calls.
 
         Raises:
           ServiceUnavailableError: the service did not answer within the timeout.
@@ -233,12 +233,12 @@ class Client:
                 self.call(PING, timeout_seconds=min(1.0, max(0.05, remaining)))
                 return
             except ServiceUnavailableError:
-                if time.monotonic() + poll_seconds >= deadline:
+                if time.monotonic() + _POLL_SECONDS >= deadline:
                     raise ServiceUnavailableError(
                         f"the service at {self.address} did not answer for {timeout_seconds:g} s: "
                         "check that its role runs and that this is its address"
                     ) from None
-            time.sleep(poll_seconds)
+            time.sleep(_POLL_SECONDS)
 
     @contextlib.contextmanager
     def readable_errors(self) -> Iterator[None]:
@@ -346,21 +346,21 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
     if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
         return MessageTooLargeError(
             f"a message to or from {address} exceeds 4 MiB: send or ask for less at a time, in "
-            f"several calls ({_first_line(text)})"
+            f"several calls ({first_line(text)})"
         )
     if isinstance(error, _UNAVAILABLE):
         return ServiceUnavailableError(
             f"the service at {address} did not answer in time or is gone "
-            f"({type(error).__name__}: {_first_line(text)})"
+            f"({type(error).__name__}: {first_line(text)})"
         )
     if isinstance(error, tf.errors.UnimplementedError):
         return NoServiceError(
             f"the process at {address} is not a service of a cluster: correct the address in "
-            f"TF_CONFIG, and check http_proxy and no_proxy ({_first_line(text)})"
+            f"TF_CONFIG, and check http_proxy and no_proxy ({first_line(text)})"
         )
     return None
 
 
-def _first_line(text: str) -> str:
-    text = text.split("\n", 1)[0]
-    return text.rsplit("}} ", 1)[-1]  # without the name of the client's graph node
+def first_line(text: str) -> str:
+    """Returns the first line of a TensorFlow error's message, without the names of graph nodes."""
+    return text.split("\n", 1)[0].rsplit("}} ", 1)[-1]

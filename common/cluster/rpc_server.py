@@ -102,16 +102,18 @@ class Server:
         # Also at exit: an interpreter that ends while Python answers a call hangs for ever.
         self._stop = weakref.finalize(self, _stop, self._servers)
         self._expected = self._credentials.client_proof(self.advertised_address, self._identity)
-        self._offer(CHALLENGE, self._answer, [tf.TensorSpec([], tf.string, "nonce")])
+        answer = in_python(self._answer, tf.string)
+        self._offer(CHALLENGE, answer, [tf.TensorSpec([], tf.string, "nonce")])
         self.register(PING, lambda: tf.constant(self._identity), [])
         description = self._credentials.describe()
-        self._register(DESCRIBE, lambda: tf.constant(description), [], any_run=True)
+        self.register(DESCRIBE, lambda: tf.constant(description), [], any_run=True)
 
     def register(
         self,
         name: str,
         function: Callable[..., Nest],
         input_signature: Sequence[tf.TensorSpec | Count],
+        any_run: bool = False,
     ) -> None:
         """Offers `function(*arguments) -> nest of tensors` under `name`.
 
@@ -124,19 +126,13 @@ class Server:
           function: Python function to trace without AutoGraph, or a `tf.function`; returns at
             least one tensor.
           input_signature: a spec for each argument, without the credentials.
+          any_run: whether callers of other runs may call it.
 
         Raises:
           tf.errors.OpError: the server has started, or the name is taken.
         """
-        self._register(name, function, input_signature, any_run=self._credentials.run is None)
+        any_run |= self._credentials.run is None
 
-    def _register(
-        self,
-        name: str,
-        function: Callable[..., Nest],
-        input_signature: Sequence[tf.TensorSpec | Count],
-        any_run: bool,
-    ) -> None:
         # The runtime does not enforce a signature's shapes, so the signature has none and the graph
         # checks them. Joining turns a missing string into an empty one.
         def guarded(credentials, *arguments):
@@ -171,17 +167,13 @@ class Server:
         self._servers[0].register(name, concrete)
         self._functions.append(concrete)
 
-    def _answer(self, nonce: tf.Tensor) -> tf.Tensor:
+    def _answer(self, nonce: bytes) -> np.ndarray:
         """Returns this start's identity, and the proof that this server knows the token."""
-
-        def answer(nonce: bytes) -> np.ndarray:
-            text = nonce.decode("ascii")
-            if len(text) != 2 * NONCE_BYTES:
-                raise ValueError(f"a nonce has {2 * NONCE_BYTES} characters, not {len(text)}")
-            proof = self._credentials.server_proof(self.advertised_address, self._identity, text)
-            return np.array([self._identity, proof], object)
-
-        return tf.numpy_function(answer, [nonce], tf.string)
+        text = nonce.decode("ascii")
+        if len(text) != 2 * NONCE_BYTES:
+            raise ValueError(f"a nonce has {2 * NONCE_BYTES} characters, not {len(text)}")
+        proof = self._credentials.server_proof(self.advertised_address, self._identity, text)
+        return np.array([self._identity, proof], object)
 
     def start(self, timeout_seconds: float = 30.0) -> None:
         """Starts to serve, and calls the advertised address to check that it leads here.

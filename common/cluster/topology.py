@@ -245,13 +245,7 @@ class Topology:
 
     def to_tf_config(self, job: str, index: int) -> str:
         """Returns the value of `TF_CONFIG` for a task of this cluster."""
-        task = dataclasses.replace(self, job=job, index=index)
-        return json.dumps(
-            {
-                "cluster": {name: list(addresses) for name, addresses in task.cluster.items()},
-                "task": {"type": job, "index": index},
-            }
-        )
+        return json.dumps({"cluster": self.cluster, "task": {"type": job, "index": index}})
 
     def addresses(self, job: str) -> tuple[str, ...]:
         """Returns the addresses of a job's tasks; empty if the cluster lists none."""

@@ -21,7 +21,7 @@ from ml_collections import config_flags
 
 from common.agents.declaration import AgentDeclaration
 from common.config import Config, Settings, allowed_values, help_of, near_names
-from common.reporting.budget import EPISODE_STEPS, Budget
+from common.reporting.budget import EPISODE_STEPS
 from common.reporting.command_line import as_it_runs, fail
 from common.reporting.run_directory import RunDirectory
 from common.user_error import UserError
@@ -183,7 +183,6 @@ IGNORE_RESOURCES = flags.DEFINE_boolean(
 )
 
 _REQUIRED = (ENVIRONMENT.name, WORKDIR.name)
-_HYPERPARAMETERS = ("setting", "config")
 _RECORDED_ELSEWHERE = (
     *(ENVIRONMENT.name, ENV_KWARGS.name, WORKDIR.name, ROLE.name, RAY_ADDRESS.name, SEED.name),
     *(SCALE.name, SCALE_CHANGES.name, STOP_AT_RETURN.name),
@@ -223,16 +222,9 @@ def check() -> None:
         raise UsageError(f"{shown}: {error.strerror}: give another directory") from None
 
 
-def limits() -> Budget:
-    """Returns the limits of the run."""
-    return Budget(
-        MAX_MINUTES.value, MAX_ACTOR_STEPS.value, MAX_LEARNER_STEPS.value, STOP_AT_RETURN.value
-    )
-
-
 def changed() -> dict[str, Any]:
     """Returns the flags that were given a value, by name, but for those recorded elsewhere."""
-    elsewhere = {*_RECORDED_ELSEWHERE, *_HYPERPARAMETERS}
+    elsewhere = {*_RECORDED_ELSEWHERE, "setting", "config"}
     ours = (name for name in flags.FLAGS if name not in elsewhere and _is_ours(name))
     return {name: flags.FLAGS[name].value for name in ours if flags.FLAGS[name].present}
 

@@ -36,9 +36,8 @@ def run_local(run: ProgramRun) -> None:
     if is_over(run):
         return
     memories = run.layout.num_memories(run.num_actors)
-    share = memories * hasattr(run.config, "replay_capacity")
     # One more environment is the evaluator's.
-    _, need = run.inspect_environment(share, run.num_actors + 1, has_queue=True, is_launch=True)
+    _, need = run.inspect_environment(memories, run.num_actors + 1, has_queue=True, is_launch=True)
     stop = StopRequest().install()  # until here signals end this process, which has nothing to save
     values, counts = with_defaults(run, processes.usable_cores())
     run.open_directory()

@@ -91,12 +91,12 @@ class ProgramRun:
     @property
     def limits(self) -> Budget:
         """The limits of the run."""
-        return flags_lib.limits()
-
-    @property
-    def checkpoint_seconds(self) -> float:
-        """Time between checkpoints."""
-        return flags_lib.CHECKPOINT_SECONDS.value
+        return Budget(
+            flags_lib.MAX_MINUTES.value,
+            flags_lib.MAX_ACTOR_STEPS.value,
+            flags_lib.MAX_LEARNER_STEPS.value,
+            flags_lib.STOP_AT_RETURN.value,
+        )
 
     @property
     def min_replay_size(self) -> int:
@@ -274,7 +274,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             actors,
             run.num_actors,
             run.limits,
-            run.checkpoint_seconds,
+            flags_lib.CHECKPOINT_SECONDS.value,
             flags_lib.EVALUATION_EPISODES.value,
             flags_lib.FINAL_EPISODES.value or flags_lib.EVALUATION_EPISODES.value,
             flags_lib.EVALUATION_SECONDS.value,
@@ -290,10 +290,11 @@ def run_task(run: ProgramRun) -> NoReturn:
         )
         if stop.requested:
             sys.exit(stop.exit_code)  # before anything is made that has to be saved
+        function = imported(role.run)
         if role is layout.keeper:
-            _keep(run, context, role.function())
+            _keep(run, context, function)
         else:
-            context.run(role.function())
+            context.run(function)
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
     if role is layout.last_role and not stop.requested:

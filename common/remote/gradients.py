@@ -229,7 +229,5 @@ class GradientSender:
         try:
             self._store.put(gradients)
         except tf.errors.InvalidArgumentError as error:
-            line = error.message.splitlines()[0].rsplit("}} ", 1)[-1]  # without the graph's nodes
-            raise ClusterError(
-                f"the update was refused: {line.removeprefix('ValueError: ')}"
-            ) from None
+            line = rpc.first_line(error.message).removeprefix("ValueError: ")
+            raise ClusterError(f"the update was refused: {line}") from None

@@ -117,7 +117,7 @@ class Inbox:
         return as_dict(self.table())
 
     @_mistakes_as_value_errors()
-    def put(self, incarnation: int, number: int, columns: Sequence) -> bool:
+    def put(self, incarnation: int, number: int, *columns: np.ndarray) -> bool:
         """Puts a delivery into the store, unless it was taken before.
 
         Returns:
@@ -156,7 +156,7 @@ class Inbox:
                 return False
             whole = b"".join(parts[offset] for offset in sorted(parts))
             dtypes = [spec.dtype for spec in self._store.wire.put_specs]
-            return self.put(incarnation, number, unpack(whole, dtypes))
+            return self.put(incarnation, number, *unpack(whole, dtypes))
 
     def report(self, sender: int, incarnation: int, counters: Sequence[int]) -> tuple[int, int]:
         """Takes the counters of a sender's own store.
@@ -217,6 +217,8 @@ class StoreService:
     Attributes:
       store: the store.
       inbox: of the deliveries to it.
+      finished: whether the learner has said that the run is over.
+      learner_present: whether a learner has called `accepted` and has not disconnected since.
     """
 
     def __init__(self, server: rpc_server.Server, store: Store):
@@ -227,8 +229,8 @@ class StoreService:
           store: the store.
         """
         self.store, self.inbox = store, Inbox(store)
-        self._finished = tf.Variable(False, trainable=False)
-        self._learner_present = tf.Variable(False, trainable=False)
+        self.finished = self.learner_present = False
+        in_python = rpc_server.in_python
         int32, int64 = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int64)
         counters = rpc_server.Count("counters", shape=[len(Counters._fields)])
         incarnation = rpc_server.Count("incarnation", tf.int64.max)
@@ -236,15 +238,15 @@ class StoreService:
         head = [incarnation, rpc_server.Count("number"), accepted]
         part = [rpc_server.Count("size"), rpc_server.Count("offset"), tf.TensorSpec([], tf.string)]
         methods: list[tuple[str, Callable, list]] = [
-            ("join", rpc_server.in_python(self.inbox.next_incarnation, tf.int64), []),
+            ("join", in_python(self.inbox.next_incarnation, tf.int64), []),
             ("put", self._put, [*head, *store.wire.put_specs]),
             ("put_part", self._put_part, [*head, *part]),
             ("report", self._report, [rpc_server.Count("sender"), incarnation, accepted, counters]),
             ("counters", store.counters_tensor, []),
             ("trim", store.trim, []),
             ("mass", store.mass, []),
-            ("accepted", self._serve_accepted, []),
-            ("disconnect", self._disconnect, [tf.TensorSpec([], tf.bool)]),
+            ("accepted", in_python(self._serve_accepted, [tf.int64, tf.int64]), []),
+            ("disconnect", in_python(self._disconnect, tf.bool), [tf.TensorSpec([], tf.bool)]),
         ]
         if store.keyed:
             self._most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // store.wire.draw_bytes)
@@ -256,16 +258,6 @@ class StoreService:
         for name, function, signature in methods:
             server.register(f"store_{name}", function, signature)
 
-    @property
-    def finished(self) -> bool:
-        """True if the learner has said that the run is over."""
-        return bool(self._finished)
-
-    @property
-    def learner_present(self) -> bool:
-        """True if a learner has called `accepted` and has not disconnected since."""
-        return bool(self._learner_present)
-
     def accepted(self) -> dict[int, int]:
         """Returns the number of actor steps accepted from each incarnation."""
         return self.inbox.accepted()
@@ -275,9 +267,7 @@ class StoreService:
             is_taken = tf.constant(True)
             self.store.put(self.store.wire.rows(columns))
         else:
-            is_taken = tf.numpy_function(
-                self._put_columns, [incarnation, number, *columns], tf.bool
-            )
+            is_taken = tf.numpy_function(self.inbox.put, [incarnation, number, *columns], tf.bool)
         return self._answer(is_taken, incarnation, accepted)
 
     def _put_part(self, incarnation, number, accepted, *part):
@@ -300,9 +290,6 @@ class StoreService:
         with tf.control_dependencies([noted]):
             return tf.concat([[tf.cast(is_taken, tf.int64)], counters], 0)
 
-    def _put_columns(self, incarnation, number, *columns) -> bool:
-        return self.inbox.put(incarnation, number, columns)
-
     def _report(self, sender, incarnation, accepted, counters):
         with tf.control_dependencies([self.inbox.raise_to(incarnation, accepted)]):
             numbers = [sender, incarnation, counters]
@@ -318,11 +305,10 @@ class StoreService:
     def _write_back(self, token, *outputs):
         return self.store.write_back(token, outputs[0] if len(outputs) == 1 else outputs)
 
-    def _serve_accepted(self):
-        self._learner_present.assign(True)
-        return self.inbox.table()
+    def _serve_accepted(self) -> list[np.ndarray]:
+        self.learner_present = True
+        return [column.numpy() for column in self.inbox.table()]
 
-    def _disconnect(self, finished):
-        self._learner_present.assign(False)
-        self._finished.assign(finished)
-        return tf.constant(True)
+    def _disconnect(self, finished: np.bool_) -> bool:
+        self.learner_present, self.finished = False, bool(finished)
+        return True

@@ -71,7 +71,11 @@ class ShardedStore(Store):
         parts = self._call({i: draw(i) for i in rows})
         # A shard's total mass may have changed since `_masses` read it.
         masses = [part.masses * (totals[i] / part.total_mass) for i, part in parts.items()]
-        join = _Join(rows)
+        places = [tf.constant(of, tf.int32) for of in rows.values()]
+
+        def join(of_shards: Sequence[Nest]) -> Nest:
+            return tf.nest.map_structure(lambda *of: tf.dynamic_stitch(places, of), *of_shards)
+
         return Sample(
             keys=join([part.keys for part in parts.values()]),
             masses=join(masses),
@@ -83,8 +87,10 @@ class ShardedStore(Store):
 
     def write_back(self, token, outputs) -> tf.Tensor:
         """Sets raw priorities [B]; returns how many of the items are gone (int64)."""
-        keys, rows = self._route(token)
-        priorities = np.asarray(outputs)
+        keys, priorities = np.asarray(token), np.asarray(outputs)
+        # A key whose shard no longer exists (the run had more shards before) is sent to another
+        # shard, which reports it as missing.
+        rows = self._rows(columns.shard_of(keys) % len(self._stores))
         missing = self._call(
             {
                 i: lambda store, of=of: store.write_back(keys[of], priorities[of])
@@ -126,15 +132,6 @@ class ShardedStore(Store):
         """Returns the total mass of each shard, and the number of items in all of them."""
         masses = self._call_all(lambda store: store.mass())
         return np.array([float(total) for total, _ in masses]), sum(int(n) for _, n in masses)
-
-    def _route(self, keys) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """Returns keys [B], and the rows of the keys that each shard gets.
-
-        A key whose shard no longer exists (the run had more shards before) is sent to another
-        shard, which reports it as missing.
-        """
-        keys = np.asarray(keys)
-        return keys, self._rows(columns.shard_of(keys) % len(self._stores))
 
     def _rows(self, shards: np.ndarray) -> dict[int, np.ndarray]:
         """Returns the rows of each shard that has any."""
@@ -193,13 +190,3 @@ class CountersOfAll:
             logging.log_every_n_seconds(
                 logging.WARNING, "going on without the counters of a shard: %s", 60, error
             )
-
-
-class _Join:
-    """A function that puts the rows of the shards' parts, [b, ...] each, in place in [B, ...]."""
-
-    def __init__(self, rows: dict[int, np.ndarray]):
-        self._rows = [tf.constant(of, tf.int32) for of in rows.values()]
-
-    def __call__(self, parts: Sequence[Nest]) -> Nest:
-        return tf.nest.map_structure(lambda *of: tf.dynamic_stitch(self._rows, of), *parts)

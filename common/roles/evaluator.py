@@ -351,7 +351,8 @@ def _final_checkpoint(context: RunContext, is_over: bool) -> Snapshot | None:
         if it reaches the run's limits, or run.json says that the run reached them: a checkpoint
         has no returns.
     """
-    path, progress, counters = context.directory.checkpoints, _Steps(), SavedCounters()
+    path, progress, counters = context.directory.checkpoints, tf.Module(), SavedCounters()
+    progress.steps = tf.Variable(0, dtype=tf.int64, trainable=False)  # without the networks
     if not restore_newest(path, {"learner": progress, "progress": counters}):
         return None
     status = LearnerStatus(
@@ -370,11 +371,3 @@ def _final_checkpoint(context: RunContext, is_over: bool) -> Snapshot | None:
     learner = context.agent.make_learner(context.spec, seed=0)
     restore_newest(path, {"learner": learner})
     return Snapshot(status, packing.to_numpy(learner.actor_variables))
-
-
-class _Steps(tf.Module):
-    """The learner's step count alone, to be restored from a checkpoint."""
-
-    def __init__(self):
-        super().__init__()
-        self.steps = tf.Variable(0, dtype=tf.int64, trainable=False)

@@ -3,8 +3,7 @@
 `run` is the loop of all papers. A `Keeper` is its part that depends on where the run's data is.
 """
 
-import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import math
 from typing import Any
@@ -91,7 +90,7 @@ def run(context: RunContext) -> None:
     keeper.close(finished)
 
 
-class Keeper(abc.ABC):
+class Keeper:
     """The updates of a run, made from data at some place, with their bookkeeping.
 
     Attributes:
@@ -112,6 +111,7 @@ class Keeper(abc.ABC):
         learner: Learner,
         server: rpc_server.Server,
         trainer: Trainer | AppliedGradients,
+        accepted: Callable[[], Mapping[int, int]],
         **options: Any,
     ):
         """Restores the newest checkpoint, if there is one.
@@ -121,6 +121,8 @@ class Keeper(abc.ABC):
           learner: the networks, as new.
           server: of this process; not started yet.
           trainer: makes the learner's updates.
+          accepted: returns the actor steps accepted from each incarnation; raises
+            ServiceUnavailableError if the store does not answer.
           **options: fields of `BookkeepingOptions` that do not follow from the agent.
         """
         agent = context.agent
@@ -140,19 +142,11 @@ class Keeper(abc.ABC):
             server, learner.num_parameters, keep_versions=keep_versions
         )
         self.bookkeeping = Bookkeeping(
-            context.directory, learner, trainer, parameters, self.accepted, chosen
+            context.directory, learner, trainer, parameters, accepted, chosen
         )
 
-    @abc.abstractmethod
-    def accepted(self) -> Mapping[int, int]:
-        """Returns the actor steps accepted from each incarnation.
-
-        Raises:
-          ServiceUnavailableError: the store does not answer.
-        """
-
     def counters(self) -> Counters:
-        """Returns the counters of the store; raises as `accepted`."""
+        """Returns the counters of the store; raises ServiceUnavailableError as `accepted`."""
         return self.store.counters()
 
     def await_data(self) -> None:
@@ -189,11 +183,7 @@ class RemoteStoreKeeper(Keeper):
         trainer = agent.make_trainer(
             learner, self.store, spec, context.seed, agent.rate_limiter(), agent.prefetch
         )
-        super().__init__(context, learner, server, trainer)
-
-    def accepted(self) -> Mapping[int, int]:
-        """Asks the store."""
-        return self.store.accepted()
+        super().__init__(context, learner, server, trainer, self.store.accepted)
 
     def close(self, finished: bool) -> None:
         """Tells the store that the learner leaves, then closes the server."""
@@ -212,17 +202,13 @@ class ServingKeeper(Keeper):
         """Makes, serves and loads the store."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
-        self._service = StoreService(server, self.store)
+        service = StoreService(server, self.store)
         prefetch = agent.prefetch if agent.decodes else 0
         trainer = agent.make_trainer(
             learner, self.store, spec, seed, agent.rate_limiter(), prefetch
         )
-        super().__init__(context, learner, server, trainer)
+        super().__init__(context, learner, server, trainer, service.accepted)
         self._load(self.store)
-
-    def accepted(self) -> Mapping[int, int]:
-        """Returns the steps that the service has accepted."""
-        return self._service.accepted()
 
 
 class ParameterServer(Keeper):
@@ -232,16 +218,12 @@ class ParameterServer(Keeper):
         """Serves a queue for gradients, and publishes the target networks, too."""
         num_parameters = learner.num_parameters
         queue = GradientQueue(num_parameters)
-        self._inbox = StoreService(server, queue).inbox
+        inbox = StoreService(server, queue).inbox
         self._target = context.parameter_service(server, num_parameters, name=TARGET)
-        self._updates = AppliedGradients(learner, queue, self._inbox, self._after_update)
-        super().__init__(context, learner, server, self._updates, publish_period=1)
+        self._updates = AppliedGradients(learner, queue, inbox, self._after_update)
+        super().__init__(context, learner, server, self._updates, inbox.accepted, publish_period=1)
         self._updates.resume()
         self._publish_target()
-
-    def accepted(self) -> Mapping[int, int]:
-        """Returns the steps that the workers have reported."""
-        return self._inbox.accepted()
 
     def counters(self) -> Counters:
         """Returns those of the workers' memories, summed."""
@@ -280,15 +262,14 @@ class ActingKeeper(Keeper):
         if period := context.values["evaluation_steps"]:
             # There is no evaluator then, to which snapshots and the end of the run matter.
             options |= {"publish_period": period, "quiet_seconds": 0.0, "is_pulled": False}
-        super().__init__(context, learner, server, trainer, **options)
+        super().__init__(context, learner, server, trainer, self._accepted, **options)
         self.bookkeeping.counters.count_unreported()
         self.actors = LocalActing(context, self.store, self.bookkeeping, seed)
         self._load(self.actors.adder.replay or self.store)
         if agent.data.acts_during_updates:
             trainer.around = acting_during_updates(self._turns, self.actors, context.stop)
 
-    def accepted(self) -> Mapping[int, int]:
-        """Returns the steps of these actors."""
+    def _accepted(self) -> Mapping[int, int]:
         return {self.actors.adder.incarnation: self.actors.num_steps}
 
     def await_data(self) -> None:

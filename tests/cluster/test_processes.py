@@ -15,7 +15,7 @@ import pytest
 from common.cluster import local_process, processes
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster
-from common.cluster.local_process import Process, Template
+from common.cluster.local_process import Process
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the signal is Linux's")
 
@@ -29,7 +29,7 @@ def run(code):
 CHILD = """
 import os, time
 from common.cluster.processes import set_parent_death_signal
-set_parent_death_signal()
+set_parent_death_signal(os.getppid())
 print(os.getpid(), flush=True)
 time.sleep(60)
 """
@@ -188,7 +188,8 @@ def test_threads_are_limited(monkeypatch):
 def test_patience_ends_only_without_answers(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    patience = processes.Patience("no answer from the learner", seconds=60.0)
+    monkeypatch.setattr(processes.Patience, "default_seconds", 60.0)
+    patience = processes.Patience("no answer from the learner")
     for _ in range(4):
         now += 50.0
         patience.check()
@@ -264,6 +265,18 @@ def wait_for_up(log, times=1):
 SAYS_TEMPLATE = f"import preloaded; print(preloaded.PID, flush=True)\n{SLEEP}"
 
 
+@pytest.fixture
+def forked_role(folder):
+    """A cluster whose role was forked, its log, the ids of the template and of the role."""
+    write(folder, "role", SAYS_TEMPLATE)
+    with cluster_of(folder, "role") as cluster:
+        log = cluster.log_path("learner", 0)
+        wait_for_up(log)
+        template, pid = int(log.read_text().splitlines()[0]), cluster.states()["learner", 0].pid
+        assert template not in (pid, os.getpid())
+        yield cluster, log, template, pid
+
+
 def test_a_fork_is_a_program_and_a_child_of_the_launcher(folder):
     write(folder, "role", REPORT)
     with cluster_of(folder, "role") as cluster:
@@ -287,22 +300,16 @@ def test_a_fork_is_a_program_and_a_child_of_the_launcher(folder):
     }
 
 
-def test_a_fork_killed_by_a_signal_is_restarted_from_the_template(folder):
-    write(folder, "role", SAYS_TEMPLATE)
-    with cluster_of(folder, "role") as cluster:
-        log = cluster.log_path("learner", 0)
-        wait_for_up(log)
-        first = cluster.states()["learner", 0].pid
-        os.kill(first, signal.SIGKILL)
-        wait_for_up(log, 2)
-        wait_for(
-            lambda: cluster.states()["learner", 0].running
-        )  # it may write before that is noted
-        state = cluster.states()["learner", 0]
-        assert state.restarts == 1 and state.exit_code == -signal.SIGKILL and state.pid != first
+def test_a_fork_killed_by_a_signal_is_restarted_from_the_template(forked_role):
+    cluster, log, template, first = forked_role
+    os.kill(first, signal.SIGKILL)
+    wait_for_up(log, 2)
+    wait_for(lambda: cluster.states()["learner", 0].running)  # it may write before that is noted
+    state = cluster.states()["learner", 0]
+    assert state.restarts == 1 and state.exit_code == -signal.SIGKILL and state.pid != first
+    cluster.stop()
     assert not is_alive(first) and not is_alive(state.pid)
-    templates = [line for line in log.read_text().splitlines() if line.isdigit()]
-    assert len(templates) == 2 and len(set(templates)) == 1
+    assert log.read_text().splitlines().count(str(template)) == 2
 
 
 @pytest.mark.parametrize(
@@ -322,41 +329,29 @@ def test_without_a_template_each_process_imports_for_itself(folder, code):
         assert cluster.failure() is None
 
 
-def test_a_dead_template_is_not_missed(folder):
-    write(folder, "role", SAYS_TEMPLATE)
-    with cluster_of(folder, "role") as cluster:
-        log = cluster.log_path("learner", 0)
-        wait_for_up(log)
-        os.kill(int(log.read_text().splitlines()[0]), signal.SIGKILL)
-        os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
-        wait_for_up(log, 2)
-
-
-def test_a_frozen_template_is_not_waited_for(folder, monkeypatch):
+@pytest.fixture
+def short_wait(monkeypatch):
+    """The wait for a fork, which the socket has from its start on."""
     monkeypatch.setattr(local_process, "_FORK_SECONDS", 3.0)
-    write(folder, "role", SAYS_TEMPLATE)
-    with cluster_of(folder, "role") as cluster:
-        log = cluster.log_path("learner", 0)
-        wait_for_up(log)
-        template = int(log.read_text().splitlines()[0])
-        assert template != cluster.states()["learner", 0].pid  # it is forked
-        os.kill(template, signal.SIGSTOP)
-        os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
-        wait_for_up(log, 2)
-        assert not is_alive(template)
 
 
-def test_a_stop_does_not_wait_for_a_frozen_template(folder):
-    write(folder, "role", SAYS_TEMPLATE)
-    with cluster_of(folder, "role") as cluster:
-        log = cluster.log_path("learner", 0)
-        wait_for_up(log)
-        os.kill(int(log.read_text().splitlines()[0]), signal.SIGSTOP)
-        os.kill(cluster.states()["learner", 0].pid, signal.SIGKILL)
-        wait_for(lambda: cluster.states()["learner", 0].restarts == 1)
-        begin = time.monotonic()
-        cluster.stop(20.0)
-        assert time.monotonic() - begin < 30
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "frozen"])
+def test_a_dead_or_frozen_template_is_not_missed(short_wait, forked_role, number):
+    _, log, template, pid = forked_role
+    os.kill(template, number)
+    os.kill(pid, signal.SIGKILL)
+    wait_for_up(log, 2)
+    assert not is_alive(template)
+
+
+def test_a_stop_does_not_wait_for_a_frozen_template(forked_role):
+    cluster, _, template, pid = forked_role
+    os.kill(template, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: cluster.states()["learner", 0].restarts == 1)
+    begin = time.monotonic()
+    cluster.stop(20.0)
+    assert time.monotonic() - begin < 30
 
 
 def test_forks_and_template_die_with_the_launcher(folder):
@@ -387,13 +382,3 @@ def test_forks_and_template_die_with_the_launcher(folder):
     pids = [int(log.read_text().splitlines()[0]) for log in logs]
     pids.append(int((folder / "template").read_text()))
     wait_for(lambda: not any(map(is_alive, pids)))
-
-
-def test_fork_fails_once_the_template_has_ended(folder):
-    template = Template(["preloaded"])
-    template.kill()
-    try:
-        with pytest.raises(OSError):
-            template.fork(["role"], {}, 1, 1)
-    finally:
-        template.close()

@@ -94,6 +94,7 @@ def test_bind_host_is_apart_from_the_advertised_one():
 @pytest.mark.parametrize(
     "config",
     [
+        "",
         "{",
         "[]",
         {"cluster": {}},
@@ -104,7 +105,6 @@ def test_bind_host_is_apart_from_the_advertised_one():
         {"cluster": CLUSTER, "task": {"type": "learner", "index": -1}},
         {"cluster": CLUSTER, "task": {"type": "learner", "index": 0.5}},
         {"cluster": CLUSTER, "task": {"type": "learner", "index": True}},
-        {"cluster": CLUSTER, "task": {"type": "parameter_server", "index": 0}},
         {"cluster": {"ps": ["a:1"]}, "task": {"type": "actor", "index": 0}},
         {"cluster": {"learner": ["a:1", "b:1"]}, "task": {"type": "learner", "index": 0}},
         {"cluster": {"learner": ["a:1"]}, "task": {"type": "replay", "index": 0}},
@@ -118,11 +118,6 @@ def test_malformed_tf_config_is_one_line_that_names_it(config):
     with pytest.raises(ClusterError, match="TF_CONFIG") as caught:
         read(config)
     assert "\n" not in str(caught.value)
-
-
-def test_missing_tf_config():
-    with pytest.raises(ClusterError, match="TF_CONFIG is not set"):
-        Topology.from_environment(JOBS, {})
 
 
 @pytest.mark.parametrize(
@@ -145,11 +140,6 @@ def test_local_cluster_has_distinct_free_loopback_ports():
         with socket.socket() as probe:
             probe.bind((host, port))
     assert len(set(free_ports(50))) == 50
-
-
-def test_a_task_that_is_not_there_has_no_address():
-    with pytest.raises(ClusterError, match="replay 0"):
-        task("learner", learner=1).address("replay")
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_told_with_the_folder_to_change(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from watched_run import WatchedRun
 
 from common.cluster import topology
-from common.cluster.errors import ClusterError, ServiceUnavailableError
+from common.cluster.errors import ServiceUnavailableError
 from common.cluster.layout import LayoutError, imported
 from common.cluster.topology import Topology, free_ports
 from common.program.layouts import (
@@ -33,6 +33,7 @@ FLAGS = {
     "replay_shards": 1,
     "evaluation_steps": None,
 }
+GIVEN = {"actor_processes": 2, "learner_threads": 3}
 
 
 def local(layout, num_actors, cores, **given):
@@ -59,39 +60,24 @@ def test_the_diagram_shows_whom_each_role_calls(name):
 
 
 @pytest.mark.parametrize(
-    "actors, cores, given, processes, replays, threads",
+    "layout, actors, cores, given, tasks, threads",
     [
-        (4, 2, {}, 1, 1, 1),
-        (32, 16, {}, 8, 1, 8),
-        (4, 16, {}, 4, 1, 12),
-        (4, 2, {"replay_shards": 3}, 3, 3, 1),
-        (4, 8, {"actor_processes": 2, "learner_threads": 3}, 2, 1, 3),
-        (4, 8, {"replay": "learner"}, 4, 0, 4),
+        (DISTRIBUTED, 4, 2, {}, {"replay": 1, "actor": 1}, 1),
+        (DISTRIBUTED, 32, 16, {}, {"replay": 1, "actor": 8}, 8),
+        (DISTRIBUTED, 4, 16, {}, {"replay": 1, "actor": 4}, 12),
+        (DISTRIBUTED, 4, 2, {"replay_shards": 3}, {"replay": 3, "actor": 3}, 1),
+        (DISTRIBUTED, 4, 8, GIVEN, {"replay": 1, "actor": 2}, 3),
+        (DISTRIBUTED, 4, 8, {"replay": "learner"}, {"replay": 0, "actor": 4}, 4),
+        (ONE_PROCESS, 1, 8, {}, {}, 8),
+        (ONE_PROCESS, 1, 8, {"learner_threads": 2}, {}, 2),
+        (ONE_PROCESS, 1, 8, {"evaluation_steps": 100}, {"evaluator": 0}, 8),
+        (ACTORS_WITH_REPLAY, 100, 16, {}, {"actor": 8}, 8),
+        (CENTRAL, 24, 8, {"actor_processes": 3}, {"actor": 3}, 5),
     ],
 )
-def test_a_distributed_run(actors, cores, given, processes, replays, threads):
-    tasks, learner_threads = local(DISTRIBUTED, actors, cores, **given)
-    assert tasks == {"learner": 1, "replay": replays, "actor": processes, "evaluator": 1}
-    assert learner_threads == threads
-
-
-def test_a_run_of_one_process():
-    assert local(ONE_PROCESS, 1, 8) == ({"learner": 1, "evaluator": 1}, 8)
-    assert local(ONE_PROCESS, 1, 8, learner_threads=2)[1] == 2
-    assert local(ONE_PROCESS, 1, 8, evaluation_steps=100)[0] == {"learner": 1, "evaluator": 0}
-
-
-def test_a_run_whose_actors_keep_replays():
-    tasks, learner_threads = local(ACTORS_WITH_REPLAY, 100, 16)
-    assert tasks == {"learner": 1, "actor": 8, "evaluator": 1} and learner_threads == 8
-
-
-def test_a_learner_that_acts_in_environments_elsewhere():
-    tasks, learner_threads = local(CENTRAL, 24, 8, actor_processes=3)
-    assert tasks == {"learner": 1, "actor": 3, "evaluator": 1} and learner_threads == 5
-    assert CENTRAL.acting_role.name == "actor" and CENTRAL.keeper.acts
-    assert CENTRAL.actors_of(2, 3, 24) == range(16, 24)
-    assert ONE_PROCESS.acting_role is ONE_PROCESS.keeper
+def test_a_local_run(layout, actors, cores, given, tasks, threads):
+    expected = {"learner": 1, "evaluator": 1} | tasks
+    assert local(layout, actors, cores, **given) == (expected, threads)
 
 
 def test_a_flag_chooses_a_layout():
@@ -125,19 +111,10 @@ def test_replays_are_counted_where_their_actors_are():
     assert ONE_PROCESS.num_memories(100) == DISTRIBUTED.num_memories(100) == 1
 
 
-def test_a_replay_is_no_job_where_actors_keep_replays():
-    with pytest.raises(ClusterError, match="'replay': the jobs of .* learner, actor, evaluator"):
-        Topology.local(ACTORS_WITH_REPLAY.roles, {"learner": 1, "replay": 1})
-    with pytest.raises(LayoutError, match="--role=replay .* learner, actor, evaluator"):
-        ACTORS_WITH_REPLAY.role("replay")
-    assert not {"replay", "replay_shards"} & {*ACTORS_WITH_REPLAY.flags}
-
-
 @pytest.mark.parametrize(
     "given, words",
     [
         ({"replay_shards": 2, "actor_processes": 1}, "2 replay.* 1 actor.*--actor_processes"),
-        ({"replay_shards": 5}, "5 replay.* 4 actor"),
         ({"replay_shards": 2, "replay": "learner"}, "--replay_shards is 2.*--replay=learner"),
     ],
 )
@@ -149,21 +126,8 @@ def test_a_local_run_that_cannot_be(given, words):
 def test_actors_are_shared_evenly():
     shares = [DISTRIBUTED.actors_of(index, 3, 8) for index in range(3)]
     assert shares == [range(0, 2), range(2, 5), range(5, 8)]
-    for arguments, words in (
-        ((0, 0, 8), "--actor_processes is missing"),
-        ((3, 3, 8), "actor 3, counted from 0, but there are 3"),
-    ):
-        with pytest.raises(LayoutError, match=words):
-            DISTRIBUTED.actors_of(*arguments)
-    with pytest.raises(LayoutError, match="9 actor processes for 8 actors: lower --actor_"):
-        DISTRIBUTED.require_tasks({"learner": 1, "actor": 9}, 8)
-
-
-def test_a_role_of_another_layout_is_refused():
-    assert DISTRIBUTED.role("replay").name == "replay"
-    for name in ("replay", "leaner"):
-        with pytest.raises(LayoutError, match=f"--role={name} .*one process.* learner, evaluator"):
-            ONE_PROCESS.role(name)
+    with pytest.raises(LayoutError, match="actor 3, counted from 0, but there are 3"):
+        DISTRIBUTED.actors_of(3, 3, 8)
 
 
 # A layout that no paper has runs as the papers' own do, locally and by hand.

@@ -1,5 +1,6 @@
 """Tests of common.program.local: a local run, its temporary files, and the resources it needs."""
 
+import os
 import pathlib
 import shutil
 import signal
@@ -9,6 +10,7 @@ import tempfile
 import time
 import types
 
+from launched import wait_for
 import pytest
 
 from common.cluster.errors import ClusterError
@@ -213,35 +215,26 @@ def test_a_signal_stops_a_run_in_order_and_a_second_ctrl_c_at_once(tmp_path, num
     ends = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if number == signal.SIGINT else ""
     role = f"import signal, time; {ends}; print('up', flush=True); time.sleep(600)"
     code = f"""
-import signal, sys, types
+import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
-from common.cluster.errors import ClusterError
-from common.cluster.launcher import LocalCluster
-from common.cluster.local_process import Process
-from common.cluster.processes import StopRequest
-from common.program import layouts
-from common.program.local import LaunchedRun
-from common.reporting.budget import Budget
-from common.reporting.run_directory import RunDirectory
-stop = StopRequest().install()
-directory = RunDirectory({str(tmp_path / "run")!r})
-directory.open({{}})
+from test_local import LaunchedRun, LocalCluster, Process, StopRequest, launched, make_run
+stop, directory = StopRequest().install(), make_run({str(tmp_path / "run")!r})
 processes = [Process("learner", 0, [sys.executable, "-c", {role!r}, {str(tmp_path)!r}], {{}}, True)]
-run = types.SimpleNamespace(directory=directory, layout=layouts.DISTRIBUTED, limits=Budget(1),
-                            min_replay_size=0, checkpoint_seconds=60.0, title="test")
 try:
-    LaunchedRun(run, stop).run(LocalCluster(processes, directory.logs))
+    LaunchedRun(launched(directory), stop).run(LocalCluster(processes, directory.logs))
 except KeyboardInterrupt as interrupt:
     print(interrupt)
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert "test; run directory" in process.stderr.readline()
     log = tmp_path / "run" / "logs" / "learner-0.log"
-    while not (log.exists() and log.read_text()):
-        assert process.poll() is None
-        time.sleep(0.05)
+    wait_for(lambda: log.exists() and log.read_text())
     process.send_signal(number)
     while "stopping: the learner saves what it has learnt" not in process.stderr.readline():
         assert process.poll() is None
@@ -255,10 +248,8 @@ except KeyboardInterrupt as interrupt:
     assert process.returncode == 0
     # The learner is deaf to the first one, and is given a minute.
     assert number != signal.SIGINT or time.monotonic() - begin < local._STOP_SECONDS
-    deadline = time.monotonic() + 30
-    while any(is_running(pid, str(tmp_path)) for pid in pathlib.Path("/proc").glob("[0-9]*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    proc = pathlib.Path("/proc")
+    wait_for(lambda: not any(is_running(pid, str(tmp_path)) for pid in proc.glob("[0-9]*")))
 
 
 def test_a_stop_takes_longer_with_a_large_replay_and_says_whose_save_was_cut(
@@ -269,11 +260,11 @@ def test_a_stop_takes_longer_with_a_large_replay_and_says_whose_save_was_cut(
     (directory.replay / "replay_0.replay").write_bytes(bytes(100))
     monkeypatch.setattr(local, "_STOP_SECONDS", 0.2)
     monkeypatch.setattr(local, "_SAVED_BYTES_PER_SECOND", 100.0)
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    roles = {"learner": "import time; time.sleep(600)", "replay": deaf}
-    found = [Process(name, 0, [sys.executable, "-c", code]) for name, code in roles.items()]
-    stop = StopRequest()
-    stop.wait = lambda seconds: time.sleep(seconds) or stop.request() or True
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    deaf = [sys.executable, "-c", f"{deaf}; print('deaf', flush=True); time.sleep(600)"]
+    found = [Process("learner", 0, SLEEP), Process("replay", 0, deaf)]
+    stop, log = StopRequest(), directory.logs / "replay-0.log"
+    stop.wait = lambda seconds: wait_for(log.read_text) or stop.request() or True
     LaunchedRun(launched(directory), stop).run(LocalCluster(found, directory.logs))
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "killed" in line]
     assert line.startswith("replay 0 did not end within 1 s and was killed: what it had not saved")

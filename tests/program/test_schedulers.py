@@ -117,12 +117,6 @@ def test_the_process_becomes_its_role(monkeypatch):
     assert started == [(python, [python, *module, *flags])]
 
 
-def test_outside_of_a_step_is_one_line(monkeypatch):
-    monkeypatch.delenv("SLURM_STEP_NUM_TASKS", raising=False)
-    with pytest.raises(ClusterError, match="SLURM_STEP_NUM_TASKS is '',.* srun"):
-        slurm.topology(DISTRIBUTED, VALUES, 64)
-
-
 def test_a_layout_of_one_process_has_one_task_that_acts(monkeypatch):
     step = {"nodes": "n9", "per_node": "2", "tasks": 2}
     places = [topology(monkeypatch, "n9", k, k, layout=ONE_PROCESS, **step) for k in range(2)]
@@ -161,20 +155,6 @@ def test_a_task_needs_a_core_for_each_thread():
     counts = {"parameter_server": 1, "worker": 2, "evaluator": 1}
     cores = ray_cluster.cores_of(WORKERS, {"worker_threads": None}, counts, 6)
     assert cores["worker", 1] == 6 and cores["parameter_server", 0] == 2
-
-
-def test_each_task_gets_the_same_cluster_and_its_own_place():
-    addresses = {task: f"10.0.0.{n % 2}:{7000 + n}" for n, task in enumerate(CORES)}
-    made = Topology.of(DISTRIBUTED.roles, addresses)
-    for (name, index), address in addresses.items():
-        variables = {"TF_CONFIG": made.to_tf_config(name, index)}
-        found = Topology.from_environment(DISTRIBUTED.roles, variables)
-        assert (found.job, found.index, found.own_address) == (name, index, address)
-        assert found.cluster == made.cluster
-        assert json.loads(variables["TF_CONFIG"])["cluster"]["actor"] == [
-            "10.0.0.0:7002",
-            "10.0.0.1:7003",
-        ]
 
 
 def test_without_ray_is_one_line(monkeypatch):

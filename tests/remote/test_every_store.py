@@ -277,16 +277,6 @@ def wide():
     served.close()
 
 
-def test_the_learner_ends_the_run(wide):
-    service, remote = wide.service, wide.remote()
-    assert not service.finished and not service.learner_present
-    remote.accepted()
-    assert not service.finished and service.learner_present
-    for finished in (False, True):
-        remote.disconnect(finished)
-        assert service.finished == finished and not service.learner_present
-
-
 def test_a_put_that_exceeds_a_message_is_taken_whole_or_not_at_all(wide):
     remote, rows = wide.remote(), TRANSITIONS.rows(range(15), WIDE)
     priorities = rows.priorities.copy()

@@ -42,7 +42,7 @@ class Received:
         return self.store.wire.columns(self.kind.rows(marks, self.width))
 
     def put(self, incarnation, number, *marks):
-        return self.inbox.put(incarnation, number, self.columns(marks))
+        return self.inbox.put(incarnation, number, *self.columns(marks))
 
     def put_parts(self, incarnation, number, marks, *parts):
         """Puts some parts of a delivery; returns which of them made it whole or came late."""
@@ -216,12 +216,11 @@ def start(replay, limiter=UNLIMITED, stop=None, others=(), token=TOKEN):
     return outbox
 
 
-def steps(outbox, first, count, copies=1, reward=1.0):
+def steps(outbox, first, count, reward=1.0):
     """Returns a delivery of `count` transitions of actor 4."""
-    numbers = np.arange(copies * first, copies * (first + count))
-    ones = np.ones([len(numbers), 3], np.float32)
+    ones = np.ones([count, 3], np.float32)
     rows = Items(
-        columns.transition_keys(2, 4, outbox.incarnation, numbers),
+        columns.transition_keys(2, 4, outbox.incarnation, np.arange(first, first + count)),
         StoredTransition(ones, ones[:, 0], reward * ones[:, 0], ones[:, 0], ones),
         ones[:, 0],
     )
@@ -286,16 +285,6 @@ def test_an_error_of_the_thread_reaches_the_actors(replay):
             wait_for(lambda: not call())
     with pytest.raises(WrongTokenError):
         start(replay, token="another token")
-
-
-def test_a_step_with_several_items_counts_once(replay):
-    outbox = start(replay)
-    outbox.add(steps(outbox, 0, 14, copies=3))
-    outbox.close()
-    number = outbox.incarnation % footprint.MAX_INCARNATIONS
-    expected = columns.make_keys(2, 4, number, np.arange(3 * 14))
-    np.testing.assert_array_equal(np.unique(replay.store.draw(5000, 1).keys), expected)
-    assert outbox.num_accepted == 14 and replay.accepted() == {outbox.incarnation: 14}
 
 
 def test_the_ratio_is_kept_over_all_shards(replay):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from common.cluster import rpc, rpc_server
 from common.cluster.errors import ClusterError, ServiceUnavailableError
-from common.cluster.processes import Patience, PatienceError, StopRequest
+from common.cluster.processes import PatienceError, StopRequest
 from common.cluster.topology import free_ports
 from common.learning.learner import DivergedError, Gradients, Learner
 from common.learning.parameter_server import AppliedGradients, RemoteStep
@@ -52,25 +52,13 @@ def test_a_reader_sees_each_version_once():
     server.close()
 
 
-def test_a_restarted_learner_publishes_newer_versions():
-    server, service, _ = serve(1, start=3)
-    old = [service.publish(np.zeros([1], np.float32), step, 0, 0.0) for step in range(100)][-1]
-    server.close()
-    server, service, client = serve(1, start=4)
-    service.publish(np.ones([1], np.float32), 0, 0, 0.0)
-    assert client.read(if_newer_than=old).flat == [1.0]
-    server.close()
-
-
 @pytest.mark.parametrize(
     "version, offset, size, name",
     [
         (-1, 0, 1, "version"),
-        (2**62, -(2**63), 1, "offset"),
         (2**62, 4, 1, "offset"),
         (2**62, 0, -5, "size"),
         (2**62, 0, parameters.SLICE_SIZE + 1, "size"),
-        (2**62, 2, 2**40, "size"),
         (2**62, 2, 2**63 - 1, "size"),
     ],
 )
@@ -297,7 +285,7 @@ def test_reports_are_made_once_a_second(server, monkeypatch):
     assert sender.report_if_due() and not sender.report_if_due()
     monkeypatch.setattr("common.remote.gradients._REPORT_SECONDS", 0.0)
     assert sender.report_if_due()
-    monkeypatch.setattr(sender, "patience", Patience("no answer from the parameter server", 0.0))
+    monkeypatch.setattr(sender.patience, "_seconds", 0.0)
     server.rpc.close()
     sender._store._client.timeout_seconds = 0.2
     with pytest.raises(PatienceError, match="no answer from the parameter server"):

@@ -19,8 +19,8 @@ EXPONENT = 0.6
 ITEMS = (5, 30, 12)  # in each shard
 
 
-def make_memory(capacity=100, distribution=Proportional(EXPONENT), **options):
-    distributions = {"sample": distribution, "remove": Fifo()}
+def make_memory(capacity=100, **options):
+    distributions = {"sample": Proportional(EXPONENT), "remove": Fifo()}
     return Memory(specs_of(4, strings=True), capacity, distributions, "remove", 1, **options)
 
 
@@ -28,21 +28,24 @@ def make_keys(shard, count):
     return columns.transition_keys(shard, 3, 1, np.arange(count))
 
 
+def marks_by(keys):
+    """Returns the marks 1000 * shard + step of the items with these keys."""
+    return 1000 * columns.shard_of(keys) + keys % 1000
+
+
 def items_of(keys, priorities=None):
-    """Returns items whose mark is 1000 * shard + step."""
-    marks = 1000 * columns.shard_of(keys) + keys % 1000
     if priorities is None:
         priorities = np.ones(len(keys), np.float32)
-    return Items(keys, columns_of(marks, 4, True), priorities)
+    return Items(keys, columns_of(marks_by(keys), 4, True), priorities)
 
 
 class Filled:
     """Shards whose priorities differ in scale, and one memory with the items of all."""
 
-    def __init__(self, distribution=Proportional(EXPONENT)):
+    def __init__(self):
         generator = np.random.default_rng(0)
-        self.shards = [make_memory(distribution=distribution) for _ in ITEMS]
-        self.whole, self.store = make_memory(distribution=distribution), ShardedStore(self.shards)
+        self.shards = [make_memory() for _ in ITEMS]
+        self.whole, self.store = make_memory(), ShardedStore(self.shards)
         self.priorities = {}
         for shard, count in enumerate(ITEMS):
             keys = make_keys(shard, count)
@@ -92,20 +95,12 @@ def test_items_are_drawn_as_from_one_memory(filled):
     np.testing.assert_allclose(
         probabilities_of(sample), [expected[key] for key in keys.tolist()], rtol=1e-6
     )
-    marks = 1000 * columns.shard_of(keys) + keys % 1000
-    np.testing.assert_array_equal(marks_of(sample.steps), marks)  # every row is whole
+    np.testing.assert_array_equal(marks_of(sample.steps), marks_by(keys))  # every row is whole
     np.testing.assert_array_equal(sample.lengths, np.ones(60_000))
     for total, count in (sample[2:4], filled.store.mass()):
         assert int(count) == int(whole.count) == sum(ITEMS) and count.dtype == tf.int64
         assert float(total) == pytest.approx(float(whole.total_mass), rel=1e-12)
     assert [column.dtype for column in sample[:5]] == [column.dtype for column in whole[:5]]
-
-
-def test_uniform_shards_of_different_size_give_uniform_items():
-    filled, n = Filled(Uniform()), sum(ITEMS)
-    sample = filled.store.draw(40_000, seed=3)
-    assert_fair(sample.keys.numpy(), dict.fromkeys(filled.priorities, 1 / n))
-    np.testing.assert_allclose(probabilities_of(sample), 1 / n, rtol=1e-9)
 
 
 def test_what_is_drawn_follows_from_the_seed_and_the_contents(filled):

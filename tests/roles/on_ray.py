@@ -21,10 +21,10 @@ from typing import Any
 
 from ray_node import RayNode, two_nodes
 from soaks import SOAKS
-from watched_run import TOKEN, WatchedRun
+from watched_run import TOKEN, WatchedRun, parse
 
 from common.cluster.credentials import TOKEN_VARIABLE
-from common.reporting.command_line import Parser, check_writable
+from common.reporting.command_line import Parser
 from common.reporting.csv_rows import read_rows
 from common.reporting.run_directory import RunDirectory
 
@@ -128,7 +128,7 @@ class RunOnRay:
             assert self._driver.poll() is None, f"the run has ended{self.run.logs()}"
             return condition()
 
-        self.run.wait_for(is_so, _START_SECONDS, what, poll_seconds=0.2)
+        self.run.wait_for(is_so, _START_SECONDS, what)
 
 
 def _train(ray_run: RunOnRay) -> dict[str, Any]:
@@ -175,14 +175,7 @@ def _arguments() -> argparse.Namespace:
     parser = Parser(prog="python tests/roles/on_ray.py", description=__doc__)
     parser.add_argument("--minutes", type=float, default=8.0, help="length of the run, default 8")
     parser.add_argument("--cores", type=int, default=8, help="of each node, default 8")
-    parser.add_argument(
-        "--workdir", type=pathlib.Path, help="gets run and logs; a temporary directory by default"
-    )
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="gets what came out")
-    arguments = parser.parse_args()
-    if arguments.json is not None:
-        check_writable("--json", arguments.json)
-    return arguments
+    return parse(parser)
 
 
 def main() -> None:

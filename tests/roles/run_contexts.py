@@ -2,23 +2,28 @@
 
 from common.cluster.credentials import Credentials
 from common.cluster.processes import StopRequest
+from common.cluster.topology import Topology
 from common.reporting.budget import Budget
+from common.reporting.run_directory import RunDirectory
 from common.roles.run_context import RunContext
 
 TOKEN = "a token of the tests"
 
 
-def make_context(agent, spec, layout, topology, directory, **others):
+def make_context(agent, spec, layout, path, topology=None, **others):
     """Returns the context of `topology`'s task in a run without limits.
 
     Args:
       agent: of the run.
       spec: of the environment.
       layout: of the run.
-      topology: of the cluster.
-      directory: a `RunDirectory`; None where the role writes nothing.
+      path: of the run directory.
+      topology: of the cluster; None: its keeper alone.
       **others: other values of fields.
     """
+    topology = topology or Topology.local(layout.roles, {layout.keeper.name: 1})
+    directory = RunDirectory(path)
+    directory.open({})
     fields = {
         "environment": "control:cartpole:swingup",
         "credentials": Credentials(TOKEN, topology.job),

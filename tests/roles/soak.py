@@ -38,11 +38,11 @@ from soak_faults import (
     plan,
 )
 from soaks import SOAKS, Soak, layout_of
-from watched_run import TOKEN, WatchedRun
+from watched_run import TOKEN, WatchedRun, parse
 
 from common.cluster.credentials import TOKEN_VARIABLE
 from common.cluster.layout import Layout
-from common.reporting.command_line import Parser, check_writable
+from common.reporting.command_line import Parser
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 
@@ -71,18 +71,7 @@ def _arguments() -> tuple[Soak, argparse.Namespace]:
     parser.add_argument(
         "--seed", type=int, default=0, help="of the run and of the times of the faults, default 0"
     )
-    parser.add_argument(
-        "--workdir",
-        type=pathlib.Path,
-        metavar="DIR",
-        help="gets the run; a temporary directory by default",
-    )
-    parser.add_argument(
-        "--json", type=pathlib.Path, metavar="FILE", help="gets the faults and what came out"
-    )
-    arguments = parser.parse_args()
-    if arguments.json is not None:
-        check_writable("--json", arguments.json)
+    arguments = parse(parser)
     fields = {each.name for each in dataclasses.fields(Soak)}
     changes = {name: value for name, value in vars(arguments).items() if name in fields}
     try:

@@ -1,11 +1,10 @@
 """Tests of common.roles.actors: actors in a process that also learns, and with replays."""
 
 import dataclasses
-import functools
 import random
 import threading
-import time
 
+from launched import wait_for
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,15 +49,9 @@ class Source:
 
 def make(path, queue_capacity=8, incarnation=None):
     """Four actors, the queue to which they add, and the source of their parameters."""
-    path.mkdir(exist_ok=True)
     agent = make_agent(queue_capacity=queue_capacity)
-    topology = Topology.local(ONE_PROCESS_WITH_REPLAYS.roles, {"learner": 1})
     context = make_context(
-        agent,
-        SPEC,
-        ONE_PROCESS_WITH_REPLAYS,
-        dataclasses.replace(topology, job="learner"),
-        RunDirectory(path),
+        *(agent, SPEC, ONE_PROCESS_WITH_REPLAYS, path),
         environment="python:unroll_task:Sums",
         actors=ACTORS,
         num_actors=len(ACTORS),
@@ -142,7 +135,6 @@ def test_each_start_of_the_actors_has_another_number_and_other_random_numbers(tm
     assert (second.start, second.adder.incarnation) == (1, 2)
     assert first.seed != second.seed
     run = RunDirectory(tmp_path)
-    run.config_json.write_text("{}")
     for _ in range(4):  # the disk was full at the third one, whose row in lives.csv is missing
         run.write_run_record(seed=5, scale="laptop")
     assert make(tmp_path)[0].adder.incarnation == 4
@@ -160,18 +152,13 @@ def test_environments_that_draw_from_global_generators_repeat_with_the_start_alo
 
 def make_d4pg(path):
     """Four actors of D4PG, their memory, and the source of their parameters."""
-    path.mkdir(exist_ok=True)
     agent = AGENT.make_agent(
         policy_sizes=(16,), critic_sizes=(16,), batch_size=16, min_replay_size=50, n_step=3
     )
     assert agent.data.inserts_late
     spec = EnvironmentSpec(2, 1)
     context = make_context(
-        agent,
-        spec,
-        ONE_PROCESS,
-        dataclasses.replace(Topology.local(ONE_PROCESS.roles, {"learner": 1}), job="learner"),
-        RunDirectory(path),
+        *(agent, spec, ONE_PROCESS, path),
         environment="python:reproductions.d4pg.own_environment:make",
         actors=ACTORS,
         num_actors=len(ACTORS),
@@ -254,9 +241,7 @@ def test_actors_act_beside_a_call_until_the_next_one_is_due(num_copies, steps):
     for call in range(1, 3):
         before = actors.num_steps
         with beside(Counters(100, 20 + num_copies * before, 12 * (call - 1))):
-            deadline = time.monotonic() + 60
-            while actors.num_steps < call * 3 // num_copies and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_for(lambda: actors.num_steps >= call * 3 // num_copies)
             assert "insert" not in actors.log
             actors.log.append("update")
         pulled, *between, inserted = actors.log
@@ -296,17 +281,9 @@ STEPS, NUM_ACTORS, SAMPLES, RATIO = 60, 4, 20, 3
 SECONDS = 60
 
 
-def context(tmp_path, layout, tasks, job="learner", index=0, episode_return=None, **others):
-    directory = RunDirectory(tmp_path)
-    directory.open({})
-    directory.path.mkdir(exist_ok=True)
-    topology = tasks if isinstance(tasks, Topology) else Topology.local(layout.roles, tasks)
+def context(path, layout, topology=None, episode_return=None, **others):
     return make_context(
-        make_agent(),
-        SPEC,
-        layout,
-        dataclasses.replace(topology, job=job, index=index),
-        directory,
+        *(make_agent(), SPEC, layout, path, topology),
         environment="python:unroll_task:Sums",
         num_actors=NUM_ACTORS,
         limits=Budget(learner_steps=STEPS, episode_return=episode_return),
@@ -316,14 +293,15 @@ def context(tmp_path, layout, tasks, job="learner", index=0, episode_return=None
 
 def test_the_learner_learns_from_every_unroll_of_two_processes(tmp_path):
     topology = Topology.local(ACTORS_WITH_REPLAY.roles, {"learner": 1, "actor": 2})
-    make = functools.partial(context, tmp_path, ACTORS_WITH_REPLAY, topology)
-    contexts = [make("actor", k, actors=range(2 * k, 2 * k + 2)) for k in range(2)]
+    roles = [(keeper.run, topology, range(0))]
+    for k in range(2):
+        task = dataclasses.replace(topology, job="actor", index=k)
+        roles.append((actors.run_actor, task, range(2 * k, 2 * k + 2)))
     threads = [
-        threading.Thread(target=run, args=[each], daemon=True)
-        for run, each in [
-            (keeper.run, make("learner")),
-            *((actors.run_actor, each) for each in contexts),
-        ]
+        threading.Thread(
+            target=run, args=[context(tmp_path, ACTORS_WITH_REPLAY, task, actors=own)], daemon=True
+        )
+        for run, task, own in roles
     ]
     for thread in threads:
         thread.start()
@@ -349,7 +327,7 @@ def test_one_process_takes_turns_and_equal_seeds_give_equal_runs(tmp_path):
     paths = [tmp_path / name for name in "ab"]
     for path in paths:
         options = {"actors": range(NUM_ACTORS), "seed": 1, "values": {"evaluation_steps": 30}}
-        keeper.run(context(path, ONE_PROCESS_WITH_REPLAYS, {"learner": 1}, **options))
+        keeper.run(context(path, ONE_PROCESS_WITH_REPLAYS, **options))
 
     def rows(path, name, *without):
         return pd.DataFrame(read_rows(path / name)).drop(columns=["wall_seconds", *without])
@@ -374,5 +352,5 @@ def test_one_process_takes_turns_and_equal_seeds_give_equal_runs(tmp_path):
 def test_a_run_that_stops_at_a_return_has_learnt_something(tmp_path):
     options = {"actors": range(NUM_ACTORS), "seed": 1, "values": {"evaluation_steps": 30}}
     options |= {"episode_return": -1e9}  # which the untrained policy has, too
-    keeper.run(context(tmp_path, ONE_PROCESS_WITH_REPLAYS, {"learner": 1}, **options))
+    keeper.run(context(tmp_path, ONE_PROCESS_WITH_REPLAYS, **options))
     assert read_rows(tmp_path / "evaluator.csv")["learner_steps"].tolist() == [0, 30, 30]

@@ -30,7 +30,6 @@ from common.remote.parameters import LearnerStatus, ParameterClient, ParameterSe
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
-from common.reporting.run_directory import RunDirectory
 from common.roles import evaluator
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
@@ -86,6 +85,16 @@ class Learner(tf.Module):
         self.actor_variables = [tf.Variable([0.0])]
 
 
+def agent_of(policy):
+    """The part of an agent that an evaluator needs."""
+    return types.SimpleNamespace(
+        declaration=types.SimpleNamespace(paper="a_paper", num_frames=None),
+        setting="a_setting",
+        make_evaluator=lambda spec, count: policy,
+        make_learner=lambda spec, seed: Learner(),
+    )
+
+
 class Asking(ParameterClient):
     """Counts how often the learner was asked."""
 
@@ -105,21 +114,12 @@ class Run:
 
     def __init__(self, path):
         learner, own = (f"127.0.0.1:{port}" for port in free_ports(2))
-        self.directory = RunDirectory(path)
-        self.directory.open({})
         self.policy, self.error = Constant(), None
-        agent = types.SimpleNamespace(
-            declaration=types.SimpleNamespace(paper="a_paper", num_frames=None),
-            setting="a_setting",
-            make_evaluator=lambda spec, count: self.policy,
-            make_learner=lambda spec, seed: Learner(),
-        )
-        jobs = DISTRIBUTED.roles
-        topology = Topology(jobs, {"learner": (learner,), "evaluator": (own,)}, "evaluator", 0)
-        spec = EnvironmentSpec(1, 1)
-        self.context = make_context(
-            agent, spec, DISTRIBUTED, topology, self.directory, seed=5, limits=LIMITS
-        )
+        cluster = {"learner": (learner,), "evaluator": (own,)}
+        topology = Topology(DISTRIBUTED.roles, cluster, "evaluator", 0)
+        agent, spec = agent_of(self.policy), EnvironmentSpec(1, 1)
+        self.context = make_context(agent, spec, DISTRIBUTED, path, topology, seed=5, limits=LIMITS)
+        self.directory = self.context.directory
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
@@ -233,29 +233,12 @@ def test_the_best_evaluation_is_kept(run):
     assert not list(run.directory.path.glob("events*"))  # the learner shows them
 
 
-def test_the_last_evaluation_is_shown_on_tensorboard_in_the_place_of_the_learner(run):
-    run.serve()
-    run.publish(0.5, 16)
-    run.start()
-    run.save(1.0, 33)
-    run.publish(0.5, 33, finished=True)
-    assert run.ends()
-    events = EventAccumulator(str(run.directory.path))
-    events.Reload()
-    (shown,) = events.Tensors("evaluator/episode_return")
-    assert (shown.step, float(tf.make_ndarray(shown.tensor_proto))) == (33, 1.0)
-
-
 def test_every_second_evaluation_films_an_episode_of_its_own(tmp_path, monkeypatch):
     agent = D4PG(D4PGConfig(policy_sizes=(4,), critic_sizes=(4,)))
-    name = "python:reproductions.d4pg.own_environment:make"
-    directory = RunDirectory(tmp_path)
-    directory.open({})
-    topology = Topology(DISTRIBUTED.roles, {"evaluator": ("127.0.0.1:1",)}, "evaluator", 0)
-    spec = EnvironmentSpec(2, 1)
+    name, spec = "python:reproductions.d4pg.own_environment:make", EnvironmentSpec(2, 1)
     options = {"environment": name, "film_every": 2, "evaluation_episodes": 1}
-    context = make_context(agent, spec, DISTRIBUTED, topology, directory, **options)
-    evaluation = evaluator.Evaluation(context)
+    context = make_context(agent, spec, DISTRIBUTED, tmp_path, **options)
+    evaluation, directory = evaluator.Evaluation(context), context.directory
     flat = np.zeros(agent.make_learner(spec, 0).num_parameters, np.float32)
     found = [
         evaluation.run(flat, LearnerStatus(1, step, step, 1.0, False), lambda: False)
@@ -279,7 +262,7 @@ def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):
     assert run.ends() and run.rows() == []
 
 
-def test_the_end_of_the_run_ends_an_evaluation_under_way(run):
+def test_the_end_of_the_run_ends_an_evaluation_under_way_and_tensorboard_shows_the_last_one(run):
     run.serve()
     run.publish(-1.0, 16)
     run.start()
@@ -288,17 +271,12 @@ def test_the_end_of_the_run_ends_an_evaluation_under_way(run):
     run.save(1.0, 33)
     run.publish(0.5, 33, finished=True)
     assert run.ends() and run.rows() == [(33, 1.0)]  # of the checkpoint
-
-
-def test_the_learner_has_gone_before_it_was_asked(run):
-    run.serve()
-    run.publish(0.5, 16)
-    run.start()
-    run.wait_for(lambda: last_row(run.directory.evaluator_csv), "a row")
-    run.server.close()
-    run.save(1.0, 33)
-    assert run.ends()
-    assert run.rows()[-1] == (33, 1.0) and {row[0] for row in run.rows()[:-1]} == {16}
+    events = EventAccumulator(str(run.directory.path))
+    events.Reload()
+    (shown,) = events.Tensors(
+        "evaluator/episode_return"
+    )  # the learner, which shows others, is gone
+    assert (shown.step, float(tf.make_ndarray(shown.tensor_proto))) == (33, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -327,8 +305,7 @@ def test_the_evaluator_starts_after_a_return_has_ended_the_run(run):
 
 def test_the_last_evaluation_also_plays_from_the_file_of_starts(tmp_path):
     """Pendulum without torque: the return of an episode is what is left of the whole one's."""
-    name, directory = "gym:Pendulum-v1", RunDirectory(tmp_path / "run")
-    directory.open({})
+    name = "gym:Pendulum-v1"
     environment = environments.make(name, 3, evaluation=True)
     rewards, timestep = [], environment.reset()
     while not timestep.last():
@@ -339,18 +316,10 @@ def test_the_last_evaluation_also_plays_from_the_file_of_starts(tmp_path):
     file["episodes"].append({"seed": 3, "actions": [[0.0]] * 150, "starts": starts})
     (tmp_path / "starts.json").write_text(json.dumps(file))
 
-    policy = Constant()
-    agent = types.SimpleNamespace(
-        declaration=types.SimpleNamespace(paper="a_paper", num_frames=None),
-        setting="a_setting",
-        make_evaluator=lambda spec, count: policy,
-    )
-    topology = Topology(DISTRIBUTED.roles, {"evaluator": ("127.0.0.1:1",)}, "evaluator", 0)
+    agent, spec = agent_of(Constant()), EnvironmentSpec(3, 1)
     options = {"environment": name, "start_states": tmp_path / "starts.json", "final_episodes": 4}
-    context = make_context(
-        agent, EnvironmentSpec(3, 1), DISTRIBUTED, topology, directory, **options
-    )
-    evaluation = evaluator.Evaluation(context)
+    context = make_context(agent, spec, DISTRIBUTED, tmp_path / "run", **options)
+    evaluation, directory = evaluator.Evaluation(context), context.directory
     flat = np.zeros(1, np.float32)
     assert evaluation.run(flat, LearnerStatus(1, 1, 1, 1.0, False), lambda: False)
     assert not directory.evaluation_json.exists()

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 
+from launched import wait_for
 import numpy as np
 import pytest
 from run_contexts import TOKEN, make_context
@@ -27,14 +28,11 @@ from reproductions.d4pg.d4pg import D4PG
 
 
 def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypatch):
-    directory = RunDirectory(tmp_path / "run")
-    directory.open({})
-    topology = Topology.local(layouts.WORKERS.roles, {"parameter_server": 1})
+    context = make_context(None, None, layouts.WORKERS, tmp_path)
     versions = {ONLINE: [], TARGET: []}
     for start in range(1, 4):
         monkeypatch.setattr("time.time_ns", lambda start=start: 10**18 - start * 10**15)  # back
-        directory.write_run_record(seed=0, scale="laptop")
-        context = make_context(None, None, layouts.WORKERS, topology, directory)
+        context.directory.write_run_record(seed=0, scale="laptop")
         server = rpc_server.Server(f"127.0.0.1:{free_ports(1)[0]}", TOKEN)
         for name, published in versions.items():
             service = context.parameter_service(server, 1, name=name)
@@ -47,17 +45,15 @@ def test_each_start_publishes_newer_versions_of_all_networks(tmp_path, monkeypat
 SPEC = EnvironmentSpec(3, 2)
 
 
-def test_a_role_that_has_waited_too_long_saves_what_it_stores(tmp_path):
-    topology = Topology.local(layouts.ONE_PROCESS.roles, {"learner": 1})
+def test_a_role_that_has_waited_too_long_saves_what_it_stores(tmp_path, monkeypatch):
+    monkeypatch.setattr(Patience, "default_seconds", -1.0)
     options = {"saves_replay": True, "actors": range(2)}
     agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
-    context = make_context(
-        agent, SPEC, layouts.ONE_PROCESS, topology, RunDirectory(tmp_path), **options
-    )
+    context = make_context(agent, SPEC, layouts.ONE_PROCESS, tmp_path, **options)
 
     def wait(context):
         context.store_file(agent.data.make_store(context.step_specs, 0))
-        Patience("no answer from the learner", seconds=-1.0).check()
+        Patience("no answer from the learner").check()
 
     with pytest.raises(PatienceError, match="no answer from the learner"):
         context.run(wait)
@@ -66,10 +62,8 @@ def test_a_role_that_has_waited_too_long_saves_what_it_stores(tmp_path):
 
 def test_one_process_without_turns_is_refused(tmp_path):
     """It would learn, and never act again."""
-    directory = RunDirectory(tmp_path / "run")
-    topology = Topology.local(layouts.ONE_PROCESS.roles, {"learner": 1})
     agent = D4PG(D4PGConfig(samples_per_insert=0.0))
-    context = make_context(agent, SPEC, layouts.ONE_PROCESS, topology, directory)
+    context = make_context(agent, SPEC, layouts.ONE_PROCESS, tmp_path)
     with pytest.raises(UserError, match="--config.samples_per_insert is 0, .*such as 256"):
         keeper.make_keeper(context, None, None)
 
@@ -86,8 +80,7 @@ class Running:
     def __init__(self, path, topology=None, **others):
         agent = D4PG(D4PGConfig(replay_capacity=100, min_replay_size=10, batch_size=4))
         topology = topology or replay_of(1)
-        directory = RunDirectory(path)
-        context = make_context(agent, SPEC, DISTRIBUTED, topology, directory, **others)
+        context = make_context(agent, SPEC, DISTRIBUTED, path, topology, **others)
         self.stop = context.stop
         host, port = split_address(topology.keeper_address)
         self.learner = socket.create_server((host, port), reuse_port=True)
@@ -147,7 +140,7 @@ def test_does_not_wait_for_a_learner_that_is_not_there(running):
     running.store.join()
     running.insert(0)
     running.stop.request()
-    assert running.ends_within(60)
+    assert running.ends_within(replay._LINGER_SECONDS / 2)
 
 
 def test_a_learner_that_leaves_ends_it_only_with_the_run(running):
@@ -182,10 +175,7 @@ def test_what_it_held_at_its_end_is_there_at_its_next_start(tmp_path, period):
     running = Running(tmp_path, **options)
     running.insert(0)
     if not period:  # so that a replay that is killed has a file, too
-        deadline = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert file.exists()
+        wait_for(file.exists)
     running.insert(10)
     running.stop.request()
     assert running.ends_within(60)

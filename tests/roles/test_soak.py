@@ -17,17 +17,14 @@ def life(begin, minutes, value):
     return [(begin + time, value(time / 60)) for time in times]
 
 
-def noise(seed, scale=3.0):
+def noise(seed, scale):
     random = np.random.default_rng(seed)
     return lambda: random.normal(0, scale)
 
 
-def test_a_flat_series_with_noise_does_not_grow():
-    grain = noise(0)
+def test_noise_a_restart_or_a_single_step_is_no_growth():
+    grain = noise(0, scale=3.0)
     assert abs(slope([life(0, 4, lambda minute: 700 + grain())])) < 1
-
-
-def test_a_restart_or_a_single_step_is_no_growth():
     grain = noise(1, scale=0.1)
     restarts = [
         life(300 * number, 3, lambda minute, number=number: 500 + 40 * number + grain())

@@ -30,11 +30,11 @@ import threading
 import time
 
 from soaks import SOAKS, layout_of
-from watched_run import WatchedRun
+from watched_run import WatchedRun, parse
 
 from common.cluster.credentials import TOKEN_VARIABLE
 from common.cluster.topology import BIND_HOST_VARIABLE, Topology
-from common.reporting.command_line import Parser, check_writable
+from common.reporting.command_line import Parser
 
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 _PACKET_BYTES = 65_536
@@ -150,25 +150,21 @@ class RolesByHand:
         acting = self._layout.acting_role
         jobs = {role.name: 1 for role in self._layout.roles} | {acting.name: len(link.hosts)}
         self._tasks = [(job, index) for job, count in jobs.items() for index in range(count)]
-        self._sides = (
-            {
-                task: "ab"[task[0] == "replay" or acting.name == task[0] and task[1] % 2]
-                for task in self._tasks
-            }
-            if is_apart
-            else dict.fromkeys(self._tasks, "a")
-        )
-        cluster: dict[str, tuple[str, ...]] = {}
-        for port, (job, index) in enumerate(self._tasks, _PORT):
-            host = link.hosts[self._sides[job, index]] if is_apart else "127.0.0.1"
-            cluster[job] = (*cluster.get(job, ()), f"{host}:{port}")
-        self._topology = Topology(self._layout.roles, cluster, self._layout.keeper.name, 0)
+        self._sides = dict.fromkeys(self._tasks, "a")
+        hosts = dict.fromkeys(self._tasks, "127.0.0.1")
+        if is_apart:
+            for job, index in self._tasks:
+                is_second = job == "replay" or job == acting.name and index % 2
+                self._sides[job, index] = "ab"[is_second]
+                hosts[job, index] = link.hosts["ab"[is_second]]
+        addresses = {task: f"{hosts[task]}:{_PORT + i}" for i, task in enumerate(self._tasks)}
+        self._topology = Topology.of(self._layout.roles, addresses)
         self.run = WatchedRun(folder / "run")
         self._command = [
             *(sys.executable, "-m", soak.module, f"--flagfile={_ROOT / soak.flagfile}"),
             *(f"--workdir={self.run.workdir}", "--evaluation_seconds=120"),
+            f"--{self._layout.acting_flag}={len(link.hosts)}",
         ]
-        self._command += [f"--{self._layout.acting_flag}={len(link.hosts)}"]
         self._variables = {
             **os.environ,
             TOKEN_VARIABLE: secrets.token_hex(16),
@@ -230,7 +226,7 @@ class RolesByHand:
             self._check()
             return condition()
 
-        self.run.wait_for(is_so, _START_SECONDS, what, poll_seconds=0.2)
+        self.run.wait_for(is_so, _START_SECONDS, what)
 
     def _check(self) -> None:
         ended = {name: program.poll() for name, program in self._programs.items()}
@@ -253,14 +249,7 @@ def _arguments() -> argparse.Namespace:
         parser.add_argument(
             f"--{name}", type=type(default), default=default, help=f"{text}, default {default:g}"
         )
-    parser.add_argument(
-        "--workdir", type=pathlib.Path, help="gets the runs; a temporary directory by default"
-    )
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="gets what came out")
-    arguments = parser.parse_args()
-    if arguments.json is not None:
-        check_writable("--json", arguments.json)
-    return arguments
+    return parse(parser)
 
 
 def main() -> None:

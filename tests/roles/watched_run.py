@@ -1,5 +1,6 @@
 """A run as one sees it from outside: its processes, its files, its accounts."""
 
+import argparse
 import os
 import pathlib
 import re
@@ -10,12 +11,28 @@ from common.cluster import rpc
 from common.cluster.topology import Topology, connect
 from common.program.layouts import DISTRIBUTED
 from common.program.local import temporary_path
+from common.reporting.command_line import Parser, check_writable
 from common.reporting.csv_rows import last_row, read_rows
 from common.reporting.run_directory import RunDirectory
 
 TOKEN = "the token of a run in a test"
 """Of runs that a test starts with it, as it must to call their roles."""
 _VARIABLE = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def parse(parser: Parser) -> argparse.Namespace:
+    """Returns the arguments of a program that watches a run, among them --workdir and --json."""
+    parser.add_argument(
+        "--workdir",
+        type=pathlib.Path,
+        metavar="DIR",
+        help="gets runs and logs; a temporary directory by default",
+    )
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="gets what came out")
+    arguments = parser.parse_args()
+    if arguments.json is not None:
+        check_writable("--json", arguments.json)
+    return arguments
 
 
 class WatchedRun:
@@ -47,8 +64,6 @@ class WatchedRun:
 
         It is worth asking first: a client that has met nobody tries again only after seconds.
         """
-        from common.cluster import rpc
-
         if f"{role}-{index}" not in self.pids(role):
             return None
         try:
