@@ -63,11 +63,11 @@ def test_the_limit_holds_for_a_call_of_one_environment():
     assert not listener.said
 
 
-@pytest.mark.parametrize("call, doing, timestep", [("step", "a step", 1), ("close", "close()", 2)])
+@pytest.mark.parametrize("call, doing, timestep", [("step", "a step", 2), ("close", "close()", 3)])
 def test_a_call_that_hangs_is_told_once_with_name_and_timestep(call, doing, timestep):
     listener, hanging = Listener(), Slow()
     returned = getattr(hanging, call)
-    batch = WatchedBatch(BatchedEnvironment([hanging]), "slow", listener, 0.2)
+    batch = WatchedBatch(BatchedEnvironment([hanging]), "slow", listener, 0.5)
     batch.reset()
     batch.step(ACTION)
 
@@ -80,7 +80,7 @@ def test_a_call_that_hangs_is_told_once_with_name_and_timestep(call, doing, time
     batch.step(ACTION)
     batch.close()
     assert listener.said == [
-        f"slow has not returned from {doing} for 0.2 s, at timestep {timestep} of this "
+        f"slow has not returned from {doing} for 0.5 s, at timestep {timestep} of this "
         f"process: {HINT}"
     ]
 
