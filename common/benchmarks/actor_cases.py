@@ -71,8 +71,9 @@ def actor(
     """
     name = "actor/" + environment.partition(":")[2].replace(":", "_") + "_in_worker" * in_worker
     agent = bench.make_agent()
-    adding = _adding_actors if in_worker else _sending_actors
-    with adding(bench.program, agent, environment, actors) as (context, acting, step, num_items):
+    sending = functools.partial(_sending_actors, bench.program)
+    adding = _adding_actors if in_worker else sending
+    with adding(agent, environment, actors) as (context, acting, step, num_items):
         frames = agent.declaration.num_frames
         steps = {"actor": step, **simulators(environment, actors, context.spec, frames)}
         speeds = bench.in_turns(
@@ -242,11 +243,8 @@ def _sending_actors(
 
 
 @contextlib.contextmanager
-def _adding_actors(
-    program: AgentDeclaration, agent: Agent, environment: str, actors: int
-) -> Iterator[_Actors]:
+def _adding_actors(agent: Agent, environment: str, actors: int) -> Iterator[_Actors]:
     """Yields the actors of a process that also learns, which add to its memory."""
-    del program
     with acting_keeper(agent, environment, actors) as keeper:
         yield keeper.context, keeper.actors, keeper.actors.act, lambda: keeper.counters().inserted
 

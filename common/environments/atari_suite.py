@@ -20,8 +20,9 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
+from common.environments import rendering
 from common.environments.atari_games import FRAMES_PER_STEP, GAMES
-from common.environments.batch import SingleEnvironment
+from common.environments.batch import SingleEnvironment, batched_timestep
 
 TRAINING_FRAMES = 50_000
 """The most frames of an episode in training (Ape-X section 4.1)."""
@@ -41,10 +42,6 @@ _FOR_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}
 _MAX_NOOPS = 30
 _SIZE = 84
 _STEP_SECONDS = FRAMES_PER_STEP / 60
-
-_FIRST = int(dm_env.StepType.FIRST)
-_MID = int(dm_env.StepType.MID)
-_LAST = int(dm_env.StepType.LAST)
 
 
 def names() -> list[str]:
@@ -117,14 +114,11 @@ class AtariBatch:
         )
         self._observation_shape = (_SIZE, _SIZE, stack)
         self._num_actions = int(self._environment.single_action_space.n)
-        self._steps = np.zeros(len(seeds), np.int64)
-        self._is_over = np.zeros(len(seeds), bool)
-        self._lives = np.zeros(len(seeds), np.int32)
 
     @property
     def num_environments(self) -> int:
         """The number of games, K."""
-        return len(self._steps)
+        return self._environment.num_envs
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of one game's observation."""
@@ -142,12 +136,8 @@ class AtariBatch:
         self._steps = np.zeros(k, np.int64)
         self._is_over = np.zeros(k, bool)
         self._lives = info["lives"].copy()
-        return dm_env.TimeStep(
-            np.full(k, _FIRST, np.int32),
-            np.zeros(k, np.float32),
-            np.ones(k, np.float32),
-            _channels_last(frames),
-        )
+        nothing = np.zeros(k)
+        return batched_timestep(np.ones(k, bool), nothing, nothing, nothing, _channels_last(frames))
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Takes an action, int32 [K], in each game; before the first `reset`, does as that does.
@@ -177,14 +167,8 @@ class AtariBatch:
         lost_life = info["lives"] < self._lives
         self._lives = info["lives"].copy()
         ends = self._is_over | (self._steps == self._max_steps)
-        step_type = np.where(ends, _LAST, np.where(starts, _FIRST, _MID))
-        discount = np.where((self._is_over | lost_life) & ~starts, 0, 1)
-        return dm_env.TimeStep(
-            step_type.astype(np.int32),
-            np.where(starts, 0, reward).astype(np.float32),
-            discount.astype(np.float32),
-            _channels_last(frames),
-        )
+        discount = ~(self._is_over | lost_life)
+        return batched_timestep(starts, ends, reward, discount, _channels_last(frames))
 
     def close(self) -> None:
         """Frees the emulators."""
@@ -202,9 +186,8 @@ class AtariEnvironment(SingleEnvironment):
 
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns the newest frame that the agent sees, enlarged: uint8 [height, width, 3]."""
-        rows = np.arange(height) * _SIZE // height
-        columns = np.arange(width) * _SIZE // width
-        return np.repeat(self._frame[rows[:, None], columns, None], 3, axis=2)
+        grey = rendering.resized(self._frame, height, width)
+        return np.repeat(grey[..., np.newaxis], 3, axis=2)
 
     def _single(self, batched: dm_env.TimeStep) -> dm_env.TimeStep:
         timestep = super()._single(batched)

@@ -18,8 +18,7 @@ from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, 
 ABSENT = -1
 """The step type of a row whose environment is in another process and gone."""
 
-_FIRST = dm_env.StepType.FIRST
-_LAST = dm_env.StepType.LAST
+_FIRST, _MID, _LAST = dm_env.StepType
 
 
 class EnvironmentBatch(Protocol):
@@ -59,6 +58,31 @@ class EnvironmentBatch(Protocol):
 
     def close(self) -> None:
         """Frees the environments' resources."""
+
+
+def batched_timestep(
+    starts: np.ndarray,
+    ends: np.ndarray,
+    reward: np.ndarray,
+    discount: np.ndarray,
+    observation: np.ndarray,
+) -> dm_env.TimeStep:
+    """Returns the timestep of a batch.
+
+    Args:
+      starts: bool [K], which steps are FIRST.
+      ends: bool [K], which of the others are LAST.
+      reward: [K], of the others.
+      discount: [K], of the others.
+      observation: [K, ...].
+    """
+    step_type = np.where(starts, _FIRST, np.where(ends, _LAST, _MID))
+    return dm_env.TimeStep(
+        step_type.astype(np.int32),
+        np.where(starts, 0, reward).astype(np.float32),
+        np.where(starts, 1, discount).astype(np.float32),
+        observation,
+    )
 
 
 class BatchedEnvironment:
@@ -328,9 +352,6 @@ class WatchedBatch:
                 "the environment"
             ) from None
         self._timestep += 1
-        observations = [
-            array for array in tree.flatten(timestep.observation) if array.dtype.kind == "f"
-        ]
         largest = np.abs(timestep.reward).max()
         if not largest <= _LARGEST_REWARD:
             self._check("a reward", timestep.reward)
@@ -339,8 +360,9 @@ class WatchedBatch:
             raise UnusableEnvironmentError(self._complaint(what, index))
         if timestep.discount.tobytes() != self._ones:  # this is quicker than NumPy's comparison
             self._check_discount(timestep.discount)
-        for observation in observations:
-            self._check("an observation", observation)
+        for array in tree.flatten(timestep.observation):
+            if array.dtype.kind == "f":
+                self._check("an observation", array)
         return timestep
 
     def _check(self, what: str, array: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """Environments with flat observations or images, and canonical actions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dm_env
@@ -27,40 +27,24 @@ _STEP_SECONDS = 0.04
 _Path = tuple[str | int, ...]
 
 
-class FlatSpec(specs.Array):
-    """The spec of a flat observation, float32 [D].
+class ObservationSpec(specs.Array):
+    """The spec of a flat observation, float32 [D], or of an image, uint8 [H, W, C].
 
     Attributes:
-      terrain_size: how many of its last numbers are heights of the terrain.
+      terrain_size: how many of a flat observation's last numbers are heights of the terrain.
+      vector_size: numbers next to an image, whose bytes are its last rows.
     """
 
-    __slots__ = ("terrain_size",)
+    __slots__ = ("terrain_size", "vector_size")
 
-    def __init__(self, size: int, terrain_size: int):
-        """Makes the spec of `size` numbers."""
-        super().__init__((size,), np.float32, name="observation")
-        self.terrain_size = terrain_size
-
-    def __reduce__(self):
-        return type(self), (self.shape[0], self.terrain_size)
-
-
-class ImageSpec(specs.BoundedArray):
-    """The spec of an image, uint8 [H, W, C].
-
-    Attributes:
-      vector_size: see `EnvironmentSpec`.
-    """
-
-    __slots__ = ("vector_size",)
-
-    def __init__(self, shape: tuple[int, ...], vector_size: int):
-        """Makes the spec; `shape` includes the rows that hold a vector."""
-        super().__init__(shape, np.uint8, 0, 255, name="observation")
-        self.vector_size = vector_size
+    def __init__(self, shape: tuple[int, ...], terrain_size: int = 0, vector_size: int = 0):
+        """Makes the spec; an image's shape includes the rows that hold a vector."""
+        dtype = np.float32 if len(shape) == 1 else np.uint8
+        super().__init__(shape, dtype, name="observation")
+        self.terrain_size, self.vector_size = terrain_size, vector_size
 
     def __reduce__(self):
-        return type(self), (self.shape, self.vector_size)
+        return type(self), (self.shape, self.terrain_size, self.vector_size)
 
 
 class Wrapper(dm_env.Environment):
@@ -122,24 +106,15 @@ class CanonicalEnvironment(Wrapper):
       offset: what it adds then, of the same shape.
     """
 
-    def __init__(
-        self,
-        environment: dm_env.Environment,
-        render: Callable[[int, int], np.ndarray] | None = None,
-    ):
+    def __init__(self, environment: dm_env.Environment):
         """Wraps `environment`.
 
-        Args:
-          environment: has observations of numbers, and one bounded array of actions, of floats or
-            integers.
-          render: draws the environment's state, (height, width) -> uint8 [H, W, 3]. Default: the
-            method `render` of `environment`, if it has one.
+        It has observations of numbers, and one bounded array of actions, of floats or integers.
 
         Raises:
           UnusableEnvironmentError: the observations or the actions are of another kind.
         """
         super().__init__(environment)
-        self._render = render
         self._places: list[tuple[_Path, int, int | None, Any]] = []
         self._image: tuple[_Path, Any, tuple[int, ...]] | None = None
         self._observation_spec = self._joined(environment.observation_spec())
@@ -168,7 +143,7 @@ class CanonicalEnvironment(Wrapper):
             )
         self._bounds = bounds
 
-    def _joined(self, wrapped: Any) -> FlatSpec | ImageSpec:
+    def _joined(self, wrapped: Any) -> ObservationSpec:
         """Returns the spec of the joined arrays, and notes the place of each."""
         size = 0
         for path, spec in leaves(wrapped):
@@ -185,20 +160,20 @@ class CanonicalEnvironment(Wrapper):
                 self._image = path, spec, axes
                 continue
             choices = _num_choices(spec)
-            length, first = choices or int(np.prod(spec.shape)), None
-            if choices:
-                first = int(spec.minimum)
+            length = choices or int(np.prod(spec.shape))
+            first = int(spec.minimum) if choices else None
             self._places.append((path, length, first, spec))
             size += length
         if self._image is not None:
             _, spec, axes = self._image
             height, width, *channels = (spec.shape[axis] for axis in axes)
             depth = int(np.prod(channels))
-            return ImageSpec((height + vector_rows(size, width, depth), width, depth), size)
+            rows = height + vector_rows(size, width, depth)
+            return ObservationSpec((rows, width, depth), vector_size=size)
         if not size:
             raise UnusableEnvironmentError("its observation is empty")
         last, length, *_ = self._places[-1]
-        return FlatSpec(size, length if last == ("terrain",) else 0)
+        return ObservationSpec((size,), terrain_size=length if last == ("terrain",) else 0)
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode.
@@ -241,7 +216,7 @@ class CanonicalEnvironment(Wrapper):
             for path, length, first, spec in self._places
         }
 
-    def observation_spec(self) -> specs.Array:
+    def observation_spec(self) -> ObservationSpec:
         """Returns the spec of the observation, flat float32 [D] or an image uint8 [H, W, C]."""
         return self._observation_spec
 
@@ -251,7 +226,8 @@ class CanonicalEnvironment(Wrapper):
 
     def control_timestep(self) -> float:
         """Returns the length of a step in seconds."""
-        return step_seconds(self.wrapped)
+        timestep = getattr(self.wrapped, "control_timestep", None)
+        return timestep() if timestep else _STEP_SECONDS
 
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns a picture of the environment's state, uint8 [height, width, 3].
@@ -259,7 +235,7 @@ class CanonicalEnvironment(Wrapper):
         Raises:
           UnusableEnvironmentError: the environment cannot be drawn.
         """
-        return self._render(height, width) if self._render else picture(self.wrapped, height, width)
+        return picture(self.wrapped, height, width)
 
     def parts(self, observation: Any) -> list[np.ndarray]:
         """Returns the vectors whose join is the flat observation, given a wrapped one.
@@ -347,7 +323,6 @@ class CanonicalBatch(BatchedEnvironment):
         self._scale = np.stack([environment.scale for environment in environments])
         self._offset = np.stack([environment.offset for environment in environments])
         self._bounds = wrapped[0].action_spec()
-        self._shape = (len(wrapped), *self._observation_spec.shape)
 
     def _mapped(self, actions: np.ndarray) -> np.ndarray:
         bounds = self._bounds
@@ -357,8 +332,7 @@ class CanonicalBatch(BatchedEnvironment):
     def _observations(self, timesteps: Sequence[dm_env.TimeStep]) -> np.ndarray:
         parts: list[np.ndarray] = []
         is_flat = self._observation_spec.dtype == np.float32
-        for index, timestep in enumerate(timesteps):
-            environment = self._canonical[index]
+        for index, (environment, timestep) in enumerate(zip(self._canonical, timesteps)):
             try:
                 if is_flat:
                     parts += environment.parts(timestep.observation)
@@ -368,9 +342,8 @@ class CanonicalBatch(BatchedEnvironment):
                 raise BrokenSpecError(f"environment {index}: {error}") from None
         if not is_flat:
             return np.stack(parts)
-        observations = np.empty(self._shape, np.float32)
-        np.concatenate(parts, out=observations.reshape(-1), casting="unsafe")
-        return observations
+        observations = np.concatenate(parts, dtype=np.float32, casting="unsafe")
+        return observations.reshape(len(timesteps), -1)
 
 
 def picture(environment: dm_env.Environment, height: int, width: int) -> np.ndarray:
@@ -383,12 +356,6 @@ def picture(environment: dm_env.Environment, height: int, width: int) -> np.ndar
     if render is None:
         raise UnusableEnvironmentError("it has no method render(height, width)")
     return render(height, width)
-
-
-def step_seconds(environment: dm_env.Environment) -> float:
-    """Returns the length of a step in videos, which the environment need not say."""
-    timestep = getattr(environment, "control_timestep", None)
-    return timestep() if timestep else _STEP_SECONDS
 
 
 def _affine(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,19 +6,18 @@ limit. MuJoCo steps the bodies of a batch without the suite's Python.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from common.environments import control_bodies, control_tasks, rendering
 from common.environments.canonical import CanonicalEnvironment
-from common.environments.control_tasks import CHEETAH_WALK_SPEED
+from common.environments.control_tasks import CHEETAH_WALK_SPEED, rising
 from common.environments.mujoco_batch import MujocoBatch, mujoco
 
 try:
     from dm_control import suite
     from dm_control.rl import control
-    from dm_control.suite import cheetah
-    from dm_control.utils import rewards
 except (ImportError, AttributeError, RuntimeError) as error:
     raise rendering.unusable(error) from error
 
@@ -27,14 +26,12 @@ TASKS = control_tasks.TASKS | control_bodies.TASKS
 _LEFT_OUT = {("lqr", "lqr_2_1"), ("lqr", "lqr_6_2"), ("quadruped", "escape")}
 
 
-def cheetah_walk_reward(physics: cheetah.Physics) -> float:
+def cheetah_walk_reward(physics: Any) -> float:
     """Returns the reward of "cheetah:walk", which is not in the suite.
 
     It rises linearly from 0 at rest to 1 at `CHEETAH_WALK_SPEED` and stays there.
     """
-    speed = CHEETAH_WALK_SPEED
-    bounds = (speed, float("inf"))
-    return rewards.tolerance(physics.speed(), bounds, speed, "linear", value_at_margin=0)
+    return rising(physics.speed(), CHEETAH_WALK_SPEED, CHEETAH_WALK_SPEED)
 
 
 def names() -> list[str]:
@@ -58,7 +55,8 @@ def make(name: str, seed: int) -> CanonicalEnvironment:
         except Exception as error:
             raise rendering.unusable(error) from error
 
-    return CanonicalEnvironment(environment, render)
+    environment.render = render
+    return CanonicalEnvironment(environment)
 
 
 def batch_of(name: str, environments: Sequence[CanonicalEnvironment]) -> "ControlBatch":

@@ -5,16 +5,14 @@ and its reward is the sum of theirs (AQL section 5.2). An episode ends because i
 with discount 1; that it is bootstrapped from is not in the paper.
 """
 
-import importlib
-from types import ModuleType
 from typing import Any
 
-import dm_env
 from dm_env import specs
 import numpy as np
 
 from common.environments import lab_actions
-from common.environments.spec import UnusableEnvironmentError
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
+from common.environments.spec import UnusableEnvironmentError, extra_package
 
 _FOLDER = "contributed/dmlab30/"
 _LEVELS = ("explore_goal_locations_small", "explore_object_locations_small")
@@ -39,7 +37,7 @@ def make(name: str, seed: int) -> "LabEnvironment":
     return LabEnvironment(name, seed)
 
 
-class LabEnvironment(dm_env.Environment):
+class LabEnvironment(EpisodicEnvironment):
     """A level of DeepMind Lab.
 
     Observation: uint8 [84, 84, 3], RGB. Action: int32 [7], see `lab_actions`.
@@ -47,9 +45,15 @@ class LabEnvironment(dm_env.Environment):
 
     def __init__(self, name: str, seed: int):
         """Starts the level called `name`."""
+        super().__init__()  # the Lab ends the episodes
         height, width, _ = lab_actions.OBSERVATION_SHAPE
         config = {"width": str(width), "height": str(height), "fps": str(_FRAMES_PER_SECOND)}
-        lab = _module(name)
+        lab = extra_package(
+            "deepmind_lab",
+            f"dmlab:{name}",
+            "build it as github.com/google-deepmind/lab says, or take the stand-in maze:goal "
+            "(make maze)",
+        )
         try:
             self._lab: Any = lab.Lab(_FOLDER + name, [_OBSERVATION], config)
         except Exception as error:
@@ -58,28 +62,25 @@ class LabEnvironment(dm_env.Environment):
                 f"{_FOLDER}{name} ({' '.join(str(error).split())}): see whether its build has it"
             ) from error
         self._random = np.random.RandomState(seed)
-        self._last_observation: np.ndarray | None = None
 
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
+    def _start(self) -> None:
         self._lab.reset(seed=int(self._random.randint(2**31 - 1)))
-        return dm_env.restart(self._observe())
 
-    def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes `action` for four frames; after a LAST step, starts an episode.
+    def _act(self, action: np.ndarray) -> StepOutcome:
+        """Takes `action` for four frames.
 
         Raises:
           ValueError: the action is not of `action_spec`.
         """
-        if not self._lab.is_running():
-            return self.reset()
         action = lab_actions.require_valid(action).astype(np.intc)
-        reward = float(self._lab.step(action, num_steps=lab_actions.FRAMES_PER_STEP))
-        if self._lab.is_running():
-            return dm_env.transition(reward, self._observe())
+        reward = self._lab.step(action, num_steps=lab_actions.FRAMES_PER_STEP)
+        return StepOutcome(reward, has_finished=not self._lab.is_running())
+
+    def _observe(self) -> np.ndarray:
         # The Lab shows nothing after an episode: the picture before its last step stands for it.
-        assert self._last_observation is not None
-        return dm_env.truncation(reward, self._last_observation.copy())
+        if self._lab.is_running():
+            self._picture = np.array(self._lab.observations()[_OBSERVATION], np.uint8)
+        return self._picture.copy()
 
     def observation_spec(self) -> specs.Array:
         """Returns the spec of the image."""
@@ -96,17 +97,3 @@ class LabEnvironment(dm_env.Environment):
     def close(self) -> None:
         """Ends the Lab's engine."""
         self._lab.close()
-
-    def _observe(self) -> np.ndarray:
-        self._last_observation = np.array(self._lab.observations()[_OBSERVATION], np.uint8)
-        return self._last_observation
-
-
-def _module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module("deepmind_lab")
-    except ImportError:
-        raise UnusableEnvironmentError(
-            f'environment "dmlab:{name}": the package deepmind_lab is not installed: build it as '
-            "github.com/google-deepmind/lab says, or take the stand-in maze:goal (make maze)"
-        ) from None

@@ -9,19 +9,17 @@ size, so that the next map replaces it in the file: the engine reads the file at
 episode.
 """
 
-import importlib
 import os
 from pathlib import Path
 import shutil
 import struct
 import tempfile
-from types import ModuleType
 from typing import Any, NamedTuple
 import weakref
 
 import numpy as np
 
-from common.environments.spec import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError, extra_package
 
 CELL = 128
 """Side of a cell, in units of the map; a player is 32 wide."""
@@ -49,11 +47,14 @@ class MazeLayout(NamedTuple):
 
     Attributes:
       is_open: bool [rows, columns], whether a cell can be entered; those at the border cannot.
-      places: the open cells, in rows.
     """
 
     is_open: np.ndarray
-    places: tuple[Place, ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The open cells, row by row."""
+        return tuple((row, column) for row, column in np.argwhere(self.is_open).tolist())
 
 
 class Theme(NamedTuple):
@@ -74,7 +75,7 @@ class Theme(NamedTuple):
 
 def room_layout(size: int) -> MazeLayout:
     """Returns a square of `size` x `size` open cells without walls inside."""
-    return _layout(np.pad(np.ones((size, size), bool), 1))
+    return MazeLayout(np.pad(np.ones((size, size), bool), 1))
 
 
 def random_maze(size: int, generator: np.random.Generator) -> MazeLayout:
@@ -99,7 +100,7 @@ def random_maze(size: int, generator: np.random.Generator) -> MazeLayout:
         random_seed=int(generator.integers(2**31)),
     )
     rows = str(maze.entity_layer).strip("\n").split("\n")
-    return _layout(np.array([[cell != "*" for cell in row] for row in rows]))
+    return MazeLayout(np.array([[cell != "*" for cell in row] for row in rows]))
 
 
 def random_theme(generator: np.random.Generator) -> Theme:
@@ -173,12 +174,6 @@ def write_maps(path: str, map_text: bytes) -> None:
         file.write(content)
 
 
-def _layout(is_open: np.ndarray) -> MazeLayout:
-    return MazeLayout(
-        is_open, tuple((int(row), int(column)) for row, column in np.argwhere(is_open))
-    )
-
-
 def _thing(layout: MazeLayout, place: Place, angle: int, kind: int) -> str:
     x, y = map_position(layout, place)
     return f"thing {{ x = {x}; y = {y}; angle = {angle}; type = {kind}; {_SKILLS} }}"
@@ -237,7 +232,7 @@ class DoomEngine:
         Raises:
           UnusableEnvironmentError: `vizdoom` or `setpriv` is missing, or the engine does not start.
         """
-        vizdoom = _module(name)
+        vizdoom = extra_package("vizdoom", name, 'run "make maze"')
         if shutil.which("setpriv") is None:
             raise UnusableEnvironmentError(
                 f'environment "{name}": there is no program setpriv, without which engines would '
@@ -331,12 +326,3 @@ def _unname_memory() -> None:
 def _end(game: Any, folder: tempfile.TemporaryDirectory) -> None:
     game.close()
     folder.cleanup()
-
-
-def _module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module("vizdoom")
-    except ImportError:
-        raise UnusableEnvironmentError(
-            f'environment "{name}": the package vizdoom is not installed: run "make maze"'
-        ) from None

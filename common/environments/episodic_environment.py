@@ -1,6 +1,7 @@
 """Episodes of an environment that has a time limit."""
 
 import abc
+import math
 from typing import Any, NamedTuple
 
 import dm_env
@@ -23,7 +24,7 @@ class StepOutcome(NamedTuple):
 class EpisodicEnvironment(dm_env.Environment, abc.ABC):
     """Base class that makes timesteps of what a subclass does at a reset and at an action."""
 
-    def __init__(self, max_steps: int):
+    def __init__(self, max_steps: float = math.inf):
         """Begins before the first episode; `max_steps` is the time limit of an episode."""
         self._max_steps = max_steps
         self._steps = 0

@@ -19,7 +19,7 @@ from PIL import Image
 
 from common import environments
 from common.environments import rendering
-from common.environments.canonical import picture, step_seconds
+from common.environments.canonical import picture
 from common.environments.spec import UnusableEnvironmentError
 
 FRAME_SECONDS = 0.04
@@ -127,7 +127,7 @@ class _Camera:
         self._environment = environment
         self._name = name
         self._size = (height, width)
-        seconds = step_seconds(environment)
+        seconds = environment.control_timestep()
         self._period = max(1, round(FRAME_SECONDS / seconds))
         self._film = Film([], self._period * seconds, [])
         self._steps = 0

@@ -104,23 +104,9 @@ class Solver:
         Args:
           u: [K, nx + 1, ny], to the right, at the middle of the faces between columns.
           v: [K, nx, ny + 1], upwards, at the middle of the faces between rows.
-
-        Raises:
-          ValueError: their shapes are others.
         """
-        nx, ny = self.cells
-        k = len(u)
-        if np.shape(u) != (k, nx + 1, ny) or np.shape(v) != (k, nx, ny + 1):
-            raise ValueError(
-                f"velocities are [K, {nx + 1}, {ny}] and [K, {nx}, {ny + 1}], got "
-                f"{list(np.shape(u))} and {list(np.shape(v))}"
-            )
-        bodies = self._state.bodies
-        self._state = _State(
-            tf.constant(u, tf.float32),
-            tf.constant(v, tf.float32),
-            bodies if len(bodies) == k else tf.zeros((k, 6)),
-        )
+        bodies = self._state.bodies if len(self._state.bodies) == len(u) else tf.zeros((len(u), 6))
+        self._state = _State(tf.constant(u, tf.float32), tf.constant(v, tf.float32), bodies)
 
     def velocity(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns u [K, nx + 1, ny] and v [K, nx, ny + 1], float32."""
@@ -287,7 +273,6 @@ class Solver:
         # As much flows out as comes in, or no pressure could take the divergence.
         outlet += self._inflow - tf.reduce_mean(outlet, 2, keepdims=True)
         inlet = tf.fill(tf.shape(outlet), self._inflow)
-        inlet = tf.cast(inlet, tf.float32)
         walls = ((0, 0), (0, 0), (1, 1))
         u, v = tf.concat([inlet, inner_u, outlet], 1), tf.pad(inner_v, walls)
         pressure = self._poisson(self._divergence(u, v)) / self.spacing

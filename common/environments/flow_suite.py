@@ -30,7 +30,7 @@ import dm_env
 from dm_env import specs
 import numpy as np
 
-from common.environments.batch import SingleEnvironment
+from common.environments.batch import SingleEnvironment, batched_timestep
 from common.environments.spec import UnusableEnvironmentError
 
 REYNOLDS = 400.0
@@ -47,8 +47,6 @@ _DEFAULT_CELLS = 32
 _ARRAYS = 40  # of a grid's size, at once, in a step
 _STEP_SECONDS = 0.1  # of a time unit in films
 _NAME = re.compile(r"cylinder(?:_(\d+))?(?:_courant_(\d+(?:\.\d+)?))?")
-
-_FIRST, _MID, _LAST = (int(kind) for kind in dm_env.StepType)
 
 
 def names() -> list[str]:
@@ -105,9 +103,7 @@ class FlowBatch:
         Raises:
           UnusableEnvironmentError: the flows do not fit into the machine's memory.
         """
-        grid = _grid(name)
-        assert grid is not None
-        cells, self._courant = grid
+        cells, self._courant = _grid(name)
         self._name, self._cells = f"flow:{name}", cells
         _require_memory(self._name, cells, len(seeds))
         self._random = [np.random.default_rng(seed) for seed in seeds]
@@ -179,14 +175,9 @@ class FlowBatch:
         is_outside = ~starts & self._solver.is_outside()
         ends = is_outside | (self._actions == MAX_ACTIONS)
         reward = np.where(is_outside, OUTSIDE_REWARD, -np.sum(actions**2, 1))
-        timestep = dm_env.TimeStep(
-            np.where(starts, _FIRST, np.where(ends, _LAST, _MID)).astype(np.int32),
-            np.where(starts, 0.0, reward).astype(np.float32),
-            np.where(is_outside, 0.0, 1.0).astype(np.float32),
-            self._observation(bodies, place),
-        )
         self._actions[ends] = -1
-        return timestep
+        observation = self._observation(bodies, place)
+        return batched_timestep(starts, ends, reward, ~is_outside, observation)
 
     def vorticity(self) -> np.ndarray:
         """Returns dv/dx - du/dy at the inner corners of cells, float32 [K, nx - 1, ny - 1]."""

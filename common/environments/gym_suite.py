@@ -22,21 +22,18 @@ import warnings
 from absl import logging
 import dm_env
 from dm_env import specs
+import gymnasium
 import numpy as np
 from PIL import Image
 
 from common import names as common_names
 from common.config import near_names
-from common.environments import rendering, user_code
+from common.environments import user_code
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.gym_tasks import batch_of as batch_of
+from common.environments.mujoco_environment import SimulationCamera, mujoco
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 from common.environments.user_code import class_of, in_one_line
-
-rendering.disable()  # MuJoCo loads its renderer at import
-
-import gymnasium  # noqa: E402
-import mujoco  # noqa: E402
 
 # By default it writes a file MUJOCO_LOG.TXT into the working directory.
 mujoco.set_mju_user_warning(lambda message: logging.warning("MuJoCo: %s", message))
@@ -161,7 +158,7 @@ class GymEnvironment(dm_env.Environment):
         self._environment = environment
         self._seed: int | None = seed
         self._is_running = False
-        self._renderer: mujoco.Renderer | None = None
+        self._camera: SimulationCamera | None = None
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode.
@@ -233,20 +230,14 @@ class GymEnvironment(dm_env.Environment):
                 "only Gymnasium's tasks of MuJoCo are drawn without more: give "
                 "--env_kwargs=render_mode=rgb_array, or make an environment of yours with it"
             )
-        try:
-            if self._renderer is None:
-                self._renderer = mujoco.Renderer(simulation.model, height, width)
-            # A task's first camera follows the body; the pendulums have only the free one.
-            camera = 0 if simulation.model.ncam else -1
-            self._renderer.update_scene(simulation.data, camera)
-            return self._renderer.render()
-        except Exception as error:
-            raise rendering.unusable(error) from error
+        if self._camera is None:
+            self._camera = SimulationCamera(simulation.model, simulation.data)
+        return self._camera.picture(height, width)
 
     def close(self) -> None:
         """Frees the environment and its renderer."""
-        if self._renderer is not None:
-            self._renderer.close()
+        if self._camera is not None:
+            self._camera.close()
         self._environment.close()
 
 

@@ -41,17 +41,21 @@ _SITES = (
     {"name": "grasp", "pos": "-0.02 -0.055 -0.045", "size": "0.005"},
 )
 
-_WORLD = """
-<worldbody>
-  <light pos="0 0 1.5"/>
-  <camera name="side" pos="0.45 0 0.4" xyaxes="0 1 0 -0.528 0 0.849"/>
-  <geom name="table" type="plane" size="1 1 0.1" friction="1 0.005 0.0001" rgba="0.5 0.6 0.7 1"/>
-  <body name="object">
-    <freejoint name="object"/>
-    <geom name="object" type="cylinder" size="{radius} {half_height}" mass="{mass}" condim="4"
-          friction="1 0.005 0.0001" rgba="0.9 0.5 0.2 1"/>
-  </body>
-</worldbody>
+_MODEL = """
+<mujoco>
+  <compiler angle="radian"/>
+  <option timestep="{timestep}" cone="elliptic" impratio="10"/>
+  <worldbody>
+    <light pos="0 0 1.5"/>
+    <camera name="side" pos="0.45 0 0.4" xyaxes="0 1 0 -0.528 0 0.849"/>
+    <geom name="table" type="plane" size="1 1 0.1" friction="1 0.005 0.0001" rgba="0.5 0.6 0.7 1"/>
+    <body name="object">
+      <freejoint name="object"/>
+      <geom name="object" type="cylinder" size="{radius} {half_height}" mass="{mass}" condim="4"
+            friction="1 0.005 0.0001" rgba="0.9 0.5 0.2 1"/>
+    </body>
+  </worldbody>
+</mujoco>
 """
 
 
@@ -70,17 +74,11 @@ def make_model(
       UnusableEnvironmentError: the package with the hand is not installed.
     """
     folder = _folder()
-    root = ElementTree.Element("mujoco")
-    compiler = {"angle": "radian", "meshdir": str(folder / "meshes" / "mplR")}
-    ElementTree.SubElement(root, "compiler", compiler)
-    option = {"timestep": f"{timestep}", "cone": "elliptic", "impratio": "10"}
-    ElementTree.SubElement(root, "option", option)
+    sizes = {"radius": radius, "half_height": half_height, "mass": OBJECT_MASS}
+    root = ElementTree.fromstring(_MODEL.format(timestep=timestep, **sizes))
+    root.find("compiler").set("meshdir", str(folder / "meshes" / "mplR"))
+    root.find("worldbody").insert(0, _chain(folder, wrist_height))
     root.extend(_assets(folder))
-    world = ElementTree.fromstring(
-        _WORLD.format(radius=radius, half_height=half_height, mass=OBJECT_MASS)
-    )
-    world.insert(0, _chain(folder, wrist_height))
-    root.append(world)
     for element in root.iter():
         element.attrib.pop("material", None)
         for name, value in element.attrib.items():
@@ -91,9 +89,7 @@ def make_model(
 def _assets(folder: pathlib.Path) -> list[ElementTree.Element]:
     """Returns what describes the hand other than its bodies, mended."""
     assets = ElementTree.parse(folder / "assets" / "handR_assets.xml").getroot()
-    meshes = assets.find("asset")
-    equality = assets.find("equality")
-    assert meshes is not None and equality is not None
+    meshes, equality = assets.find("asset"), assets.find("equality")
     for element in list(meshes):
         if element.tag == "mesh":  # the files are elsewhere, and their suffix is in capitals
             element.set("file", pathlib.PurePosixPath(element.attrib["file"]).stem + ".STL")
@@ -108,14 +104,12 @@ def _assets(folder: pathlib.Path) -> list[ElementTree.Element]:
 def _chain(folder: pathlib.Path, wrist_height: float) -> ElementTree.Element:
     """Returns the hand's bodies, fixed to the world."""
     forearm = ElementTree.parse(folder / "assets" / "handR_chain.xml").getroot().find("body")
-    assert forearm is not None
     for free in forearm.findall("joint[@class='free']"):
         forearm.remove(free)
     del forearm.attrib["axisangle"]
     forearm.set("pos", f"0 {_WRIST_Y} {wrist_height}")
     forearm.set("quat", _FOREARM_QUATERNION)
     palm = forearm.find(f".//body[@name='{_PREFIX}palm']")
-    assert palm is not None
     for site in _SITES:
         ElementTree.SubElement(palm, "site", site)
     return forearm
@@ -220,12 +214,12 @@ class _Catch(_Task):
         place = [generator.uniform(-0.03, 0.03), generator.uniform(-0.02, 0.04)]
         quaternion = generator.normal(size=4)
         hand.put_object(
-            hand.palm() + [*place, generator.uniform(0.1, 0.3)],
+            hand.palm + [*place, generator.uniform(0.1, 0.3)],
             quaternion / np.linalg.norm(quaternion),
         )
 
     def reward(self, hand):
-        return soft_indicator(100 * (hand.palm()[2] - hand.object.xpos[2]), 0.0, 5.0)
+        return soft_indicator(100 * (hand.palm[2] - hand.object.xpos[2]), 0.0, 5.0)
 
 
 class _PickUpAndOrient(_Task):
@@ -251,7 +245,7 @@ class _PickUpAndOrient(_Task):
         self._axis = _z_axis(self._quaternion)
 
         hand.pose(wrist_PRO=_PALM_DOWN, thumb_ABD=_THUMB)
-        x, y, _ = hand.palm()
+        x, y, _ = hand.palm
         quaternion, height = _about_z(generator.uniform(-np.pi, np.pi)), self.half_height
         if generator.random() < 0.5:  # lying
             quaternion, height = _product(quaternion, _about_x(np.pi / 2)), self.radius
@@ -280,7 +274,7 @@ class _RotateInHand(_Task):
         hand.pose(wrist_PRO=_PALM_UP, thumb_ABD=_THUMB, **bent)
         # So high that it touches neither palm nor fingers yet.
         above = [0.0, 0.02, 0.027 + self.half_height]
-        hand.put_object(hand.palm() + above, _about_z(generator.uniform(-np.pi, np.pi)))
+        hand.put_object(hand.palm + above, _about_z(generator.uniform(-np.pi, np.pi)))
         self.angle = generator.uniform(-np.pi, np.pi)
         self.noise = 0.0
 
@@ -314,6 +308,7 @@ class Hand(MujocoEnvironment):
 
     Attributes:
       object: MuJoCo's view of the object's body.
+      palm: the palm's position, [3], which changes with the state.
     """
 
     def __init__(self, task: str, seed: int):
@@ -333,13 +328,9 @@ class Hand(MujocoEnvironment):
         self.object = self.data.body("object")
         self._free = self.data.joint("object")
         self._num_joints = model.nv - 6  # of the hand, before the object's
-        self._palm = self.data.site("palm").xpos
+        self.palm = self.data.site("palm").xpos
         self._object_geom, self._table = model.geom("object").id, model.geom("table").id
         self._low, self._high = model.actuator_ctrlrange.T
-
-    def palm(self) -> np.ndarray:
-        """Returns the palm's position, [3], which changes with the state."""
-        return self._palm
 
     def rotation(self) -> np.ndarray:
         """Returns the rotation of the object, [3, 3]."""

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dm_env import specs
 import numpy as np
 
-from common.environments import doom_engine, lab_actions
+from common.environments import doom_engine, lab_actions, rendering
 from common.environments.doom_engine import SCREEN, DoomEngine
 from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
@@ -133,9 +133,7 @@ class MazeEnvironment(EpisodicEnvironment):
 
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns the engine's picture, uint8 [height, width, 3], by its nearest pixels."""
-        rows = np.arange(height) * SCREEN[0] // height
-        columns = np.arange(width) * SCREEN[1] // width
-        return self.engine.screen[rows[:, np.newaxis], columns]
+        return rendering.resized(self.engine.screen, height, width)
 
     def close(self) -> None:
         """Ends the engine."""

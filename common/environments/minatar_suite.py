@@ -117,7 +117,6 @@ def _module(name: str) -> ModuleType:
         )
     path = pathlib.Path(package.origin).parent / "environments" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"minatar.environments.{name}", path)
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -11,10 +11,11 @@ import os
 from typing import Any, NamedTuple
 
 import dm_env
-from mujoco.batch import Batch  # noqa: E402
+from mujoco.batch import Batch
 import numpy as np
 
 from common.environments import watch
+from common.environments.batch import batched_timestep
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.mujoco_environment import mujoco
 
@@ -98,7 +99,6 @@ class MujocoBatch(CanonicalBatch):
             are of that state, and what follows from them of the last substep.
         """
         super().__init__(environments)
-        self._starts = list(environments)
         self.simulations = list(simulations)
         self._task, self.substeps, self._max_steps = task, substeps, max_steps
         self._stage = int(stage)
@@ -121,7 +121,7 @@ class MujocoBatch(CanonicalBatch):
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in each environment."""
         k = self.num_environments
-        return self._timestep(np.ones(k, bool), np.zeros(k, np.float32), None)
+        return self._timestep(np.ones(k, bool), np.zeros(k), np.zeros(k, bool))
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Takes one row of `actions`, [K, A], in each environment.
@@ -138,34 +138,29 @@ class MujocoBatch(CanonicalBatch):
         states.ctrl[:] = self._mapped(actions)
         self._batch.step(~starts if starts.any() else None, self.substeps, self._stage)
         self._check()
-        reward = self._task.reward(states).astype(np.float32)
-        return self._timestep(starts, reward, self._task.ends(states) if self._task.ends else None)
+        ends = self._task.ends(states) if self._task.ends else np.zeros(len(starts), bool)
+        return self._timestep(starts, self._task.reward(states), ends)
 
     def _check(self) -> None:
         """Raises an error if the suite would not go on after this step."""
 
     def _timestep(
-        self, starts: np.ndarray, reward: np.ndarray, ends: np.ndarray | None
+        self, starts: np.ndarray, reward: np.ndarray, ends: np.ndarray
     ) -> dm_env.TimeStep:
+        """Returns the timestep of the present states, and starts episodes where it is due."""
         k = self.num_environments
         parts = [part.reshape(k, -1) for part in self._task.observe(self._states)]
         observation = np.concatenate(parts, axis=1, dtype=np.float32, casting="same_kind")
-        discount = np.ones(k, np.float32)
         self._steps += 1
-        self._ended = self._steps == self._max_steps
-        if ends is not None:
-            self._ended |= ends
-            discount[ends] = 0
-        step_type = 1 + self._ended.astype(np.int32)  # MID or LAST
         for index in watch.each(np.flatnonzero(starts)):
             observation[index] = self._start(index)
-            step_type[index], reward[index], discount[index] = dm_env.StepType.FIRST, 0, 1
-            self._steps[index], self._ended[index] = 0, False
-        return dm_env.TimeStep(step_type, reward, discount, observation)
+        self._steps[starts] = 0
+        self._ended = (ends & ~starts) | (self._steps == self._max_steps)
+        return batched_timestep(starts, self._ended, reward, ~ends, observation)
 
     def _start(self, index: int) -> np.ndarray:
         """Starts an episode; returns its first observation."""
-        observation = self._starts[index].reset().observation
+        observation = self._canonical[index].reset().observation
         mujoco.mj_getState(*self.simulations[index], self._batch.state[index], _STATE)
         for rows, sources in self._varying:
             rows[index] = sources[index]

@@ -1,7 +1,6 @@
-"""Episodes of a MuJoCo simulation, for tasks that no suite has."""
+"""Episodes of a MuJoCo simulation, for tasks that no suite has, and pictures of a simulation."""
 
 import abc
-from typing import Any
 
 from dm_env import specs
 import numpy as np
@@ -17,6 +16,38 @@ except (ImportError, AttributeError, RuntimeError) as error:
     raise rendering.unusable(error) from error
 
 _LARGEST_PICTURE = 1024  # pixels, the side of the largest picture
+
+
+class SimulationCamera:
+    """The first camera of a model, which follows the body if it moves; else a free camera."""
+
+    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData):
+        self._model, self._data = model, data
+        self._renderer: mujoco.Renderer | None = None
+
+    def picture(self, height: int, width: int) -> np.ndarray:
+        """Returns a picture of the present state, uint8 [height, width, 3].
+
+        Raises:
+          UnusableEnvironmentError: there is no renderer.
+        """
+        size, renderer = (height, width), self._renderer
+        try:
+            if renderer is None or (renderer.height, renderer.width) != size:
+                self.close()
+                largest = self._model.vis.global_
+                largest.offheight = largest.offwidth = _LARGEST_PICTURE
+                renderer = self._renderer = mujoco.Renderer(self._model, *size)
+            renderer.update_scene(self._data, camera=0 if self._model.ncam else -1)
+            return renderer.render()
+        except Exception as error:
+            raise rendering.unusable(error) from error
+
+    def close(self) -> None:
+        """Frees the renderer."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
 
 
 class MujocoEnvironment(EpisodicEnvironment):
@@ -46,7 +77,7 @@ class MujocoEnvironment(EpisodicEnvironment):
     def _use(self, model: mujoco.MjModel) -> None:
         self.model = model
         self.data = mujoco.MjData(model)
-        self._renderer: Any = None
+        self._camera = SimulationCamera(model, self.data)
 
     @abc.abstractmethod
     def _place(self) -> None:
@@ -90,16 +121,4 @@ class MujocoEnvironment(EpisodicEnvironment):
         Raises:
           UnusableEnvironmentError: there is no renderer.
         """
-        try:
-            if self._renderer is None or (self._renderer.height, self._renderer.width) != (
-                height,
-                width,
-            ):
-                self.model.vis.global_.offheight = self.model.vis.global_.offwidth = (
-                    _LARGEST_PICTURE
-                )
-                self._renderer = mujoco.Renderer(self.model, height, width)
-            self._renderer.update_scene(self.data, camera=0)
-            return self._renderer.render()
-        except Exception as error:
-            raise rendering.unusable(error) from error
+        return self._camera.picture(height, width)

@@ -247,6 +247,7 @@ class _Parkour(MujocoEnvironment):
     Observation: {"proprioception": float32 [P], "terrain": float32 [T]}.
     """
 
+    _make_course: Callable[[np.random.Generator], Course]
     _proprioception_size: int
     _terrain_size: int
 
@@ -262,12 +263,9 @@ class _Parkour(MujocoEnvironment):
             "terrain": specs.Array((self._terrain_size,), np.float32),
         }
 
-    def _make_course(self) -> Course:
-        raise NotImplementedError
-
     def _new_course(self) -> None:
         """Puts the body on a new course, whose boxes are geoms of the world."""
-        self._course = self._make_course()
+        self._course = self._make_course(self._generator)
         spec = self._body.copy()
         for box in self._course.boxes:
             # Bodies collide with what has conaffinity 1, as the Suite's floor.
@@ -308,6 +306,7 @@ class Planar(_Parkour):
     Reward: 0.025 (v - 0.01 |u|^2), so that a return is the distance less what torques cost.
     """
 
+    _make_course = staticmethod(planar_course)
     _proprioception_size = 19
     _terrain_size = 1 + 2 * len(PLANAR_X)
 
@@ -331,9 +330,6 @@ class Planar(_Parkour):
             )
         super().__init__(seed, body, substeps=10)
         self._touch = self._sensors(*(f"{foot}_touch" for foot in _FEET))
-
-    def _make_course(self) -> Course:
-        return planar_course(self._generator)
 
     def _place(self) -> None:
         self._new_course()
@@ -388,6 +384,7 @@ class Humanoid(_Parkour):
     along y; after Heess et al.'s supplement, which we have not seen.
     """
 
+    _make_course = staticmethod(humanoid_course)
     _proprioception_size = 79
     _terrain_size = 1 + len(HUMANOID_X) * len(HUMANOID_Y)
 
@@ -405,9 +402,6 @@ class Humanoid(_Parkour):
         self._inertial = self._sensors("torso_vel", "torso_gyro", "torso_accel")
         self._touches = [self._sensors(*group) for group in _TOUCHES]
         self._torques = self._sensors(*(f"{joint}_actuator_torque" for joint in _LEG_JOINTS))
-
-    def _make_course(self) -> Course:
-        return humanoid_course(self._generator)
 
     def _new_course(self) -> None:
         super()._new_course()
@@ -471,16 +465,13 @@ def _suite_body(file: str) -> mujoco.MjSpec:
     With textures, compiling it takes 40 ms instead of 2.
     """
     package = importlib.util.find_spec("dm_control")
-    assert package is not None and package.origin is not None  # in requirements.lock
     root = ElementTree.parse(pathlib.Path(package.origin).parent / "suite" / file).getroot()
     for include in root.findall("include"):
         root.remove(include)
     for element in root.iter():
         element.attrib.pop("material", None)
     world = root.find("worldbody")
-    floor = root.find("worldbody/geom[@name='floor']")
-    assert world is not None and floor is not None
-    world.remove(floor)
+    world.remove(world.find("geom[@name='floor']"))
     return mujoco.MjSpec.from_string(ElementTree.tostring(root, encoding="unicode"))
 
 

@@ -101,19 +101,14 @@ def _made(function: Callable, seed: int, arguments: Mapping[str, Any]) -> dm_env
         made = function(seed, **arguments)
     if isinstance(made, dm_env.Environment):
         return made
-    if not isinstance(made, _kinds()):
+    gymnasium = sys.modules.get("gymnasium")  # whose import takes seconds
+    if gymnasium is None or not isinstance(made, gymnasium.Env):
         raise UnusableEnvironmentError(
             f"it gave {kind_of(made)}, neither a dm_env.Environment nor a gymnasium.Env"
         )
     from common.environments.gym_suite import GymEnvironment
 
     return GymEnvironment(made, seed)
-
-
-def _kinds() -> tuple[type, ...]:
-    """Returns the classes of environments that are taken."""
-    gymnasium = sys.modules.get("gymnasium")  # whose import takes seconds
-    return (dm_env.Environment, *([gymnasium.Env] if gymnasium else []))
 
 
 def _function(name: str) -> Callable[[int], dm_env.Environment]:

@@ -75,7 +75,7 @@ def make_batch(
     """
     suite, rest, arguments = _find(name)
     rules = _rules(suite, evaluation, frames)
-    if hasattr(suite, "make_batch") and not arguments:
+    if hasattr(suite, "make_batch"):
         return suite.make_batch(rest, seeds, **rules)
     made = [suite.make(rest, seed, **rules, **arguments) for seed in watch.each(seeds)]
     if not arguments and (batch := getattr(suite, "batch_of", lambda *made: None)(rest, made)):

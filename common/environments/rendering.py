@@ -1,4 +1,4 @@
-"""Pictures: MuJoCo's without a screen, and those of square images."""
+"""Pictures: MuJoCo's without a screen, and enlarged images."""
 
 import os
 
@@ -34,6 +34,13 @@ def unusable(error: Exception) -> UnusableEnvironmentError:
     )
 
 
+def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Returns a picture [rows, columns, ...] as [height, width, ...], by its nearest pixels."""
+    rows = np.arange(height) * picture.shape[0] // height
+    columns = np.arange(width) * picture.shape[1] // width
+    return picture[rows[:, np.newaxis], columns]
+
+
 def in_the_middle(picture: np.ndarray, height: int, width: int) -> np.ndarray:
     """Returns a picture as a square, by repeated pixels, in the middle of a black one.
 
@@ -42,12 +49,8 @@ def in_the_middle(picture: np.ndarray, height: int, width: int) -> np.ndarray:
       height: of the result, uint8 [height, width, 3].
       width: of the result.
     """
-    rows, columns, _ = picture.shape
     side = min(height, width)
     shown = np.zeros((height, width, 3), np.uint8)
     top, left = (height - side) // 2, (width - side) // 2
-    pixels = np.arange(side)
-    shown[top : top + side, left : left + side] = picture[
-        pixels[:, None] * rows // side, pixels * columns // side
-    ]
+    shown[top : top + side, left : left + side] = resized(picture, side, side)
     return shown

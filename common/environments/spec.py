@@ -5,9 +5,11 @@ not import TensorFlow.
 """
 
 from collections.abc import Mapping, Sequence
+import importlib
 import math
 import re
 import reprlib
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import dm_env
@@ -135,6 +137,25 @@ class UnknownEnvironmentError(UnusableEnvironmentError):
     """A name that no environment has; the message lists near names."""
 
 
+def extra_package(package: str, environment: str, remedy: str) -> ModuleType:
+    """Imports a package that `make setup` does not install.
+
+    Args:
+      package: its name.
+      environment: the whole name of the environment that needs it, for the message.
+      remedy: the way to install it, for the message.
+
+    Raises:
+      UnusableEnvironmentError: it is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise UnusableEnvironmentError(
+            f'environment "{environment}": the package {package} is not installed: {remedy}'
+        ) from None
+
+
 def kind_of(value: Any) -> str:
     """Returns the dtype and shape of an array or a spec, and a short text of anything else."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
@@ -170,16 +191,12 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
       spec: of the environment.
     """
     takes_images = hasattr(config, "torso")
-    found = []
-    if spec.image_shape is not None and not takes_images:
-        found.append(f"images of {list(spec.picture_shape)}")
-    if spec.is_discrete or spec.action_choices:
-        found.append(actions_of(spec))
-    if found:
+    is_seen = takes_images or spec.image_shape is None
+    if not is_seen or spec.action_kind != "continuous":
         seen = "" if takes_images else "flat observations and "
         raise ValueError(
-            f"--environment has {' and '.join(found)}, but this agent needs {seen}continuous "
-            "actions: name another one, for example control:cartpole:swingup"
+            f"{_found(spec)} {seen}continuous actions: name another one, for example "
+            "control:cartpole:swingup"
         )
     if takes_images:
         _require_torso(config.torso, spec)
@@ -217,10 +234,7 @@ def _require_torso(torso: str, spec: EnvironmentSpec) -> None:
     if min(shape[:2]) < side or (is_png and not 1 <= shape[2] <= MAX_PNG_CHANNELS):
         channels = f" and 1 to {MAX_PNG_CHANNELS} channels" if is_png else ""
         small = "; --config.torso=minatar is for small images" if is_png else ""
-        raise ValueError(
-            f"--environment has images of {list(shape)}, but this agent needs at least "
-            f"{side} x {side} pixels{channels}{small}"
-        )
+        raise ValueError(f"{found} at least {side} x {side} pixels{channels}{small}")
 
 
 def _found(spec: EnvironmentSpec) -> str:

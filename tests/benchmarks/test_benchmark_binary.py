@@ -1,4 +1,5 @@
 import sys
+import types
 
 import pytest
 
@@ -68,14 +69,11 @@ def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):
 def test_suites_run_in_processes_of_their_own(capsys, monkeypatch, which, names):
     commands = []
 
-    class Ended:
-        returncode = 0
-
     def run(command, **_):
         commands.append(command)
         suite, path = command[3], command[4].removeprefix("--json=")
         benchmark.report.write_json(benchmark.pathlib.Path(path), [Row(f"{suite}/x", 1.0, "u")])
-        return Ended
+        return types.SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(benchmark.subprocess, "run", run)
     benchmark.main([*which, "--repeats=3", "--quick"])

@@ -16,9 +16,7 @@ from common import environments
 from common.benchmarks import actor_cases, learner_cases, replay_cases, roles, run_cases
 from common.benchmarks.report import Bench, Row
 from common.benchmarks.roles import ChildProcess, started_role
-from common.cluster.topology import Topology
 from common.config import Settings
-from common.program import layouts
 from reproductions import declared
 from reproductions.apex.dqn.config import AGENT as APEX_DQN
 from reproductions.aql.config import AGENT as AQL_AGENT
@@ -72,6 +70,53 @@ def check(rows, names):
     return rows
 
 
+def aql():
+    sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
+    return bench(AQL_AGENT, **sizes)
+
+
+@EAGER
+@pytest.mark.parametrize(
+    "measure, subject, sizes, names",
+    [
+        (
+            replay_cases.priority_tree,
+            reactor(),
+            dict(items=(1000, 3000), calls=4),
+            ["priority_tree/pairs_of_1000", "priority_tree/pairs_of_3000"],
+        ),
+        (
+            learner_cases.item_learner,
+            bench(APEX_DQN, batch_size=8, prefetch=2),
+            dict(items=40, games=2, updates=2),
+            ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"],
+        ),
+        (
+            learner_cases.item_learner,
+            reactor(sequence_length=5),
+            dict(items=20, games=2, updates=2, precisions=("float32",)),
+            ["learner/reactor_batch4"],
+        ),
+        (learner_cases.unroll_learner, aql(), dict(updates=2), ["learner/unrolls_batch32"]),
+        (
+            actor_cases.unroll_actor,
+            aql(),
+            dict(actors=2, searches=1, batch_steps=32),
+            [
+                "search/3528_actions",
+                "actor/humanoid_stand_with_search",
+                "actor/humanoid_stand_with_search_mujoco",
+                "actor/cartpole_swingup_with_search",
+                "actor/cartpole_swingup_with_search_mujoco",
+            ],
+        ),
+    ],
+    ids=["priority_tree", "image_learner", "sequence_learner", "unroll_learner", "unroll_actor"],
+)
+def test_a_case_has_its_rows(measure, subject, sizes, names):
+    check(measure(subject, **sizes), names)
+
+
 def test_replay():
     rows = check(
         replay_cases.replay(bench(), capacity=8000, loops=16, samples=300),
@@ -86,11 +131,6 @@ def test_replay():
         ],
     )
     assert rows[1].value < 3
-
-
-def test_priority_tree():
-    rows = replay_cases.priority_tree(reactor(), items=(1000, 3000), calls=4)
-    check(rows, ["priority_tree/pairs_of_1000", "priority_tree/pairs_of_3000"])
 
 
 def test_the_loop_works_a_full_memory():
@@ -157,21 +197,6 @@ def test_learner(monkeypatch):
 
 
 @EAGER
-def test_image_learner():
-    apex = bench(APEX_DQN, batch_size=8, prefetch=2)
-    rows = learner_cases.item_learner(apex, items=40, games=2, updates=2)
-    check(rows, ["learner/apex_dqn_batch8", "learner/apex_dqn_batch8_bfloat16"])
-
-
-@EAGER
-def test_sequence_learner():
-    rows = learner_cases.item_learner(
-        reactor(sequence_length=5), items=20, games=2, updates=2, precisions=("float32",)
-    )
-    check(rows, ["learner/reactor_batch4"])
-
-
-@EAGER
 def test_actor_sends_what_it_makes(capsys):
     rows = actor_cases.actor(
         bench(send_batch=10), "control:cartpole:swingup", actors=2, batch_steps=60, turns=1
@@ -206,17 +231,6 @@ def test_two_workers_that_cannot_start_are_an_error_with_their_words():
         next(run_cases.workers(reactor(), min_replay_size=30_000))
 
 
-def test_a_role_that_cannot_start_is_an_error_with_its_words():
-    topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
-    run = topology, "a token of the tests", "control:cartpole:swingup"
-    with (
-        started_role(bench().program, "replay", *run, {"replay_capacity": 0}) as role,
-        pytest.raises(RuntimeError, match="the replay role ended with .*replay_capacity"),
-    ):
-        role.wait(60)
-        role.check()
-
-
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_sizes_for_quick_are_smaller(case):
     assert case.measures
@@ -224,25 +238,6 @@ def test_sizes_for_quick_are_smaller(case):
     full = {name: parameter.default for name, parameter in parameters.items()} | dict(case.sizes)
     assert set(full) == set(parameters) and set(case.quick) < set(full)
     assert all(np.max(quick) < np.max(full[name]) for name, quick in case.quick.items())
-
-
-def aql():
-    sizes = {"state_size": 8, "action_size": 8, "joint_sizes": (8,), "proposal_sizes": (8,)}
-    return bench(AQL_AGENT, **sizes)
-
-
-@EAGER
-def test_unroll_actor():
-    check(
-        actor_cases.unroll_actor(aql(), actors=2, searches=1, batch_steps=32),
-        [
-            "search/3528_actions",
-            "actor/humanoid_stand_with_search",
-            "actor/humanoid_stand_with_search_mujoco",
-            "actor/cartpole_swingup_with_search",
-            "actor/cartpole_swingup_with_search_mujoco",
-        ],
-    )
 
 
 @EAGER
@@ -256,11 +251,6 @@ def test_update_cost():
         ["learner/acer_updates", "learner/acer_cost_over_vracer"],
     )
     assert rows[0].ratio == pytest.approx(1 / rows[1].value)
-
-
-@EAGER
-def test_unroll_learner():
-    check(learner_cases.unroll_learner(aql(), updates=2), ["learner/unrolls_batch32"])
 
 
 @EAGER

@@ -11,94 +11,6 @@ from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
 
 
-class Recorder(dm_env.Environment):
-    """An environment of a scalar, a matrix and a reused vector that records its action."""
-
-    def __init__(self):
-        self.action = None
-        self._vector = np.zeros(2)
-
-    def _observation(self):
-        return {"z": 1.5, "a": np.array([[2.0, 3.0], [4.0, 5.0]]), "m": self._vector}
-
-    def reset(self):
-        self._vector[:] = 0
-        return dm_env.restart(self._observation())
-
-    def step(self, action):
-        self.action = action
-        self._vector += 1
-        return dm_env.transition(2.0, self._observation(), discount=0.5)
-
-    def observation_spec(self):
-        return {
-            "z": specs.Array((), float),
-            "a": specs.Array((2, 2), float),
-            "m": specs.Array((2,), float),
-        }
-
-    def action_spec(self):
-        return specs.BoundedArray((3,), float, minimum=[-1, 0, -2], maximum=[1, 10, 6])
-
-
-@pytest.mark.parametrize(
-    "canonical, expected",
-    [
-        ([-1, -1, -1], [-1, 0, -2]),
-        ([0, 0, 0], [0, 5, 2]),
-        ([1, 1, 1], [1, 10, 6]),
-        ([0.5, 0.5, -0.5], [0.5, 7.5, 0]),
-        ([3, -2, 2], [3, -5, 10]),  # Affine beyond the bounds: nothing is clipped.
-    ],
-)
-def test_actions_are_mapped_affinely(canonical, expected):
-    recorder = Recorder()
-    environment = CanonicalEnvironment(recorder)
-    environment.reset()
-    environment.step(np.array(canonical, np.float32))
-    np.testing.assert_allclose(recorder.action, expected)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_extreme_actions_stay_within_the_bounds(dtype):
-    """Also where their sum rounds to a number beyond them, as 0.4 + 0.3 does."""
-    edges = np.random.default_rng(0).normal(size=(2, 1000)) * 10.0 ** np.arange(-5, 5).repeat(100)
-    low, high = np.sort(np.r_["1", edges, [[0.1], [0.7]]].astype(dtype), axis=0)
-    inner = Still(
-        specs.Array((1,), dtype), specs.BoundedArray(low.shape, dtype, low, high), np.zeros(1)
-    )
-    environment = CanonicalEnvironment(inner)
-    for canonical, bound in ((1, high), (-1, low)):
-        environment.step(np.full(low.shape, canonical, np.float32))
-        assert (low <= inner.action).all() and (inner.action <= high).all()
-        distance = np.abs(inner.action - bound) / np.spacing(np.maximum(abs(low), abs(high)))
-        assert distance.max() <= 3 and inner.action.dtype == dtype
-
-
-@pytest.mark.parametrize("order, size", [(("sight", "terrain"), 4), (("terrain", "sight"), 0)])
-def test_the_spec_says_how_many_of_the_last_numbers_are_terrain(order, size):
-    class Runner(Recorder):
-        def observation_spec(self):
-            parts = {"sight": specs.Array((2,), float), "terrain": specs.Array((2, 2), float)}
-            return {name: parts[name] for name in order}
-
-    spec = CanonicalEnvironment(Runner()).observation_spec()
-    assert (spec.shape, spec.terrain_size) == ((6,), size)
-    copy = pickle.loads(pickle.dumps(spec))
-    assert (copy, copy.terrain_size, copy.name) == (spec, size, "observation")
-    assert EnvironmentSpec.of(CanonicalEnvironment(Runner())).terrain_size == size
-
-
-def test_observations_are_flat_in_spec_order_and_new_each_time():
-    environment = CanonicalEnvironment(Recorder())
-    first = environment.reset().observation
-    second = environment.step(np.zeros(3, np.float32))
-    assert first.dtype == np.float32
-    np.testing.assert_array_equal(first, [1.5, 2, 3, 4, 5, 0, 0])
-    np.testing.assert_array_equal(second.observation, [1.5, 2, 3, 4, 5, 1, 1])
-    assert (second.reward, second.discount) == (2.0, 0.5)
-
-
 class Still(dm_env.Environment):
     """An environment with given observations that records its action."""
 
@@ -125,6 +37,33 @@ FLOATS = specs.Array((2,), np.float32)
 BOUNDED = specs.BoundedArray((1,), np.float32, -1, 1)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_extreme_actions_stay_within_the_bounds(dtype):
+    """Also where their sum rounds to a number beyond them, as 0.4 + 0.3 does."""
+    edges = np.random.default_rng(0).normal(size=(2, 1000)) * 10.0 ** np.arange(-5, 5).repeat(100)
+    low, high = np.sort(np.r_["1", edges, [[0.1], [0.7]]].astype(dtype), axis=0)
+    inner = Still(
+        specs.Array((1,), dtype), specs.BoundedArray(low.shape, dtype, low, high), np.zeros(1)
+    )
+    environment = CanonicalEnvironment(inner)
+    for canonical, bound in ((1, high), (-1, low)):
+        environment.step(np.full(low.shape, canonical, np.float32))
+        assert (low <= inner.action).all() and (inner.action <= high).all()
+        distance = np.abs(inner.action - bound) / np.spacing(np.maximum(abs(low), abs(high)))
+        assert distance.max() <= 3 and inner.action.dtype == dtype
+
+
+@pytest.mark.parametrize("order, size", [(("sight", "terrain"), 4), (("terrain", "sight"), 0)])
+def test_the_spec_says_how_many_of_the_last_numbers_are_terrain(order, size):
+    parts = {"sight": specs.Array((2,), float), "terrain": specs.Array((2, 2), float)}
+    environment = CanonicalEnvironment(Still({name: parts[name] for name in order}, BOUNDED))
+    spec = environment.observation_spec()
+    assert (spec.shape, spec.terrain_size) == ((6,), size)
+    copy = pickle.loads(pickle.dumps(spec))
+    assert (copy, copy.terrain_size, copy.name) == (spec, size, "observation")
+    assert EnvironmentSpec.of(environment).terrain_size == size
+
+
 @pytest.mark.parametrize(
     "spec, observation, expected",
     [
@@ -143,18 +82,33 @@ def test_any_nest_of_arrays_is_observed(spec, observation, expected):
     flat = environment.reset().observation
     assert flat.dtype == np.float32
     np.testing.assert_array_equal(flat, expected)
+    assert not np.shares_memory(flat, environment.reset().observation)
 
 
-@pytest.mark.parametrize("shape", [(), (2, 3)])
-def test_actions_take_the_shape_and_dtype_of_the_bounds(shape):
-    still = Still(FLOATS, specs.BoundedArray(shape, np.float32, 0, 10), np.zeros(2))
+_UNEQUAL = specs.BoundedArray((3,), float, minimum=[-1, 0, -2], maximum=[1, 10, 6])
+
+
+@pytest.mark.parametrize(
+    "bounds, canonical, expected",
+    [
+        (_UNEQUAL, [-1, -1, -1], [-1, 0, -2]),
+        (_UNEQUAL, [1, 1, 1], [1, 10, 6]),
+        (_UNEQUAL, [0.5, 0.5, -0.5], [0.5, 7.5, 0]),
+        (_UNEQUAL, [3, -2, 2], [3, -5, 10]),  # Affine beyond the bounds: nothing is clipped.
+        (specs.BoundedArray((), np.float32, 0, 10), [-1], 0),
+        (specs.BoundedArray((2, 2), np.float32, 0, 10), [-1, 0, 0.5, 1], [[0, 5], [7.5, 10]]),
+    ],
+)
+def test_actions_are_mapped_affinely_to_the_shape_and_dtype_of_the_bounds(
+    bounds, canonical, expected
+):
+    still = Still(FLOATS, bounds, np.zeros(2))
     environment = CanonicalEnvironment(still)
-    size = int(np.prod(shape))
-    assert environment.action_spec().shape == (size,)
-    environment.reset()
-    environment.step(np.linspace(-1, 1, size, dtype=np.float32))
-    assert still.action.shape == shape and still.action.dtype == np.float32
-    np.testing.assert_allclose(np.ravel(still.action), 5 + 5 * np.linspace(-1, 1, size), rtol=1e-6)
+    unit = specs.BoundedArray((len(canonical),), np.float32, -1, 1)
+    assert environment.action_spec() == unit
+    environment.step(np.array(canonical, np.float32))
+    assert still.action.shape == bounds.shape and still.action.dtype == bounds.dtype
+    np.testing.assert_allclose(still.action, expected)
 
 
 @pytest.mark.parametrize(
@@ -217,12 +171,10 @@ def test_a_discrete_action_stays_one():
         (FLOATS, {"left": BOUNDED}, ["actions", "one bounded array", "left"]),
     ],
 )
-def test_what_is_no_continuous_control_is_refused(observations, actions, words):
-    with pytest.raises(UnusableEnvironmentError) as raised:
-        CanonicalEnvironment(Still(observations, actions))
+def test_what_is_no_continuous_control_is_refused(observations, actions, words, refusal):
+    message = refusal(CanonicalEnvironment, Still(observations, actions))
     for word in words:
-        assert word in str(raised.value)
-    assert "\n" not in str(raised.value)
+        assert word in message
 
 
 @pytest.mark.parametrize(
@@ -238,13 +190,11 @@ def test_what_is_no_continuous_control_is_refused(observations, actions, words):
     ],
     ids=str,
 )
-def test_what_the_spec_does_not_say_is_named(spec, observation, words):
+def test_what_the_spec_does_not_say_is_named(spec, observation, words, refusal):
     environment = CanonicalEnvironment(Still(spec, BOUNDED, observation))
-    with pytest.raises(BrokenSpecError) as raised:
-        environment.reset()
+    message = refusal(environment.reset, error=BrokenSpecError)
     for word in words:
-        assert word in str(raised.value)
-    assert "\n" not in str(raised.value)
+        assert word in message
 
 
 def test_without_a_picture_or_a_length_of_steps():
@@ -254,33 +204,42 @@ def test_without_a_picture_or_a_length_of_steps():
         environment.render(2, 3)
 
 
-class Nested(Recorder):
-    """A recorder whose episodes have two steps, with bounds of its own."""
+class Recorder(dm_env.Environment):
+    """An environment of a matrix and a reused vector, whose episodes have two steps."""
 
     def __init__(self, bound):
-        super().__init__()
+        self.action = None
         self._bound = bound
         self._steps = 2
+        self._vector = np.zeros(2)
+
+    def _observation(self):
+        return {"z": np.array([[2.0, 3.0], [4.0, 5.0]]), "a": self._vector}
 
     def reset(self):
         self._steps = 0
-        return super().reset()
+        self._vector[:] = 0
+        return dm_env.restart(self._observation())
 
     def step(self, action):
         if self._steps == 2:
             return self.reset()
+        self.action = action
         self._steps += 1
-        timestep = super().step(action)
-        return timestep._replace(step_type=dm_env.StepType(self._steps))
+        self._vector += 1
+        return dm_env.TimeStep(dm_env.StepType(self._steps), 2.0, 0.5, self._observation())
+
+    def observation_spec(self):
+        return {"z": specs.Array((2, 2), float), "a": specs.Array((2,), float)}
 
     def action_spec(self):
         return specs.BoundedArray((3, 1), np.float32, minimum=-self._bound, maximum=2 * self._bound)
 
 
 def test_a_batch_gives_what_its_environments_give_one_by_one():
-    inner = [Nested(bound) for bound in (1, 10)]
+    inner = [Recorder(bound) for bound in (1, 10)]
     batch = CanonicalBatch([CanonicalEnvironment(each) for each in inner])
-    alone = [Nested(bound) for bound in (1, 10)]
+    alone = [Recorder(bound) for bound in (1, 10)]
     others = BatchedEnvironment([CanonicalEnvironment(each) for each in alone])
     assert batch.observation_spec() == others.observation_spec()
     assert batch.action_spec() == others.action_spec()
@@ -303,8 +262,6 @@ def test_a_batch_takes_one_kind_of_wrapped_actions():
     kinds = [CanonicalEnvironment(Still(FLOATS, each)) for each in (BOUNDED, bounds)]
     with pytest.raises(BrokenSpecError, match="environment 1 has another action spec .*float64"):
         CanonicalBatch(kinds)
-    with pytest.raises(ValueError, match="at least one"):
-        CanonicalBatch([])
 
 
 def test_a_batch_names_the_environment_that_breaks_its_spec():
@@ -312,10 +269,3 @@ def test_a_batch_names_the_environment_that_breaks_its_spec():
     batch = CanonicalBatch([CanonicalEnvironment(good), CanonicalEnvironment(bad)])
     with pytest.raises(BrokenSpecError, match=r"environment 1: it gave .*float64 \[3\]"):
         batch.reset()
-    batch = CanonicalBatch([CanonicalEnvironment(good)])
-    batch.reset()
-    with pytest.raises(ValueError, match="2 actions for 1 environments"):
-        batch.step(np.zeros((2, 1), np.float32))
-    good.step = lambda action: dm_env.transition(None, np.zeros(2))
-    with pytest.raises(BrokenSpecError, match="environment 0 gave a reward of None"):
-        batch.step(np.zeros((1, 1), np.float32))

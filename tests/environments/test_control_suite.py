@@ -44,16 +44,6 @@ def test_names_has_the_tasks_of_d4pg_figure_2():
     )
 
 
-def test_the_observation_joins_the_entries_in_the_order_of_the_spec():
-    from dm_control import suite  # Only after control_suite has set MUJOCO_GL.
-
-    task = suite.load("fish", "upright", task_kwargs={"random": 5})
-    entries = task.reset().observation
-    expected = np.concatenate([np.ravel(entries[key]) for key in task.observation_spec()])
-    actual = environments.make("control:fish:upright", seed=5).reset().observation
-    np.testing.assert_array_equal(actual, expected.astype(np.float32))
-
-
 @pytest.mark.parametrize("speed, reward", [(-1, 0), (0, 0), (0.25, 0.25), (1, 1), (8, 1)])
 def test_cheetah_walk_pays_up_to_its_speed(speed, reward):
     class Moving:

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from common import environments
-from common.environments import UnusableEnvironmentError
 from common.environments.flow_solver import COURANT, Solver
 from common.environments.spec import EnvironmentSpec
 
@@ -162,11 +161,6 @@ def test_a_flow_stops_when_its_ellipse_leaves_the_box_even_if_it_would_come_back
     assert ends[0][1] == pytest.approx(ends[1][1], abs=1e-3)  # its neighbour goes on
 
 
-def test_velocities_of_other_shapes_are_refused():
-    with pytest.raises(ValueError, match=r"\[K, 33, 24\] and \[K, 32, 25\], got \[1, 32, 24\]"):
-        wind_tunnel().set_velocity(np.zeros((1, 32, 24)), np.zeros((1, 32, 25)))
-
-
 # The suite, on its coarsest grid.
 
 NAME = "flow:cylinder_8"
@@ -290,16 +284,6 @@ def test_a_few_lines_of_feedback_stay_to_the_end_at_a_small_cost(batch):
     assert np.all(returns > -90)
 
 
-def test_an_ellipse_left_alone_drifts_downstream_out_of_the_box(batch):
-    batch.reset()
-    put(batch, (2.0, 1.2, 0.0), (2.0, -1.2, 0.0))
-    ended = np.zeros(2, bool)
-    for _ in range(12):
-        timestep = batch.step(NOTHING)
-        ended |= timestep.step_type == 2
-    assert ended.all()
-
-
 def test_one_environment_is_a_row_of_a_batch(monkeypatch):
     single, batch = environments.make(NAME, 7), environments.make_batch(NAME, [7, 8])
     np.testing.assert_allclose(single.reset().observation, batch.reset().observation[0], atol=1e-5)
@@ -340,26 +324,18 @@ def test_a_name_has_the_grid_and_the_courant_number(name, cells, courant):
 @pytest.mark.parametrize(
     "name, words",
     [
-        ("cylinder_20", "the cells a diameter must be a multiple of 8"),
-        ("cylinder_0", "the cells a diameter must be"),
-        ("cylinder_8_courant_0", "the cells a diameter must be"),
-        ("cylinder_courant_1.5", "the cells a diameter must be"),
-        ("cylinder_16000", "1 flows on 128000 x 64000 cells take .* GB of memory, and this mach"),
+        ("cylinder_20", '": the cells a diameter must be a multiple of 8'),
+        ("cylinder_0", '": the cells a diameter must be'),
+        ("cylinder_8_courant_0", '": the cells a diameter must be'),
+        ("cylinder_courant_1.5", '": the cells a diameter must be'),
+        ("cylinder_16000", ": 1 flows on 128000 x 64000 cells take "),
     ],
 )
-def test_a_grid_of_other_sizes_is_refused_in_one_line(name, words):
-    error = environments.UnknownEnvironmentError, UnusableEnvironmentError
-    with pytest.raises(error, match=f'flow:{name}"?: {words}') as raised:
-        environments.make(f"flow:{name}", 0)
-    assert "\n" not in str(raised.value)
+def test_a_grid_of_other_sizes_is_refused_in_one_line(name, words, refusal):
+    assert f"flow:{name}{words}" in refusal(environments.make, f"flow:{name}", 0)
 
 
-def test_a_flow_that_is_not_finite_is_named_in_one_line(batch):
+def test_a_flow_that_is_not_finite_is_named_in_one_line(batch, refusal):
     batch.reset()
-    action = NOTHING.copy()
-    action[1, 0] = np.nan
-    with pytest.raises(UnusableEnvironmentError) as raised:
-        batch.step(action)
-    message = str(raised.value)
+    message = refusal(batch.step, np.float32([[0, 0, 0], [np.nan, 0, 0]]))
     assert message.startswith(f"{NAME}: the flow of environment 1 of this process is not finite a")
-    assert "\n" not in message

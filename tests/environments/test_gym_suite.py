@@ -5,6 +5,7 @@ import pickle
 
 import gymnasium
 from gymnasium import spaces
+import mujoco
 import numpy as np
 import pytest
 
@@ -20,7 +21,7 @@ from common.environments import (
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.gym_suite import GymEnvironment
 from common.environments.mujoco_batch import MujocoBatch
-from common.environments.spec import EnvironmentSpec, require_control
+from common.environments.spec import EnvironmentSpec
 
 SIZES = {
     "Ant-v4": (111, 8, 1.0),
@@ -154,19 +155,6 @@ def test_an_unstable_simulation_is_a_warning_in_the_log(tmp_path, monkeypatch, c
     assert not list(tmp_path.iterdir())
 
 
-def test_discrete_actions_of_flat_observations():
-    batch = environments.make_batch("gym:CartPole-v1", [3, 4])
-    assert EnvironmentSpec.of(batch) == EnvironmentSpec(4, 2, is_discrete=True)
-    theirs = gymnasium.make("CartPole-v1")
-    observation, _ = theirs.reset(seed=4)
-    timestep = batch.reset()
-    for action in (0, 1, 1):
-        np.testing.assert_array_equal(timestep.observation[1], observation)
-        timestep = batch.step(np.array([1 - action, action], np.int32))
-        observation, *_ = theirs.step(action)
-    batch.close()
-
-
 @pytest.mark.parametrize(
     "space, action, expected",
     [
@@ -185,23 +173,9 @@ def test_integers_count_from_zero(space, action, expected):
         assert spec == EnvironmentSpec(1, 3, is_discrete=True) and type(gym.actions[0]) is int
     else:
         assert spec == EnvironmentSpec(1, 2, action_choices=(3, 5))
-    np.testing.assert_array_equal(gym.actions[0], expected)
-    assert gym.actions[0] in space
-
-
-def test_dictionaries_and_tuples_of_arrays_are_joined():
-    class Nested(Scripted):
-        observation_space = spaces.Dict(
-            goal=spaces.Box(-1, 1, (2,)),
-            seen=spaces.Tuple([spaces.Box(0, 9, (1,)), spaces.Box(0, 9, (1, 2), np.float64)]),
-        )
-
-        def reset(self, *, seed=None, options=None):
-            seen = (np.array([3], np.float32), np.array([[4.0, 5.0]]))
-            return {"seen": seen, "goal": np.array([1, 2], np.float32)}, {}
-
-    environment = CanonicalEnvironment(GymEnvironment(Nested([]), seed=0))
-    np.testing.assert_array_equal(environment.reset().observation, [1, 2, 3, 4, 5])
+    for own in (gym.actions[0], environment.own_action(action)):
+        np.testing.assert_array_equal(own, expected)
+        assert own in space
 
 
 @pytest.mark.parametrize(
@@ -233,13 +207,13 @@ def test_the_channels_of_images_come_last(shape, axes, expected):
     np.testing.assert_array_equal(CanonicalBatch(made).reset().observation, [image, image])
 
 
-def test_integers_become_one_hot_vectors():
+def test_nests_are_joined_and_integers_become_one_hot_vectors():
     class Integers(Scripted):
         observation_space = spaces.Dict(
             a=spaces.Discrete(3, start=-1),
             b=spaces.MultiDiscrete([[2, 3]], start=[[0, 4]]),
             c=spaces.MultiBinary(2),
-            d=spaces.Box(0, 9, (1,), np.int64),
+            d=spaces.Tuple([spaces.Box(0, 9, (1,), np.int64), spaces.Box(0, 9, (1, 2))]),
         )
 
         def reset(self, *, seed=None, options=None):
@@ -247,15 +221,15 @@ def test_integers_become_one_hot_vectors():
                 "a": self.a,
                 "b": np.array([[1, 4]]),
                 "c": np.array([0, 1], np.int8),
-                "d": [7],
+                "d": ([7], np.array([[4.5, 5.0]])),
             }, {}
 
     gym = Integers([])
     gym.a = 1
     environment = CanonicalEnvironment(GymEnvironment(gym, seed=0))
     flat = environment.reset().observation
-    np.testing.assert_array_equal(flat, [0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 7])
-    assert flat.dtype == np.float32 and environment.observation_spec().shape == (11,)
+    np.testing.assert_array_equal(flat, [0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 7, 4.5, 5])
+    assert flat.dtype == np.float32 and environment.observation_spec().shape == (13,)
     gym.a = 2
     with pytest.raises(BrokenSpecError, match=r"observation\['a'\] of 2, where its spec"):
         environment.reset()
@@ -319,16 +293,13 @@ def test_a_second_image_is_refused_with_a_way_out():
         CanonicalEnvironment(GymEnvironment(Two([]), seed=0))
 
 
-def test_own_actions_and_observations_are_those_of_gymnasium():
+def test_own_actions_are_those_of_gymnasium():
     environment = environments.make("gym:Pendulum-v1", 0)
     action = environment.own_action(np.array([-0.5], np.float32))
     assert action.dtype == np.float32 and action.tolist() == [-1.0]  # of [-2, 2]
-    gym = Scripted([])
-    gym.action_space = spaces.Discrete(3, start=5)
-    assert CanonicalEnvironment(GymEnvironment(gym, seed=0)).own_action(np.int32(2)) == 7
 
 
-def test_arguments_and_wrappers():
+def test_arguments_and_wrappers(refusal):
     def gravity(name):
         environment = environments.make(name, 0)
         timestep = environment.reset(), environment.step(np.zeros(1, np.float32))
@@ -344,14 +315,12 @@ def test_arguments_and_wrappers():
     steps = [batch.step(np.zeros(2, np.int32)).step_type.tolist() for _ in range(2)]
     assert steps == [[1, 1], [2, 2]]
     for name, words in (
-        ("gym:Pendulum-v1(gravity=1)", "TypeError: .*unexpected keyword argument 'gravity'"),
+        ("gym:Pendulum-v1(gravity=1)", "unexpected keyword argument 'gravity'"),
         ('gym:CartPole-v1(wrappers="FrameStack")', 'gymnasium.wrappers has no "FrameStack"; did y'),
         ("gym:CartPole-v1(3)", "arguments look like"),
         ("control:cartpole:swingup(a=1)", "those of control take no arguments"),
     ):
-        with pytest.raises(UnusableEnvironmentError, match=words) as caught:
-            environments.make(name, 0)
-        assert "\n" not in str(caught.value)
+        assert words in refusal(environments.make, name, 0)
 
 
 OWN_ID = """
@@ -434,27 +403,32 @@ def test_every_registered_id_with_arrays_may_be_given():
         environment.render(10, 10)
 
 
-def test_unusable():
-    message = '^environment "gym:Walker2d-v2": .* use "gym:Walker2d-v4"[^\n]*$'
-    with pytest.raises(UnusableEnvironmentError, match=message):
-        environments.make("gym:Walker2d-v2", 0)
+def test_an_old_version_names_the_one_to_use(refusal):
+    message = refusal(environments.make, "gym:Walker2d-v2", 0)
+    assert message.startswith('environment "gym:Walker2d-v2": ')
+    assert 'use "gym:Walker2d-v4"' in message
 
 
-def test_grey_images_are_stacked_by_wrappers(tmp_path, monkeypatch):
-    (tmp_path / "own_images.py").write_text(
-        OWN_ID.replace("Box(-1, 1, (2,))", "Box(0, 255, (40, 36, 3), np.uint8)")
-        .replace("np.zeros(2, np.float32)", "np.zeros((40, 36, 3), np.uint8)")
-        .replace("np.full(2, self.size, np.float32)", "np.full((40, 36, 3), 90, np.uint8)")
-        .replace("own/Own-v0", "OwnImages-v0")
-        .replace("own_ids:Own", "own_images:Own")
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    wrappers = ["GrayscaleObservation", "FrameStackObservation(stack_size=4)"]
-    environment = environments.make(f"gym:own_images:OwnImages-v0({wrappers=})", 0)
-    spec = EnvironmentSpec(40 * 36 * 4, 1, image_shape=(40, 36, 4))
-    assert EnvironmentSpec.of(environment) == spec
-    environment.reset()
-    image = environment.step(np.zeros(1, np.float32)).observation
-    assert [image[..., frame].max() for frame in range(4)] == [90, 90, 90, 0]
-    with pytest.raises(ValueError, match=r"images of \[40, 36, 4\]"):
-        require_control(None, spec)
+def test_a_simulation_is_drawn_in_any_size(monkeypatch):
+    class Renderer:
+        """MuJoCo's renderer, which takes a driver."""
+
+        def __init__(self, model, height, width):
+            self.height, self.width = height, width
+
+        def update_scene(self, data, camera):
+            self.camera = camera
+
+        def render(self):
+            return np.full((self.height, self.width, 3), self.camera)
+
+        def close(self):
+            del self.camera
+
+    monkeypatch.setattr(mujoco, "Renderer", Renderer)
+    for name, camera in (("HalfCheetah-v4", 0), ("InvertedPendulum-v4", -1)):  # its first or free
+        environment = environments.make(f"gym:{name}", 0)
+        for size in ((24, 32), (24, 32), (48, 20)):
+            picture = environment.render(*size)
+            assert picture.shape == (*size, 3) and np.all(picture == camera)
+        environment.close()

@@ -159,12 +159,15 @@ def gap_of(model):
     return begins[widest], ends[widest]
 
 
-@pytest.mark.parametrize("kind", ["lies", "leans", "sits", "in a gap"])
-def test_falls_of_the_walker_end_with_discount_0(kind):
-    environment = Planar(4)
+@pytest.mark.parametrize("kind", ["lies", "leans", "sits", "in a gap", "humanoid lies"])
+def test_falls_end_with_discount_0(kind):
+    body = Humanoid if kind == "humanoid lies" else Planar
+    environment = body(4)
     environment.reset()
     data = environment.data
-    if kind == "lies":
+    if body is Humanoid:
+        data.qpos[2:7] = 1.0, np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0  # in the air
+    elif kind == "lies":
         data.qpos[0], data.qpos[2] = -1.0, np.pi / 2
     elif kind == "leans":
         data.qpos[2] = np.arccos(0.15)
@@ -175,16 +178,7 @@ def test_falls_of_the_walker_end_with_discount_0(kind):
     else:
         begin, end = gap_of(environment.model)
         data.qpos[0], data.qpos[1] = -1.5, (begin + end) / 2
-    timestep = environment.step(np.zeros(6))
-    assert timestep.last() and timestep.discount == 0
-
-
-def test_a_fall_of_the_humanoid_ends_with_discount_0():
-    environment = Humanoid(4)
-    environment.reset()
-    environment.data.qpos[2:7] = 1.0, np.sqrt(0.5), 0.0, np.sqrt(0.5), 0.0  # lies in the air
-    timestep = environment.step(np.zeros(21))
-    assert environment.data.body("head").xpos[2] < 1.1
+    timestep = environment.step(np.zeros(SIZES[body][2]))
     assert timestep.last() and timestep.discount == 0
 
 

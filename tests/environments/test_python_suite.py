@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from common import environments
-from common.environments import UnusableEnvironmentError, python_suite, user_code
+from common.environments import UnusableEnvironmentError, user_code
 from common.environments.spec import EnvironmentSpec
-
-OWN = "python:reproductions.d4pg.own_environment:make"
 
 MODULE = """
 import dm_env
@@ -33,33 +31,6 @@ class Still(dm_env.Environment):
 
     def action_spec(self):
         return specs.BoundedArray((1,), float, -1, 1)
-
-
-class StillIntegers(Still):
-    def step(self, action):
-        assert action.dtype == np.int64 and (action >= [-2, 0]).all() and (action <= [2, 6]).all()
-        return super().step(np.zeros(1))
-
-    def action_spec(self):
-        return specs.BoundedArray((2,), np.int64, [-2, 0], [2, 6])
-
-
-class StillImage(Still):
-    def __init__(self, seed=0, later=(36, 40, 2)):
-        self._later = later
-
-    def reset(self):
-        return dm_env.restart(np.zeros((36, 40, 2), np.uint8))
-
-    def step(self, action):
-        assert action.dtype == np.int32 and action.shape == ()
-        return dm_env.transition(1.0, np.zeros(self._later, np.uint8))
-
-    def observation_spec(self):
-        return specs.Array((36, 40, 2), np.uint8)
-
-    def action_spec(self):
-        return specs.DiscreteArray(3)
 
 
 class Cart(gymnasium.Env):
@@ -172,14 +143,6 @@ def own_modules(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-def test_integers_count_from_zero(own_modules):
-    environment = environments.make("python:h3_package.still:StillIntegers", 0)
-    assert EnvironmentSpec.of(environment) == EnvironmentSpec(2, 2, action_choices=(5, 7))
-    environment.reset()
-    for action in ([0, 0], [4, 6]):
-        environment.step(np.array(action, np.int32))
-
-
 def test_one_of_gymnasium(own_modules):
     def episode(seed):
         environment = environments.make("python:h3_package.still:of_gymnasium", seed)
@@ -211,34 +174,6 @@ def test_arguments_and_seeds_of_functions_and_classes(own_modules):
             first(name, 0)
 
 
-def test_the_example_is_made_canonical_and_repeats_with_its_seed():
-    def episode(seed):
-        environment = environments.make(OWN, seed)
-        assert environment.action_spec().shape == (1,)
-        timesteps = [environment.reset()]
-        while not timesteps[-1].last():
-            timesteps.append(environment.step(np.ones(1, np.float32)))
-        return np.array([timestep.observation for timestep in timesteps])
-
-    assert episode(0).shape == (101, 2)
-    np.testing.assert_array_equal(episode(0), episode(0))
-    assert len({float(episode(seed)[0, 0]) for seed in range(8)}) == 2
-
-
-def test_images_and_discrete_actions_stay_as_they_are(own_modules):
-    spec = EnvironmentSpec.of(environments.make("python:h3_package.still:StillImage", seed=0))
-    assert spec == EnvironmentSpec(36 * 40 * 2, 3, (36, 40, 2), is_discrete=True)
-    batch = environments.make_batch("python:h3_package.still:StillImage", [0, 1])
-    assert batch.reset().observation.shape == (2, 36, 40, 2)
-    timestep = batch.step(np.zeros(2, np.int32))
-    assert timestep.observation.dtype == np.uint8 and timestep.reward.tolist() == [1.0, 1.0]
-
-
-def test_a_suite_that_nobody_can_list_has_no_names():
-    assert python_suite.names() == []
-    assert not [name for name in environments.names() if name.startswith("python:")]
-
-
 @pytest.mark.parametrize(
     "name, words",
     [
@@ -257,7 +192,6 @@ def test_a_suite_that_nobody_can_list_has_no_names():
         ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
         ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
         ("h3_package.still:Still(shape=(3,))", ["float64 [3]", "[2] (", "still.py, line"]),
-        ("h3_package.still:StillImage(later=(36, 40, 1))", ["uint8 [36, 40, 1]", "[36, 40, 2]"]),
         ("h3_package.still:Still(discount=1.01)", ["discount", "[0, 1]", "1.01"]),
         ("h3_package.still:Still(reward=null)", ["reward", "finite number", "None"]),
         ("h3_package.still:Still(reward=[1])", ["reward", "finite number", "[1]"]),
@@ -271,15 +205,10 @@ def test_a_suite_that_nobody_can_list_has_no_names():
         ("__main__:make", ["cannot import __main__", '"python:my_module:make"']),
     ],
 )
-def test_a_mistake_is_named_in_one_line(name, words, own_modules):
-    with (
-        pytest.raises(UnusableEnvironmentError) as raised,
-        environments.opened(f"python:{name}", seed=0),
-    ):
-        pass
-    message = str(raised.value)
+def test_a_mistake_is_named_in_one_line(name, words, own_modules, refusal):
+    message = refusal(environments.opened(f"python:{name}", seed=0).__enter__)
     plain = name.partition("(")[0]
-    assert message.startswith(f'environment "python:{plain}"') and "\n" not in message
+    assert message.startswith(f'environment "python:{plain}"')
     for word in words:
         assert word in message, message
 

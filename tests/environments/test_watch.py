@@ -1,4 +1,4 @@
-"""Calls of environments that hang, in the places where no batch checks them."""
+"""Calls of environments that hang."""
 
 import subprocess
 import sys
@@ -14,13 +14,15 @@ import pytest
 from common.environments import watch
 from common.environments.batch import BatchedEnvironment, WatchedBatch
 
+ACTION = np.zeros([1, 1], np.float32)
 HINT = "it hangs, or it is slow and needs a larger --environment_seconds"
 
 
 class Slow(dm_env.Environment):
     """Takes its time for each call."""
 
-    seconds = 0.4
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
 
     def reset(self):
         time.sleep(self.seconds)
@@ -40,16 +42,6 @@ class Slow(dm_env.Environment):
         return specs.BoundedArray([1], np.float32, minimum=-1, maximum=1)
 
 
-def test_the_limit_holds_for_a_call_of_one_environment():
-    """Four environments take longer than the limit, but none alone."""
-    said = []
-    batch = WatchedBatch(BatchedEnvironment([Slow() for _ in range(4)]), "slow", said.append, 1.0)
-    batch.reset()
-    batch.step(np.zeros([4, 1], np.float32))
-    batch.close()
-    assert not said
-
-
 class Listener:
     """Keeps what it is told."""
 
@@ -61,13 +53,52 @@ class Listener:
         self.told.set()
 
 
-def test_close_that_hangs_is_told():
+def test_the_limit_holds_for_a_call_of_one_environment():
+    """Four environments take longer than the limit, but none alone."""
+    listener = Listener()
+    batch = WatchedBatch(BatchedEnvironment([Slow(0.4) for _ in range(4)]), "slow", listener, 1.0)
+    batch.reset()
+    batch.step(np.zeros([4, 1], np.float32))
+    batch.close()
+    assert not listener.said
+
+
+@pytest.mark.parametrize("call, doing, timestep", [("step", "a step", 2), ("close", "close()", 3)])
+def test_a_call_that_hangs_is_told_once_with_name_and_timestep(call, doing, timestep):
     listener, hanging = Listener(), Slow()
-    hanging.close = lambda: listener.told.wait(30)
-    WatchedBatch(BatchedEnvironment([hanging]), "slow", listener, 0.2).close()
+    returned = getattr(hanging, call)
+    batch = WatchedBatch(BatchedEnvironment([hanging]), "slow", listener, 0.5)
+    batch.reset()
+    batch.step(ACTION)
+
+    def hang(*arguments):
+        assert listener.told.wait(30)
+        time.sleep(0.7)  # the watch looks twice a second
+        return returned(*arguments)
+
+    setattr(hanging, call, hang)
+    batch.step(ACTION)
+    batch.close()
     assert listener.said == [
-        f"slow has not returned from close() for 0.2 s, at timestep 0 of this process: {HINT}"
+        f"slow has not returned from {doing} for 0.5 s, at timestep {timestep} of this "
+        f"process: {HINT}"
     ]
+
+
+def test_quick_steps_idle_time_and_failures_are_no_stall():
+    """The time between two steps is the actor's own, and an error ends a call."""
+    listener, failing = Listener(), Slow()
+    failing.step = lambda action: {}["a bug of the simulator"]
+    quick, broken = (
+        WatchedBatch(BatchedEnvironment([each]), "slow", listener, 0.3)
+        for each in (Slow(), failing)
+    )
+    quick.reset()
+    quick.step(ACTION)
+    with pytest.raises(KeyError):
+        broken.step(ACTION)
+    time.sleep(1.5)
+    assert not listener.said
 
 
 @pytest.mark.parametrize("hangs", [True, False])
