@@ -179,8 +179,11 @@ class _Results:
     def _findings(self) -> verdicts.Findings:
         if not self._arguments.benchmarks.is_dir():
             fail(f"--benchmarks={self._arguments.benchmarks} is not a directory")
-        claims = {paper.name: reproductions.claims(paper.name) for paper in self._papers}
-        return verdicts.judge(self._papers, claims, self._evidence)
+        claims = {paper: reproductions.claims(paper.name) for paper in self._papers}
+        return {
+            paper.name: [(claim, claim.judge(paper, self._evidence)) for claim in listed]
+            for paper, listed in claims.items()
+        }
 
     @functools.cached_property
     def _evidence(self) -> Evidence:

@@ -16,7 +16,8 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 import numpy as np
 
 from common.evidence.effects import Effect
-from common.evidence.paper import COLOR_NAMES, Style
+from common.evidence.paper import Style
+from common.reporting.curves import COLOR_NAMES
 
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
 """Sizes of type in points."""

@@ -48,6 +48,11 @@ Key = tuple[str, str, int]
 """Setting, environment and seed of a run."""
 
 
+def words_of(key: Key) -> str:
+    """Returns "SETTING on ENVIRONMENT, seed 0"."""
+    return f"{key[0]} on {key[1]}, seed {key[2]}"
+
+
 class Progress(NamedTuple):
     """The time and the steps that a run has done."""
 
@@ -160,10 +165,6 @@ class KeptRun:
         """True if its last start ended in order: it was not killed."""
         return self._last_start.get("outcome") in IN_ORDER
 
-    def reached(self, column: str) -> float:
-        """Returns how far it went in "wall_seconds", "actor_steps" or "learner_steps"."""
-        return float(getattr(self.progress, column))
-
     @property
     def limit(self) -> str:
         """The column of its limit: learner steps, actor steps, else seconds."""
@@ -189,7 +190,7 @@ class KeptRun:
         is_finished = self._last_start.get("outcome") == "finished" and limits != Budget()
         if is_finished or limits.reached(*self.progress):
             return limits
-        return Budget(minutes=float(f"{self.reached('wall_seconds') / 60:.2g}"))
+        return Budget(minutes=float(f"{self.progress.wall_seconds / 60:.2g}"))
 
     @property
     def overestimates(self) -> bool | None:
@@ -219,8 +220,7 @@ class KeptRun:
     @property
     def gpus(self) -> int:
         """The number of its machine; 0 if its line does not say."""
-        found = self._machine.get("gpus")
-        return len(found) if isinstance(found, list) else 0
+        return len(self._machine.get("gpus") or ())
 
     @property
     def _machine(self) -> dict[str, Any]:

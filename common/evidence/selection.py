@@ -279,9 +279,9 @@ def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
     x = clock(experiment)
     if x != "wall_seconds":
         column = "learner_steps" if x == "learner_steps" else "actor_steps"
-        steps = [run.reached(column) for run in runs]
+        steps = [getattr(run.progress, column) for run in runs]
         return f"{_range(f'{min(steps):,.0f}', f'{max(steps):,.0f}')} {column.replace('_', ' ')}"
-    minutes = [run.reached("wall_seconds") / 60 for run in runs]
+    minutes = [run.progress.wall_seconds / 60 for run in runs]
     longest = duration(round(max(minutes)) if max(minutes) >= 2 else max(minutes))
     shortest = duration(round(min(minutes))) if round(max(minutes)) >= 60 else f"{min(minutes):.0f}"
     return longest if round(min(minutes)) == round(max(minutes)) else f"{shortest} to {longest}"

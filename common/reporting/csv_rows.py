@@ -120,15 +120,10 @@ class CsvRows:
             leaves the cell empty.
 
         Raises:
-          ValueError: a column is missing or unknown, or a value has a line break or is not a
-            scalar.
+          ValueError: a value has a line break or is not a scalar.
           CsvError: the file's directory was moved or removed, or the file cannot be used any more.
           OSError: another error than a full disk. The file is as it was before.
         """
-        if row.keys() != set(self._columns):
-            missing = [name for name in self._columns if name not in row]
-            unknown = [name for name in row if name not in self._columns]
-            raise ValueError(f"row for {self._path}: missing columns {missing}, unknown {unknown}")
         line = _line([_cell(self._path, name, row[name]) for name in self._columns])
         with skipped_if_full("a row is skipped"), self._locked() as file:
             _write_whole(file, self._path, line)

@@ -80,11 +80,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         ([*FEW, "--seeds=0"], "--seeds must be at least 1"),
         ([*FEW, "--jobs=0"], "--jobs must be at least 1"),
         ([*FEW, "--cores=0"], "--cores must be at least 1"),
-        (
-            ["--list=campaign.csv", "--keep"],
-            "--keep and --set_aside are for the runs of a --figure",
-        ),
-        (["--list=campaign.csv", "--set_aside"], "--keep and --set_aside are for the runs of a"),
+        (["--list=campaign.csv", "--keep"], "--keep and --set_aside are for the runs of a"),
         (["--paper=d4pg", "--set_aside"], "--keep and --set_aside are for the runs of a --figure"),
         ([*SEARCH, "--status"], "--status, --dry_run and --emit are not for a --search"),
         ([*SEARCH, "--dry_run"], "--status, --dry_run and --emit are not for a --search"),

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+from common.evidence.keep import TableWriter
 from common.evidence.paper import PAPER_SCALE, Change, Experiment, Paper, Run, Scale
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
@@ -68,6 +69,17 @@ def plant(
     if outcome is not None:
         run.close_run_record(outcome)
     return run
+
+
+def plant_kept(root, setting, learner_steps=10):
+    """Keeps a finished run of `SMALL` and leaves no directory."""
+    progress = (6 * learner_steps, 40 * learner_steps, learner_steps)
+    writer = TableWriter(root, "fake", "small")
+    config = {"paper": "fake", "setting": setting, "num_actors": 2, "config": {"sizes": [4, 4]}}
+    record = {"progress": dict(zip(csv_rows.PROGRESS, progress))}
+    record["starts"] = [{"outcome": "finished"}]
+    writer.put((setting, TASKS[0], 0), config, record, [], [])
+    writer.write()
 
 
 def path(root, setting, task, seed, scale="small") -> pathlib.Path:

@@ -94,8 +94,10 @@ def test_keeping_twice_changes_nothing_and_the_order_of_seeds_does_not_matter(ro
 
 @pytest.mark.parametrize("outcome", ["finished", "stopped", None])
 def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
-    """The program itself would not go on with it."""
+    """Whatever ended it then: the program itself would not go on with it."""
     run = plant_evaluated(roots, 0, outcome=outcome)
+    record = run.run_json.read_text()
+    run.run_json.write_text(record.replace('"learner_steps": null', '"learner_steps": 10'))
     text = run.learner_csv.read_text()
     run.learner_csv.write_text(text[: text.index("\n") + 1])  # killed before the last row
     with run.hold():
@@ -103,7 +105,8 @@ def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
     assert states(roots)[0] is State.FINISHED
     keep(plan_of(roots), roots[1])
     (kept,) = KeptRuns(roots[1]).of("fake", "small")
-    assert kept.has_ended and kept.reached("learner_steps") == 10
+    assert kept.has_ended and kept.progress.learner_steps == 10
+    assert kept.final_evaluation is not None and kept.budget == SMALL.budget
 
 
 def test_several_that_keep_runs_at_once_wait_for_each_other(roots, monkeypatch, capsys):
@@ -213,19 +216,6 @@ def test_a_run_for_tables_is_finished_with_its_final_evaluation(roots):
     assert dataclasses.replace(planned, flags=()).read_status().state is State.FINISHED
 
 
-@pytest.mark.parametrize("outcome", ["finished", "stopped", None])
-def test_what_the_plan_calls_finished_counts_for_tables_and_claims(roots, outcome):
-    """Whatever ended the run after its last evaluation, its budget is the one that it reached."""
-    scale = dataclasses.replace(SMALL, is_compact=False, flags=("--final_episodes=2",))
-    run = plant_evaluated(roots, 0, outcome=outcome)
-    record = json.loads(run.run_json.read_text())
-    record["starts"][0]["budget"] = SMALL.budget.to_json()
-    run.run_json.write_text(json.dumps(record))
-    assert len(keep(plan_of(roots, scale), roots[1])) == 1
-    (kept,) = KeptRuns(roots[1]).of("fake", "small")
-    assert kept.has_ended and kept.final_evaluation is not None and kept.budget == SMALL.budget
-
-
 def test_a_reader_meanwhile_sees_the_runs_before_or_after(roots, monkeypatch):
     """The first run of a curve brings its config, which the reader did not see yet."""
     plant_evaluated(roots, 0)
@@ -275,7 +265,7 @@ def test_the_learners_rows_are_thinned_with_the_returns_of_training(roots):
     (kept,) = KeptRuns(roots[1]).of("fake", "small")
     sizes = kept.points("learner_steps", "replay_size", Returns.EVALUATOR)
     assert len(sizes) == 50 and sizes["replay_size"].iloc[-1] == 2 * 198.5
-    assert [kept.reached(name) for name in csv_rows.PROGRESS] == 3 * [1234567]
+    assert list(kept.progress) == 3 * [1234567]
     greediest, every = (
         kept.points("learner_steps", "episode_return_mean", of)["episode_return_mean"]
         for of in (Returns.GREEDIEST_ACTOR, Returns.ALL_ACTORS)

@@ -31,7 +31,7 @@ def test_runs_are_found_with_their_points(tmp_path):
     runs = read(tmp_path)
     assert [run.seed for run in runs] == [0, 2, 10]
     assert returns(runs[1]).to_numpy().tolist() == [[30, 2], [60, 3]]
-    assert (runs[0].reached("wall_seconds"), runs[0].cores, runs[0].has_ended) == (60, 2, True)
+    assert (runs[0].progress.wall_seconds, runs[0].cores, runs[0].has_ended) == (60, 2, True)
     assert KeptRuns(tmp_path).scales("d4pg") == ("two_cores",)
     assert not read(tmp_path, "apex") and KeptRuns(tmp_path).scales("apex") == ()
 

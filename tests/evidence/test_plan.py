@@ -5,7 +5,18 @@ import dataclasses
 import json
 import re
 
-from planted import AGENT, EXPERIMENT, SETTINGS, SMALL, TASKS, contents, paper, path, plant
+from planted import (
+    AGENT,
+    EXPERIMENT,
+    SETTINGS,
+    SMALL,
+    TASKS,
+    contents,
+    paper,
+    path,
+    plant,
+    plant_kept,
+)
 import pytest
 
 from common.evidence import keep as keep_lib
@@ -15,7 +26,6 @@ from common.evidence.paper import PAPER_SCALE, Change, Run, Scale, Substitute, U
 from common.evidence.plan import State, make_plan
 from common.evidence.runs import KeptRuns
 from common.reporting.budget import Budget
-from common.reporting.csv_rows import PROGRESS
 from common.reporting.run_directory import RunDirectoryError
 
 
@@ -30,16 +40,6 @@ def plan_of(roots, scale=SMALL, **selection):
     )
 
 
-def plant_kept(roots, setting, seed=0, learner_steps=10, outcome="finished", task=TASKS[0]):
-    """Keeps a run and leaves no directory."""
-    key, progress = (setting, task, seed), (6 * learner_steps, 40 * learner_steps, learner_steps)
-    writer = TableWriter(roots[1], "fake", "small")
-    config = {"paper": "fake", "setting": setting, "num_actors": 2, "config": {"sizes": [4, 4]}}
-    record = {"progress": dict(zip(PROGRESS, progress)), "starts": [{"outcome": outcome}]}
-    writer.put(key, config, record, [], [])
-    writer.write()
-
-
 def minutes_of(plan):
     """The time of the runs to do."""
     return sum(run.minutes for run in plan.to_do)
@@ -47,7 +47,7 @@ def minutes_of(plan):
 
 def kept_runs(roots):
     """The learner steps of the kept runs of the scale small."""
-    return [run.reached("learner_steps") for run in KeptRuns(roots[1]).of("fake", "small")]
+    return [run.progress.learner_steps for run in KeptRuns(roots[1]).of("fake", "small")]
 
 
 def status_of(roots, **selection):
@@ -87,6 +87,7 @@ def test_finished_cut_and_missing(roots):
     plant(path(roots[0], "better", TASKS[1], 0), learner_steps=4, outcome="failed")
     plant(path(roots[0], "good", TASKS[0], 1), learner_steps=10, outcome=None)
     plant(path(roots[0], "better", TASKS[0], 1), learner_steps=12, outcome="stopped")
+    plant(path(roots[0], "good", TASKS[1], 1), learner_steps=4)  # finished with a smaller budget
     states = [run.status.state for run in plan_of(roots).runs]
     assert states == [
         State.FINISHED,
@@ -95,22 +96,15 @@ def test_finished_cut_and_missing(roots):
         State.CUT,
         State.CUT,
         State.FINISHED,
-        State.MISSING,
+        State.CUT,
         State.MISSING,
     ]
     assert [run.seed for run in plan_of(roots).to_do] == [0, 0, 0, 1, 1, 1]
 
 
-def test_a_run_of_a_smaller_budget_goes_on(roots):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    larger = Scale("small", "", Budget(learner_steps=11), SMALL.changes)
-    assert plan_of(roots).runs[0].status.state is State.FINISHED
-    assert plan_of(roots, larger).runs[0].status.state is State.CUT
-
-
 def test_a_run_that_was_kept_is_finished_whatever_is_in_its_directory(roots):
-    plant_kept(roots, "good")
-    plant_kept(roots, "better", learner_steps=1)
+    plant_kept(roots[1], "good")
+    plant_kept(roots[1], "better", learner_steps=1)
     good, better, *_ = plan_of(roots).runs
     assert good.status.is_kept and good.status.state is State.FINISHED
     assert better.status.state is State.UNUSABLE  # another one could not be kept
@@ -124,7 +118,7 @@ def test_a_run_that_was_kept_is_finished_whatever_is_in_its_directory(roots):
 
 
 def test_a_kept_run_of_another_config_is_unusable(roots):
-    plant_kept(roots, "good")
+    plant_kept(roots[1], "good")
     other = Scale("small", "", SMALL.budget, (Change("--num_actors=3"),))
     run = plan_of(roots, other).runs[0]
     assert run.status.state is State.UNUSABLE
@@ -196,7 +190,7 @@ def test_time_is_what_is_left_of_the_budgets(roots):
 def test_time_of_steps_needs_a_speed(roots):
     assert all(run.minutes is None for run in plan_of(roots).runs)
     # 10 steps a minute, also that of a run which is finished
-    plant_kept(roots, "good")
+    plant_kept(roots[1], "good")
     start = plan_lib._START_MINUTES
     assert minutes_of(plan_of(roots)) == pytest.approx(7 * (1 + start))
     plant(path(roots[0], "better", TASKS[0], 0), learner_steps=5, outcome=None)
@@ -241,7 +235,7 @@ def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch
     """The lines without the run, three files, all lines; before each, and after the last."""
     source = path(roots[0], "good", TASKS[0], 0)
     plant(source)
-    plant_kept(roots, "better")
+    plant_kept(roots[1], "better")
     keep(plan_of(roots), roots[1])
     plant(source, learner_steps=20)
     with killed_before_file(step, 6, monkeypatch):
@@ -259,7 +253,7 @@ def test_a_run_that_is_set_aside_is_in_one_of_the_scales_whatever_stops_that(
 ):
     """Four files of the scale with the run, five of the one that loses it."""
     for setting in SETTINGS:
-        plant_kept(roots, setting)
+        plant_kept(roots[1], setting)
     plan = plan_of(roots, settings=["good"])
     with killed_before_file(step, 9, monkeypatch), pytest.raises(KeyboardInterrupt):
         set_aside(plan, roots[1])
@@ -295,11 +289,11 @@ def test_another_run_of_a_kept_seed_is_refused_until_the_kept_one_is_set_aside(r
     assert len(keep(plan_of(others, larger), roots[1])) == 1
     kept = KeptRuns(roots[1])
     assert kept.scales("fake") == ("small", "small_earlier")
-    steps = [kept.of("fake", scale)[0].reached("learner_steps") for scale in kept.scales("fake")]
+    steps = [kept.of("fake", scale)[0].progress.learner_steps for scale in kept.scales("fake")]
     assert steps == [30, 10] and set_aside(plan_of(others, PAPER_SCALE), roots[1]) == {}
     (moved,) = set_aside(plan_of(others, larger), roots[1]).values()  # the second of the seed
     assert moved == "small_earlier_earlier" and kept.scales("fake") == ("small_earlier", moved)
-    assert KeptRuns(roots[1]).of("fake", moved)[0].reached("learner_steps") == 30
+    assert KeptRuns(roots[1]).of("fake", moved)[0].progress.learner_steps == 30
 
 
 def test_a_run_that_cannot_be_kept_does_not_keep_the_others_from_it(roots):
@@ -315,7 +309,7 @@ def test_a_run_that_cannot_be_kept_does_not_keep_the_others_from_it(roots):
 
 def test_tables_that_others_changed_are_refused(roots):
     plant(path(roots[0], "good", TASKS[0], 0))
-    plant_kept(roots, "better")
+    plant_kept(roots[1], "better")
     for name, old, new in (
         ("small.configs.jsonl", '"num_actors": 2', '"num_actors": 3'),
         ("small.runs.jsonl", '"rows": "', '"rows": "0'),

@@ -88,11 +88,10 @@ def start(tmp_path, monkeypatch):
     """Searches in a folder."""
     pytest.importorskip("optuna")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
-    agent = dataclasses.replace(planted.AGENT, program="fake_trial")
 
     def plan_of(values):
         flags = tuple(f"--{name}={value}" for name, value in values.items())
-        run = Run(agent, f"good_{values[RATE]}", TASK, ("--setting=good", *flags))
+        run = Run(planted.AGENT, f"good_{values[RATE]}", TASK, ("--setting=good", *flags))
         experiment = Experiment("sweep", "", runs=(run,), x="environment_frames")
         paper = planted.paper(experiment)
         return make_plan(paper, experiment, planted.SMALL, tmp_path, num_seeds=1)
