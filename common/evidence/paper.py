@@ -104,8 +104,7 @@ class Run:
     @property
     def agent_setting(self) -> str:
         """The setting among its flags."""
-        flags = (flag.removeprefix("--setting=") for flag in self.flags if "--setting=" in flag)
-        return next(flags, "")
+        return flag_values(self.flags).get("setting", "")
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -165,7 +165,7 @@ class PlannedRun:
     @property
     def has_final_evaluation(self) -> bool:
         """True if its last evaluation, for the paper's tables, has episodes of its own number."""
-        return any(flag_name(flag) == "final_episodes" for flag in self.flags)
+        return "final_episodes" in flag_values(self.flags)
 
     @property
     def command(self) -> list[str]:

@@ -276,17 +276,15 @@ def frame(
       started is the date and time of the first start. by_rule says of a run whether it was
       evaluated as often as claims ask. Runs without the column have no row.
     """
-    rows, numbers = [], []
+    rows: list[tuple] = []
     for run in KeptRuns(root).of(paper, scale):
         if run.has_ended:
-            points = run.points(clock or run.limit, y, Returns.EVALUATOR)
-            row = (*run.key, str(run.budget), run.commit, run.started, run.is_by_rule)
-            rows += [row] * len(points)
-            numbers.append(points.to_numpy())
-    names = ["setting", "task", "seed", "budget", "commit", "started", "by_rule"]
-    table = pandas.DataFrame(rows, columns=names).astype({"by_rule": bool})
-    table[["x", "value"]] = np.concatenate(numbers) if numbers else np.empty((0, 2))
-    return table[[*names[:3], "x", "value", *names[3:]]]
+            points = run.points(clock or run.limit, y, Returns.EVALUATOR).to_numpy().tolist()
+            made = (str(run.budget), run.commit, run.started, run.is_by_rule)
+            rows += [(*run.key, *point, *made) for point in points]
+    names = ["setting", "task", "seed", "x", "value", "budget", "commit", "started", "by_rule"]
+    kinds = {"x": float, "value": float, "by_rule": bool}
+    return pandas.DataFrame(rows, columns=names).astype(kinds)
 
 
 class KeptRuns:

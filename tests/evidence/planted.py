@@ -5,6 +5,8 @@ import pathlib
 
 from common.evidence.keep import TableWriter
 from common.evidence.paper import PAPER_SCALE, Change, Experiment, Paper, Run, Scale
+from common.evidence.plan import make_plan
+from common.evidence.runs import KeptRuns
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
@@ -80,6 +82,12 @@ def plant_kept(root, setting, learner_steps=10):
     record["starts"] = [{"outcome": "finished"}]
     writer.put((setting, TASKS[0], 0), config, record, [], [])
     writer.write()
+
+
+def plan_figure(roots, scale=SMALL, **selection):
+    """The plan of `EXPERIMENT`, of runs and tables below two roots."""
+    own = paper(EXPERIMENT)
+    return make_plan(own, EXPERIMENT, scale, roots[0], KeptRuns(roots[1]), **selection)
 
 
 def path(root, setting, task, seed, scale="small") -> pathlib.Path:

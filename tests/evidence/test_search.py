@@ -12,7 +12,7 @@ import pytest
 
 from common.cluster.processes import StopRequest
 from common.config import Config, field
-from common.evidence import search
+from common.evidence import execute, search
 from common.evidence.execute import Slot
 from common.evidence.paper import Experiment, Run
 from common.evidence.plan import make_plan
@@ -117,7 +117,7 @@ def test_a_search_is_continued_and_its_table_is_sorted(start, tmp_path):
 
 def test_bad_trials_are_pruned_and_a_stopped_one_goes_on(start, tmp_path, monkeypatch):
     start(5)
-    monkeypatch.setattr(search, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(execute, "_POLL_SECONDS", 0.05)
     monkeypatch.setenv("FAKE_STEP", "0.8")
     stop = StopRequest()
 
