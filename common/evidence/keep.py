@@ -145,7 +145,7 @@ class TableWriter:
         """
         run = RunDirectory(planned.directory)
         config, starts = run.read_config(), run.read_starts()
-        identity = {name: str(config.get(name)) for name in csv_rows.EVALUATOR[:4]}
+        identity = {name: str(config.get(name)) for name in csv_rows.IDENTITY}
         if identity["paper"] != planned.paper:
             raise RunDirectoryError(f"{run.config_json} is not of {planned.name}: move it away")
         csv_rows.read_numbers(run.evaluator_csv, csv_rows.RESULT, identity)
@@ -321,10 +321,8 @@ def _training(run: RunDirectory, num_actors: int) -> Rows:
 def _in_order(rows: Rows) -> Rows:
     """Returns the distinct rows by wall-clock time; git's union merge leaves them otherwise."""
     distinct = {json.dumps(row, sort_keys=True): row for row in rows}
-    return [
-        distinct[text]
-        for text in sorted(distinct, key=lambda text: (float(distinct[text]["wall_seconds"]), text))
-    ]
+    by_time = sorted(distinct.items(), key=lambda pair: (float(pair[1]["wall_seconds"]), pair[0]))
+    return [row for _, row in by_time]
 
 
 class _RowTable:

@@ -247,11 +247,8 @@ class KeptRun:
             rows = pandas.concat([self.training, pandas.DataFrame([self.progress], dtype=float)])
             source = returns.column if y == EPISODE_RETURN else y
         of_frames = x == "environment_frames"
-        curve = (
-            rows.reindex(columns=["actor_steps" if of_frames else x, source])
-            .to_numpy(float, copy=True)
-            .T
-        )
+        columns = ["actor_steps" if of_frames else x, source]
+        curve = rows.reindex(columns=columns).to_numpy(float, copy=True).T
         curve[0] *= frames_per_step(self.environment) if of_frames else 1
         curve = curve[:, np.isfinite(curve).all(axis=0)]
         curve = curve[:, np.argsort(curve[0], kind="stable")]

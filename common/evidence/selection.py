@@ -172,10 +172,8 @@ def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]
     head, colon, rest = experiment.title.partition(": ")
     if colon and head in _SUITES.values():
         suites = dict.fromkeys(task.partition(":")[0] for task in tasks)
-        head = (
-            ", ".join(_SUITES.get(suite, "environments of this repository") for suite in suites)
-            or head
-        )
+        names = [_SUITES.get(suite, "environments of this repository") for suite in suites]
+        head = ", ".join(names) or head
     name = "" if experiment.name == ALL_RUNS else f", {experiment.name}"
     return f"{paper.title}{name}, scale {scale}. {head[:1].upper()}{head[1:]}{colon}{rest}"
 

@@ -326,8 +326,5 @@ def _pictures(paper: Paper, kept: KeptRuns) -> Iterator[tuple[int, str, str]]:
             )
             command = f".venv/bin/python -m binaries.results --paper={paper.name} {flag}"
             picture = f"![{paper.title} {experiment.name}, scale {scale}]({file})"
-            yield (
-                len(runs),
-                experiment.name,
-                f"{picture}\n\n{counts}\n\n    {command} --scale={scale}",
-            )
+            text = f"{picture}\n\n{counts}\n\n    {command} --scale={scale}"
+            yield len(runs), experiment.name, text

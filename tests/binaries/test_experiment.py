@@ -80,10 +80,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         ([*SEARCH, "--dry_run"], "--status, --dry_run and --emit are not for a --search"),
         ([*SEARCH, "--emit=slurm"], "--status, --dry_run and --emit are not for a --search"),
         ([*SWINGUP, "--vary", "config.lr=1e-3"], "to vary: did you mean config.learning_rate or "),
-        (
-            [*SWINGUP, "--vary", "seed=1"],
-            "no such flag to vary (--tasks, --seeds and ",
-        ),
+        ([*SWINGUP, "--vary", "seed=1"], "no such flag to vary (--tasks, --seeds and "),
         ([*SWINGUP, "--vary", "learner_threads=few"], "few"),
         ([*SWINGUP, "--vary", "config.n_step=0"], "--config.n_step must be at least 1, is 0"),
         (
