@@ -179,10 +179,12 @@ class _Results:
     def _findings(self) -> verdicts.Findings:
         if not self._arguments.benchmarks.is_dir():
             fail(f"--benchmarks={self._arguments.benchmarks} is not a directory")
-        claims = {paper: reproductions.claims(paper.name) for paper in self._papers}
         return {
-            paper.name: [(claim, claim.judge(paper, self._evidence)) for claim in listed]
-            for paper, listed in claims.items()
+            paper.name: [
+                (claim, claim.judge(paper, self._evidence))
+                for claim in reproductions.claims(paper.name)
+            ]
+            for paper in self._papers
         }
 
     @functools.cached_property
