@@ -109,14 +109,8 @@ def _measure_all(cases: Sequence[report.Case], arguments: argparse.Namespace) ->
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
         for case in cases:
             path = pathlib.Path(directory, f"{case.name}.json")
-            command = [
-                sys.executable,
-                "-m",
-                "binaries.benchmark",
-                case.name,
-                f"--json={path}",
-                f"--repeats={arguments.repeats}",
-            ]
+            command = [sys.executable, "-m", "binaries.benchmark", case.name]
+            command += [f"--json={path}", f"--repeats={arguments.repeats}"]
             command += ["--quick"] * arguments.quick + ["--peers"] * arguments.peers
             ended = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
             if ended.returncode:

@@ -179,8 +179,13 @@ class _Results:
     def _findings(self) -> verdicts.Findings:
         if not self._arguments.benchmarks.is_dir():
             fail(f"--benchmarks={self._arguments.benchmarks} is not a directory")
-        claims = {paper.name: reproductions.claims(paper.name) for paper in self._papers}
-        return verdicts.judge(self._papers, claims, self._evidence)
+        return {
+            paper.name: [
+                (claim, claim.judge(paper, self._evidence))
+                for claim in reproductions.claims(paper.name)
+            ]
+            for paper in self._papers
+        }
 
     @functools.cached_property
     def _evidence(self) -> Evidence:

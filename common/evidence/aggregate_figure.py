@@ -10,7 +10,7 @@ import numpy as np
 from common.evidence import aggregates, drawing, effects, figures
 from common.evidence.claims import Evidence, planned_budget
 from common.evidence.paper import Paper
-from common.evidence.selection import task_title
+from common.evidence.selection import range_text, task_title
 
 AGGREGATES = "aggregates"
 """The end of the names of the files."""
@@ -89,7 +89,7 @@ def draw(
         "is better than a run of each other method. Intervals of 95% are from stratified "
         "bootstraps. Scores: the mean over the last third of a run, in percent of the task's "
         f"scale. Tasks: {', '.join(map(task_title, grid.tasks))}. Runs of a method on a task: "
-        f"{' to '.join(dict.fromkeys((f'{runs[0]}', f'{runs[-1]}')))}."
+        f"{range_text(f'{runs[0]}', f'{runs[-1]}')}."
     )
     names = (directory / f"{paper.name}_{AGGREGATES}{suffix}" for suffix in suffixes)
     return page.save(f"{paper.title}, {grid.where}: aggregates over tasks", caption, *names)

@@ -1,7 +1,7 @@
 """Scores on Atari games: summaries, ranks and Elo, and our numbers for the papers' tables.
 
 Mean rank and Elo follow the Reactor (Gruslys et al. 2018), appendix 6.2. Its text leaves ties and
-the fit open; the choices here reproduce its table 2 (tests/evidence/test_reported_summaries.py says
+the fit open; the choices here reproduce its table 2 (tests/evidence/test_reported.py says
 how closely). A table of scores has games as rows, all of which count the same, and agents as
 columns.
 """

@@ -16,7 +16,8 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 import numpy as np
 
 from common.evidence.effects import Effect
-from common.evidence.paper import COLOR_NAMES, Style
+from common.evidence.paper import Style
+from common.reporting.curves import COLOR_NAMES
 
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
 """Sizes of type in points."""
@@ -269,18 +270,15 @@ def forest(effects: Sequence[ForestRow], margin: float) -> Page:
     place.axvline(0, **_REFERENCE)
     for position, (_, effect, is_mean) in zip(positions, effects):
         middle, low, high = (100 * end for end in (effect.estimate, effect.low, effect.high))
-        look = {
-            "color": _OUTCOME_COLOURS[effect.outcome],
-            "fmt": "o",
-            "markersize": 3 + 2 * is_mean,
-        }
         page.legend[str(effect.outcome)] = place.errorbar(
             middle,
             position,
             xerr=[[middle - low], [high - middle]],
+            color=_OUTCOME_COLOURS[effect.outcome],
+            fmt="o",
+            markersize=3 + 2 * is_mean,
             linewidth=0.8 + 0.8 * is_mean,
             capsize=2,
-            **look,
         )
     place.set_yticks(positions, [row.label for row in effects])
     for label, row in zip(place.get_yticklabels(), effects):

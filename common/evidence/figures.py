@@ -180,7 +180,7 @@ def draw(
     settings = [name for name in experiment.settings if name in having]
     return page.save(
         title(paper, experiment, scale, [run.environment for run in listed]),
-        caption(paper, experiment, listed, settings, len(every)),
+        caption(paper, experiment, listed, settings, len(every) - len(listed)),
         *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
     )
 

@@ -40,7 +40,6 @@ import numpy as np
 from common.agents.declaration import AgentDeclaration
 from common.cluster.layout import imported
 from common.evidence.paper import (
-    COLOR_NAMES,
     PAPER_SCALE,
     Band,
     Change,
@@ -58,6 +57,7 @@ from common.evidence.paper import (
     flag_name,
 )
 from common.reporting.budget import Budget
+from common.reporting.curves import COLOR_NAMES
 from common.user_error import UserError
 
 KINDS = ("figure", "table", "section")

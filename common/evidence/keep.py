@@ -19,7 +19,7 @@ import pandas
 from common.config import earlier_values
 from common.evidence.paper import EARLIER, EPISODE_RETURN, Returns
 from common.evidence.plan import Plan, PlannedRun, State, last_progress
-from common.evidence.runs import IN_ORDER, KEYS, Key, Tables, read_rows
+from common.evidence.runs import IN_ORDER, KEYS, Key, Tables, read_rows, words_of
 from common.reporting import csv_rows
 from common.reporting import records as records_lib
 from common.reporting.records import replace_file
@@ -128,7 +128,7 @@ class TableWriter:
     """
 
     def __init__(self, root: pathlib.Path, paper: str, scale: str):
-        self._paper, self._tables = paper, Tables.of(root, paper, scale)
+        self._tables = Tables.of(root, paper, scale)
         self._configs = self._tables.read_configs()
         found = self._tables.read_records()
         self._records = {key: record for key, (_, record) in found.items()}
@@ -145,8 +145,8 @@ class TableWriter:
         """
         run = RunDirectory(planned.directory)
         config, starts = run.read_config(), run.read_starts()
-        identity = {name: str(config.get(name)) for name in csv_rows.EVALUATOR[:4]}
-        if identity["paper"] != self._paper:
+        identity = {name: str(config.get(name)) for name in csv_rows.IDENTITY}
+        if identity["paper"] != planned.paper:
             raise RunDirectoryError(f"{run.config_json} is not of {planned.name}: move it away")
         csv_rows.read_numbers(run.evaluator_csv, csv_rows.RESULT, identity)
         evaluations = [
@@ -194,7 +194,7 @@ class TableWriter:
         begun = [str(run["starts"][0].get("start_time")) for run in (old, record) if run]
         if begun[0] != begun[-1]:
             raise RunDirectoryError(
-                f"{self._tables.runs} has another run of {_words(key)}, begun {begun[0]}, than "
+                f"{self._tables.runs} has another run of {words_of(key)}, begun {begun[0]}, than "
                 f"this one, begun {begun[1]}: to keep both, first set the other one aside"
             )
         config = {name: value for name, value in config.items() if name not in KEYS[1:]}
@@ -230,21 +230,17 @@ class TableWriter:
                 path.unlink(missing_ok=True)
             return
         if self._outdated:
-            self._write_records({key: records[key] for key in records.keys() - self._outdated})
+            others = records.keys() - self._outdated
+            _write_lines(self._tables.runs, (records[key] for key in others))
         used = sorted({record["config"] for record in records.values()})
-        lines = [{"id": name, **self._configs[name]} for name in used]
-        replace_file(self._tables.configs, "".join(f"{json.dumps(line)}\n" for line in lines))
+        _write_lines(self._tables.configs, ({"id": name, **self._configs[name]} for name in used))
         self._evaluations.write(records)
         self._training.write(records)
-        self._write_records(records)
+        _write_lines(self._tables.runs, records.values())
         self._outdated = set()
 
     def _rows(self, key: Key) -> tuple[Rows, Rows]:
         return self._evaluations.rows.get(key, []), self._training.rows.get(key, [])
-
-    def _write_records(self, records: Mapping[Key, Mapping[str, Any]]) -> None:
-        text = "".join(f"{json.dumps(record)}\n" for record in records.values())
-        replace_file(self._tables.runs, text)
 
     def _used_config(self, key: Key, config: dict[str, Any], earlier: Mapping[str, Any]) -> str:
         """Returns the id of the run's config: that of the other seeds, which may lack fields."""
@@ -254,7 +250,7 @@ class TableWriter:
                 if found := differences(kept, config, earlier):
                     raise RunDirectoryError(
                         f"{self._tables.runs} has runs of another config than this one of "
-                        f"{_words(key)} ({listed(found)}): first set them aside"
+                        f"{words_of(key)} ({listed(found)}): first set them aside"
                     )
                 return record["config"]
         name = _id(config)
@@ -271,13 +267,14 @@ class TableWriter:
                 and _digest(*self._rows(key)) == record["rows"]
             ):
                 raise RunDirectoryError(
-                    f"{self._tables.runs}: {_words(key)}: its rows or its config are not those "
+                    f"{self._tables.runs}: {words_of(key)}: its rows or its config are not those "
                     "that were kept, or not those of the other seeds: put back what was there"
                 )
 
 
-def _words(key: Key) -> str:
-    return f"{key[0]} on {key[1]}, seed {key[2]}"
+def _write_lines(path: pathlib.Path, members: Iterable[Mapping[str, Any]]) -> None:
+    """Replaces a file of JSON lines."""
+    replace_file(path, "".join(f"{json.dumps(each)}\n" for each in members))
 
 
 def _id(config: Mapping[str, Any]) -> str:
@@ -324,10 +321,8 @@ def _training(run: RunDirectory, num_actors: int) -> Rows:
 def _in_order(rows: Rows) -> Rows:
     """Returns the distinct rows by wall-clock time; git's union merge leaves them otherwise."""
     distinct = {json.dumps(row, sort_keys=True): row for row in rows}
-    return [
-        distinct[text]
-        for text in sorted(distinct, key=lambda text: (float(distinct[text]["wall_seconds"]), text))
-    ]
+    by_time = sorted(distinct.items(), key=lambda pair: (float(pair[1]["wall_seconds"]), pair[0]))
+    return [row for _, row in by_time]
 
 
 class _RowTable:

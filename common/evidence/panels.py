@@ -90,11 +90,6 @@ END_LABEL = "end of our runs"
 _FARTHEST = 4.0
 """The largest distance of a line from what else a panel shows, in heights of that; also the
 deepest fall of a curve below the others that is shown whole."""
-_X_LABELS = {
-    "actor_steps": "actor steps",
-    "learner_steps": "learner steps",
-    "environment_frames": "environment frames",
-}
 _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _MARGIN = 1.02
 _FEW_CURVES = 5
@@ -285,8 +280,8 @@ def _far_lines(curves: Sequence[Curve], lines: Sequence[drawing.Line]) -> list[d
 
 def _unit(part: PanelGroup) -> tuple[str, float]:
     """Returns the label of the horizontal axis and the size of its unit."""
-    if part.x_column in _X_LABELS:
-        return _X_LABELS[part.x_column], 1
+    if part.x_column != "wall_seconds":
+        return part.x_column.replace("_", " "), 1
     limit = part.x_limit or max(panel.end or 0 for panel in part.panels)
     name, size = next((name, size) for name, size in _TIMES if limit >= 2 * size or size == 1)
     return f"training time ({name})", size

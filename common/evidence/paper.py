@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from common.agents.declaration import AgentDeclaration
 from common.reporting.budget import Budget
-from common.reporting.curves import COLORS
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -32,12 +31,6 @@ DEFAULT_SEEDS = 3
 
 EPISODE_RETURN = "episode_return_mean"
 """The column of evaluator.csv; values that are read from acting.csv have the same name."""
-
-COLOR_NAMES = dict(
-    zip(("blue", "vermillion", "green", "purple", "orange", "sky", "black", "grey"), COLORS)
-)
-"""The colours that colour-blind readers tell apart, by name."""
-
 
 SMOKE = "smoke"
 """The name of the scale whose runs only show that everything works."""
@@ -111,8 +104,7 @@ class Run:
     @property
     def agent_setting(self) -> str:
         """The setting among its flags."""
-        flags = (flag.removeprefix("--setting=") for flag in self.flags if "--setting=" in flag)
-        return next(flags, "")
+        return flag_values(self.flags).get("setting", "")
 
     @property
     def choices(self) -> tuple[str, ...]:

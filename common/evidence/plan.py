@@ -11,7 +11,7 @@ import reprlib
 import sys
 from typing import Any
 
-from common.config import completed, earlier_values
+from common.config import earlier_values
 from common.evidence.paper import (
     Experiment,
     Paper,
@@ -19,15 +19,21 @@ from common.evidence.paper import (
     Scale,
     UnknownError,
     flag_name,
+    flag_values,
     run_folder,
     run_path,
     same_value,
 )
-from common.evidence.runs import IN_ORDER, KeptRun, KeptRuns, Key, Progress
+from common.evidence.runs import IN_ORDER, KeptRun, KeptRuns, Key, Progress, words_of
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.records import as_typed
-from common.reporting.run_directory import RunDirectory, RunDirectoryError, RunInUseError
+from common.reporting.run_directory import (
+    RunDirectory,
+    RunDirectoryError,
+    RunInUseError,
+    with_earlier,
+)
 from common.user_error import UserError
 
 _START_MINUTES = 0.5
@@ -69,28 +75,6 @@ def last_progress(path: pathlib.Path) -> Progress:
     """
     row = csv_rows.last_row(path, Progress._fields)
     return Progress() if row is None else Progress(*(row[name] for name in Progress._fields))
-
-
-def _check_identity(
-    where: pathlib.Path | str, config: Mapping[str, Any], flags: Iterable[str]
-) -> None:
-    """Raises RunDirectoryError if the config is not one of a run with these arguments.
-
-    Environment, seed, actors and each hyperparameter that is among them must stand in the config.
-    Those that `--setting` implies are left to the program, which compares them when it resumes.
-    """
-    for flag in flags:
-        name, _, wanted = flag.removeprefix("--").partition("=")
-        if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
-            continue
-        there: Any = config
-        for part in name.split("."):
-            there = there.get(part) if isinstance(there, Mapping) else None
-        if not same_value(there, wanted):
-            raise RunDirectoryError(
-                f"{where} is of another run, {name} is {reprlib.repr(there)}, not {wanted}: move "
-                "that run away, or give other --runs"
-            )
 
 
 class Speeds:
@@ -176,12 +160,12 @@ class PlannedRun:
     @property
     def name(self) -> str:
         """Setting, environment and seed in words."""
-        return f"{self.run.setting} on {self.run.environment}, seed {self.seed}"
+        return words_of(self.key)
 
     @property
     def has_final_evaluation(self) -> bool:
         """True if its last evaluation, for the paper's tables, has episodes of its own number."""
-        return any(flag_name(flag) == "final_episodes" for flag in self.flags)
+        return "final_episodes" in flag_values(self.flags)
 
     @property
     def command(self) -> list[str]:
@@ -212,7 +196,7 @@ class PlannedRun:
         try:
             run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
             if run:
-                _check_identity(run.where, self._completed(run.config), self.flags)
+                self._check_identity(run.where, run.config)
         except UserError as error:
             return Status(State.UNUSABLE, note=str(error), is_kept=True)
         if not (run and run.has_ended):
@@ -236,7 +220,7 @@ class PlannedRun:
         if not files.config_json.exists():
             return Status(State.MISSING)
         try:
-            _check_identity(files.config_json, self._completed(files.read_config()), self.flags)
+            self._check_identity(files.config_json, files.read_config())
             progress = last_progress(files.learner_csv)
             starts = files.read_starts()
             has_ended = bool(starts) and starts[-1].get("outcome") in IN_ORDER
@@ -255,10 +239,25 @@ class PlannedRun:
         except UserError as error:
             return Status(State.UNUSABLE, note=str(error))
 
-    def _completed(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Returns a config with the hyperparameters that are newer than it."""
-        own, earlier = config.get("config"), earlier_values(self.run.agent.settings.config_class)
-        return config | {"config": completed(own, earlier)} if isinstance(own, dict) else config
+    def _check_identity(self, where: pathlib.Path | str, config: Mapping[str, Any]) -> None:
+        """Raises RunDirectoryError if the config is not one of a run with this run's flags.
+
+        Environment, seed, actors and each hyperparameter among them must stand in the config, if
+        they are not newer than it. Those that `--setting` implies are left to the program, which
+        compares them when it resumes.
+        """
+        config = with_earlier(config, earlier_values(self.run.agent.settings.config_class))
+        for name, wanted in flag_values(self.flags).items():
+            if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
+                continue
+            there: Any = config
+            for part in name.split("."):
+                there = there.get(part) if isinstance(there, Mapping) else None
+            if not same_value(there, wanted):
+                raise RunDirectoryError(
+                    f"{where} is of another run, {name} is {reprlib.repr(there)}, not {wanted}: "
+                    "move that run away, or give other --runs"
+                )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,30 +110,23 @@ class Reported:
         return self.atari_scores()
 
     def scales(self, tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
-        """Returns of each task the return of an untrained agent, and the one that counts as 1.
-
-        These are Atari's reference scores, and the rows of task_scales.csv, whose tasks may be
-        patterns: the first that fits counts.
-
-        Raises:
-          ReportedError, CsvError: a file is malformed, or a task has no row.
-        """
-        found = {}
-        for task in tasks:
-            if (pair := self.scale(task)) is None:
-                path = self._directory / "task_scales.csv"
-                raise ReportedError(
-                    f"{path} has no row for {task}: add the returns that are 0 and 1"
-                )
-            found[task] = pair
-        return found
+        """Returns `scale` of those of the tasks that have one."""
+        found = {task: self.scale(task) for task in tasks}
+        return {task: pair for task, pair in found.items() if pair is not None}
 
     def without_scale(self, tasks: Iterable[str]) -> list[str]:
         """Returns those of the tasks that have no scale."""
         return [task for task in tasks if self.scale(task) is None]
 
     def scale(self, task: str) -> tuple[float, float] | None:
-        """Returns the scale of a task as of `scales`; None without a row."""
+        """Returns a task's return of an untrained agent, and the one that counts as 1.
+
+        These are Atari's reference scores, and the rows of task_scales.csv, whose tasks may be
+        patterns: the first that fits counts. None without a row.
+
+        Raises:
+          ReportedError, CsvError: a file is malformed.
+        """
         scales = self._scales.items()
         return next((pair for name, pair in scales if fnmatch.fnmatchcase(task, name)), None)
 

@@ -48,6 +48,11 @@ Key = tuple[str, str, int]
 """Setting, environment and seed of a run."""
 
 
+def words_of(key: Key) -> str:
+    """Returns "SETTING on ENVIRONMENT, seed 0"."""
+    return f"{key[0]} on {key[1]}, seed {key[2]}"
+
+
 class Progress(NamedTuple):
     """The time and the steps that a run has done."""
 
@@ -160,10 +165,6 @@ class KeptRun:
         """True if its last start ended in order: it was not killed."""
         return self._last_start.get("outcome") in IN_ORDER
 
-    def reached(self, column: str) -> float:
-        """Returns how far it went in "wall_seconds", "actor_steps" or "learner_steps"."""
-        return float(getattr(self.progress, column))
-
     @property
     def limit(self) -> str:
         """The column of its limit: learner steps, actor steps, else seconds."""
@@ -189,7 +190,7 @@ class KeptRun:
         is_finished = self._last_start.get("outcome") == "finished" and limits != Budget()
         if is_finished or limits.reached(*self.progress):
             return limits
-        return Budget(minutes=float(f"{self.reached('wall_seconds') / 60:.2g}"))
+        return Budget(minutes=float(f"{self.progress.wall_seconds / 60:.2g}"))
 
     @property
     def overestimates(self) -> bool | None:
@@ -219,8 +220,7 @@ class KeptRun:
     @property
     def gpus(self) -> int:
         """The number of its machine; 0 if its line does not say."""
-        found = self._machine.get("gpus")
-        return len(found) if isinstance(found, list) else 0
+        return len(self._machine.get("gpus") or ())
 
     @property
     def _machine(self) -> dict[str, Any]:
@@ -247,11 +247,8 @@ class KeptRun:
             rows = pandas.concat([self.training, pandas.DataFrame([self.progress], dtype=float)])
             source = returns.column if y == EPISODE_RETURN else y
         of_frames = x == "environment_frames"
-        curve = (
-            rows.reindex(columns=["actor_steps" if of_frames else x, source])
-            .to_numpy(float, copy=True)
-            .T
-        )
+        columns = ["actor_steps" if of_frames else x, source]
+        curve = rows.reindex(columns=columns).to_numpy(float, copy=True).T
         curve[0] *= frames_per_step(self.environment) if of_frames else 1
         curve = curve[:, np.isfinite(curve).all(axis=0)]
         curve = curve[:, np.argsort(curve[0], kind="stable")]
@@ -276,17 +273,15 @@ def frame(
       started is the date and time of the first start. by_rule says of a run whether it was
       evaluated as often as claims ask. Runs without the column have no row.
     """
-    rows, numbers = [], []
+    rows: list[tuple] = []
     for run in KeptRuns(root).of(paper, scale):
         if run.has_ended:
-            points = run.points(clock or run.limit, y, Returns.EVALUATOR)
-            row = (*run.key, str(run.budget), run.commit, run.started, run.is_by_rule)
-            rows += [row] * len(points)
-            numbers.append(points.to_numpy())
-    names = ["setting", "task", "seed", "budget", "commit", "started", "by_rule"]
-    table = pandas.DataFrame(rows, columns=names).astype({"by_rule": bool})
-    table[["x", "value"]] = np.concatenate(numbers) if numbers else np.empty((0, 2))
-    return table[[*names[:3], "x", "value", *names[3:]]]
+            points = run.points(clock or run.limit, y, Returns.EVALUATOR).to_numpy().tolist()
+            made = (str(run.budget), run.commit, run.started, run.is_by_rule)
+            rows += [(*run.key, *point, *made) for point in points]
+    names = ["setting", "task", "seed", "x", "value", "budget", "commit", "started", "by_rule"]
+    kinds = {"x": float, "value": float, "by_rule": bool}
+    return pandas.DataFrame(rows, columns=names).astype(kinds)
 
 
 class KeptRuns:

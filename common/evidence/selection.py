@@ -172,10 +172,8 @@ def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]
     head, colon, rest = experiment.title.partition(": ")
     if colon and head in _SUITES.values():
         suites = dict.fromkeys(task.partition(":")[0] for task in tasks)
-        head = (
-            ", ".join(_SUITES.get(suite, "environments of this repository") for suite in suites)
-            or head
-        )
+        names = [_SUITES.get(suite, "environments of this repository") for suite in suites]
+        head = ", ".join(names) or head
     name = "" if experiment.name == ALL_RUNS else f", {experiment.name}"
     return f"{paper.title}{name}, scale {scale}. {head[:1].upper()}{head[1:]}{colon}{rest}"
 
@@ -185,7 +183,7 @@ def caption(
     experiment: Experiment,
     runs: Sequence[KeptRun],
     settings: Sequence[str],
-    num_runs: int = 0,
+    left_out: int = 0,
 ) -> str:
     """Returns the text below a figure, of which these runs and curves are drawn.
 
@@ -194,9 +192,8 @@ def caption(
       experiment: the figure.
       runs: that are drawn.
       settings: of the curves that are drawn.
-      num_runs: the number of runs, also of those that are left out.
+      left_out: the number of other runs.
     """
-    left_out = max(0, num_runs - len(runs))
     curves = {run.curve for run in runs}
     shown = shown_tasks(experiment, curves)
     runs = [run for run in runs if run.environment in shown]
@@ -209,7 +206,7 @@ def caption(
         {
             **contents(experiment),
             "tasks": ", ".join(map(task_title, shown)) if has_names else "",
-            "seeds": _range(f"{min(seeds)}", f"{max(seeds)}"),
+            "seeds": range_text(f"{min(seeds)}", f"{max(seeds)}"),
             "the paper's seeds": str(experiment.seeds or ""),
             **(spread if max(seeds) >= FEWEST_SEEDS else {}),
             "smoothed": f"over {experiment.smoothed} points" * (experiment.smoothed > 1),
@@ -279,13 +276,16 @@ def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
     x = clock(experiment)
     if x != "wall_seconds":
         column = "learner_steps" if x == "learner_steps" else "actor_steps"
-        steps = [run.reached(column) for run in runs]
-        return f"{_range(f'{min(steps):,.0f}', f'{max(steps):,.0f}')} {column.replace('_', ' ')}"
-    minutes = [run.reached("wall_seconds") / 60 for run in runs]
+        steps = [getattr(run.progress, column) for run in runs]
+        return (
+            f"{range_text(f'{min(steps):,.0f}', f'{max(steps):,.0f}')} {column.replace('_', ' ')}"
+        )
+    minutes = [run.progress.wall_seconds / 60 for run in runs]
     longest = duration(round(max(minutes)) if max(minutes) >= 2 else max(minutes))
     shortest = duration(round(min(minutes))) if round(max(minutes)) >= 60 else f"{min(minutes):.0f}"
     return longest if round(min(minutes)) == round(max(minutes)) else f"{shortest} to {longest}"
 
 
-def _range(low: str, high: str) -> str:
+def range_text(low: str, high: str) -> str:
+    """Returns "1 to 3", or "3" if both ends are the same."""
     return high if low == high else f"{low} to {high}"

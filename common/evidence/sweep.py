@@ -162,9 +162,9 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
     require_flags(run, chosen)
     settings, others = run.agent.settings, flags_lib.variable(run.agent)
     config = settings.configuration(run.agent_setting or settings.default)
-    names = [f"{_PREFIX}{field.name}" for field in dataclasses.fields(config)]
     values = flag_values(run.flags) | chosen
-    changes = {name.removeprefix(_PREFIX): _value(values[name]) for name in names if name in values}
+    fields = [name for name in values if name.startswith(_PREFIX)]
+    changes = {name.removeprefix(_PREFIX): _value(values[name]) for name in fields}
     try:
         for name in chosen.keys() & others.keys():
             others[name].parser.parse(chosen[name])

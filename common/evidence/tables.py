@@ -85,6 +85,11 @@ class Table:
     rows: pandas.DataFrame
     summary: pandas.DataFrame | None
 
+    @property
+    def frames(self) -> list[pandas.DataFrame]:
+        """The rows, and the summary if there is one."""
+        return [self.rows] if self.summary is None else [self.rows, self.summary]
+
 
 def build(
     paper: Paper,
@@ -129,14 +134,13 @@ def build(
 
 def page(table: Table) -> str:
     """Returns the table as a page."""
-    frames = [table.rows] if table.summary is None else [table.rows, table.summary]
-    return "\n\n".join(filter(None, [f"# {table.title}", table.note, *map(_grid, frames)])) + "\n"
+    parts = [f"# {table.title}", table.note, *map(_grid, table.frames)]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def csv(table: Table) -> str:
     """Returns the table's rows as CSV, then an empty line and the summary, if there is one."""
-    frames = [table.rows] if table.summary is None else [table.rows, table.summary]
-    return "\n".join(frame.to_csv(lineterminator="\n") for frame in frames)
+    return "\n".join(frame.to_csv(lineterminator="\n") for frame in table.frames)
 
 
 def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:

@@ -13,7 +13,7 @@ import pandas
 
 from common.evidence import figures, selection, tables
 from common.evidence.aggregate_figure import AGGREGATES
-from common.evidence.claims import Claim, Evidence, Finding, JudgedEffect, Measured
+from common.evidence.claims import Claim, Finding, JudgedEffect, Measured
 from common.evidence.effects import Effect, Verdict
 from common.evidence.paper import Experiment, Paper
 from common.evidence.reported import Reported
@@ -44,22 +44,6 @@ _ANSWERS = (
 )
 _WIDTH = 99
 """Columns of the printed table."""
-
-
-def judge(
-    papers: Sequence[Paper], claims: Mapping[str, Sequence[Claim]], evidence: Evidence
-) -> Findings:
-    """Returns the findings on all claims.
-
-    Args:
-      papers: of the claims.
-      claims: by the papers' names.
-      evidence: to decide by.
-    """
-    return {
-        paper.name: [(claim, claim.judge(paper, evidence)) for claim in claims[paper.name]]
-        for paper in papers
-    }
 
 
 def write(
@@ -315,7 +299,7 @@ def _row(
 
 
 def _hours(runs: Iterable[KeptRun]) -> float:
-    return sum(run.reached("wall_seconds") for run in runs) / 3600
+    return sum(run.progress.wall_seconds for run in runs) / 3600
 
 
 def _has_ours(paper: Paper, experiment: Experiment, kept: KeptRuns, numbers: Reported) -> bool:
@@ -342,8 +326,5 @@ def _pictures(paper: Paper, kept: KeptRuns) -> Iterator[tuple[int, str, str]]:
             )
             command = f".venv/bin/python -m binaries.results --paper={paper.name} {flag}"
             picture = f"![{paper.title} {experiment.name}, scale {scale}]({file})"
-            yield (
-                len(runs),
-                experiment.name,
-                f"{picture}\n\n{counts}\n\n    {command} --scale={scale}",
-            )
+            text = f"{picture}\n\n{counts}\n\n    {command} --scale={scale}"
+            yield len(runs), experiment.name, text

@@ -20,30 +20,8 @@ from typing import TYPE_CHECKING, Any
 from common.reporting.records import LARGEST, LARGEST_COUNT, skipped_if_full, whole_file
 from common.user_error import UserError
 
-EVALUATOR = (
-    "paper",
-    "setting",
-    "environment",
-    "seed",
-    "wall_seconds",
-    "actor_steps",
-    "environment_frames",
-    "learner_steps",
-    "episode_return_mean",
-    "episode_return_std",
-    "episodes",
-)
-
-ACTING = (
-    "wall_seconds",
-    "actor",
-    "incarnation",
-    "actor_steps",
-    "episode_return",
-    "episode_length",
-    "parameter_version",
-    "parameter_age_steps",
-)
+IDENTITY = ("paper", "setting", "environment", "seed")
+"""The columns of evaluator.csv that say of which run a row is."""
 
 PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")
 """The columns of learner.csv that say how far a run is."""
@@ -51,18 +29,22 @@ PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")
 RESULT = (*PROGRESS, "episode_return_mean", "episode_return_std", "episodes")
 """The columns of evaluator.csv that say what an evaluation found; no cell of them is empty."""
 
+EVALUATOR = (
+    *(*IDENTITY, "wall_seconds", "actor_steps", "environment_frames", "learner_steps"),
+    *("episode_return_mean", "episode_return_std", "episodes"),
+)
+
+ACTING = (
+    *("wall_seconds", "actor", "incarnation", "actor_steps", "episode_return", "episode_length"),
+    *("parameter_version", "parameter_age_steps"),
+)
+
 LIVES = ("first_actor", "last_actor")
 
 LEARNER = (
-    "wall_seconds",
-    "learner_steps",
-    "actor_steps",
-    "learner_steps_per_second",
-    "actor_steps_per_second",
-    "samples_per_insert",
-    "parameter_version",
-    "priority_lag_steps",
-    "replay_size",
+    *("wall_seconds", "learner_steps", "actor_steps"),
+    *("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert"),
+    *("parameter_version", "priority_lag_steps", "replay_size"),
 )
 
 COUNTS = frozenset(
@@ -73,7 +55,7 @@ COUNTS = frozenset(
 )
 """The columns of numbers from 0 on."""
 
-NUMBERS = COUNTS | {*EVALUATOR, *ACTING, *LEARNER} - {"paper", "setting", "environment"}
+NUMBERS = COUNTS | {*EVALUATOR, *ACTING, *LEARNER} - {*IDENTITY[:3]}
 """The columns of finite numbers; a metric may be NaN, too."""
 
 
@@ -120,15 +102,10 @@ class CsvRows:
             leaves the cell empty.
 
         Raises:
-          ValueError: a column is missing or unknown, or a value has a line break or is not a
-            scalar.
+          ValueError: a value has a line break or is not a scalar.
           CsvError: the file's directory was moved or removed, or the file cannot be used any more.
           OSError: another error than a full disk. The file is as it was before.
         """
-        if row.keys() != set(self._columns):
-            missing = [name for name in self._columns if name not in row]
-            unknown = [name for name in row if name not in self._columns]
-            raise ValueError(f"row for {self._path}: missing columns {missing}, unknown {unknown}")
         line = _line([_cell(self._path, name, row[name]) for name in self._columns])
         with skipped_if_full("a row is skipped"), self._locked() as file:
             _write_whole(file, self._path, line)

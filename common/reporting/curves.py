@@ -7,17 +7,18 @@ from common.reporting.records import whole_file
 from common.reporting.run_directory import RunDirectory
 from common.user_error import UserError
 
-COLORS = (
-    "#0072B2",  # blue
-    "#D55E00",  # vermillion
-    "#009E73",  # green
-    "#CC79A7",  # purple
-    "#E69F00",  # orange
-    "#56B4E9",  # sky blue
-    "#000000",  # black
-    "#7F7F7F",  # grey
-)
-"""Colours that colour-blind readers tell apart (Okabe and Ito 2008), in order of use."""
+COLOR_NAMES = {
+    "blue": "#0072B2",
+    "vermillion": "#D55E00",
+    "green": "#009E73",
+    "purple": "#CC79A7",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "black": "#000000",
+    "grey": "#7F7F7F",
+}
+"""Colours that colour-blind readers tell apart (Okabe and Ito 2008), in order of use, by name."""
+COLORS = tuple(COLOR_NAMES.values())
 
 
 def learning_curve(run: RunDirectory, output_png: Path, title: str) -> None:

@@ -41,7 +41,7 @@ def differences(
     """
     # Through JSON, so that a tuple equals the list that a file made of it.
     there, here = (
-        _leaves(json.loads(json.dumps(_completed(config, earlier)))) for config in (there, here)
+        _leaves(json.loads(json.dumps(with_earlier(config, earlier)))) for config in (there, here)
     )
     found = {
         key: (there.get(key, ABSENT), here.get(key, ABSENT))
@@ -52,7 +52,7 @@ def differences(
     return {} if earlier and found.keys() == {"setting"} else found
 
 
-def _completed(config: Any, earlier: Mapping[str, Any]) -> Any:
+def with_earlier(config: Any, earlier: Mapping[str, Any]) -> Any:
     """Returns a config with the hyperparameters that it does not name, if it has any at all."""
     if isinstance(config, dict) and isinstance(config.get("config"), dict):
         return config | {"config": completed(config["config"], earlier)}
@@ -102,7 +102,7 @@ _START = {
     "changed": {},
     "git": {"commit": str, "status": list},
     "versions": {},
-    "machine": {"cpu": str, "usable_cores": int},
+    "machine": {"cpu": str, "usable_cores": int, "gpus": list},
 }
 """The kinds of values read from config.json and from an entry of run.json: `require_keys`."""
 

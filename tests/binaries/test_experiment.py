@@ -14,22 +14,16 @@ from common.evidence import execute, plan, search
 from common.evidence.plan import State, Status
 import reproductions
 
+FIGURE = ("--paper=d4pg", "--figure=2")
 FEW = (
-    "--paper=d4pg",
-    "--figure=2",
-    "--tasks",
-    "cartpole:swingup",
-    "--settings",
-    "ddpg",
-    "d4pg_prioritized_n5",
-    "--seeds=1",
+    *(*FIGURE, "--tasks", "cartpole:swingup"),
+    *("--settings", "ddpg", "d4pg_prioritized_n5", "--seeds=1"),
 )
-
-
 SEARCH = (
     *("--agent=d4pg", "--scale=smoke", "--search=optuna"),
     *("--tasks", "gym:Pendulum-v1", "--vary", "config.learning_rate"),
 )
+SWINGUP = ("--agent=d4pg", "--tasks", "control:cartpole:swingup")
 
 
 @pytest.fixture(autouse=True)
@@ -80,15 +74,36 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         ([*FEW, "--seeds=0"], "--seeds must be at least 1"),
         ([*FEW, "--jobs=0"], "--jobs must be at least 1"),
         ([*FEW, "--cores=0"], "--cores must be at least 1"),
-        (
-            ["--list=campaign.csv", "--keep"],
-            "--keep and --set_aside are for the runs of a --figure",
-        ),
-        (["--list=campaign.csv", "--set_aside"], "--keep and --set_aside are for the runs of a"),
+        (["--list=campaign.csv", "--keep"], "--keep and --set_aside are for the runs of a"),
         (["--paper=d4pg", "--set_aside"], "--keep and --set_aside are for the runs of a --figure"),
         ([*SEARCH, "--status"], "--status, --dry_run and --emit are not for a --search"),
         ([*SEARCH, "--dry_run"], "--status, --dry_run and --emit are not for a --search"),
         ([*SEARCH, "--emit=slurm"], "--status, --dry_run and --emit are not for a --search"),
+        ([*SWINGUP, "--vary", "config.lr=1e-3"], "to vary: did you mean config.learning_rate or "),
+        ([*SWINGUP, "--vary", "seed=1"], "no such flag to vary (--tasks, --seeds and "),
+        ([*SWINGUP, "--vary", "learner_threads=few"], "few"),
+        ([*SWINGUP, "--vary", "config.n_step=0"], "--config.n_step must be at least 1, is 0"),
+        (
+            ["--agent=d4pg", "--tasks", "control:cartpole:swingpu", "--vary", "config.n_step=1"],
+            'did you mean "control:cartpole:swingup"',
+        ),
+        (
+            ["--agent=apex_dqn", *SWINGUP[1:], "--vary", "config.n_step=1"],
+            "error: apex_dqn on control:cartpole:swingup: ",
+        ),
+        (["--agent=d4pg", "--vary", "config.n_step=1"], "--agent needs --vary and --tasks"),
+        ([*SWINGUP], "--agent needs --vary and --tasks"),
+        (["--paper=d4pg", "--vary", "config.n_step=1"], "--vary needs --figure"),
+        ([*FIGURE, "--vary", "config.n_step=1", "--keep"], "sweeps stay in --runs"),
+        ([*FIGURE, "--search=optuna"], "--search needs --vary"),
+        (
+            [*FEW, "--search=optuna", "--vary", "config.n_step"],
+            "--search is on one task and setting, not ",
+        ),
+        (
+            [*SWINGUP, "--search=optuna", "--vary", "max_minutes=1"],
+            "--vary max_minutes: d4pg has no such flag to vary",
+        ),
         ([*FEW, "--table=1"], "--table"),
         (["--paper=dqn"], "apex"),
         ([], "--paper"),

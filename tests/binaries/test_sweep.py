@@ -9,7 +9,6 @@ import sys
 import pandas
 import planted
 import pytest
-from refusals import refusal
 
 from binaries import experiment
 from common.evidence.execute import ListError, slots_of
@@ -44,58 +43,6 @@ def test_each_run_is_made_with_each_combination():
         assert len({*names}) == len(names)  # the figure's own number of actors is replaced
         assert f"--setting={run.agent_setting}" in varied_run.flags
     assert {"--config.n_step=1", "--num_actors=2"} < {*varied.runs[0].flags}
-
-
-@pytest.mark.parametrize(
-    "vary, words",
-    [
-        ("config.lr=1e-3", ["no such flag to vary: did you mean config.learning_rate or "]),
-        ("seed=1", ["no such flag to vary", "--seeds"]),
-        ("max_learner_steps=9", ["no such flag to vary", "--scale"]),
-        ("learner_threads=few", ["--vary", "few"]),
-        ("config.n_step=0", ["--config.n_step must be at least 1, is 0"]),
-    ],
-)
-def test_a_value_that_cannot_be_is_one_line(capsys, tmp_path, vary, words):
-    flags = ["--agent=d4pg", "--tasks", SWINGUP, f"--runs={tmp_path}", "--vary", vary]
-    line = refusal(capsys, experiment.main, *flags)
-    assert all(word in line for word in words)
-
-
-@pytest.mark.parametrize(
-    "agent, task, words",
-    [
-        ("d4pg", "control:cartpole:swingpu", 'did you mean "control:cartpole:swingup"'),
-        ("d4pg", "gym:CartPole-v1", "error: d4pg on gym:CartPole-v1: "),
-        ("apex_dqn", SWINGUP, f"error: apex_dqn on {SWINGUP}: "),
-    ],
-)
-def test_a_task_in_which_the_agent_cannot_act_is_one_line(capsys, tmp_path, agent, task, words):
-    flags = [f"--agent={agent}", "--tasks", task, f"--runs={tmp_path}", "--dry_run", "--vary"]
-    assert words in refusal(capsys, experiment.main, *flags, "config.learning_rate=1e-3,1e-4")
-
-
-@pytest.mark.parametrize(
-    "flags, words",
-    [
-        (["--agent=d4pg", "--vary", "config.n_step=1"], "--tasks"),
-        (["--agent=d4pg", "--tasks", SWINGUP], "--vary"),
-        (["--paper=d4pg", "--vary", "config.n_step=1"], "--figure"),
-        (["--paper=d4pg", "--figure=2", "--vary", "config.n_step=1", "--keep"], "--keep"),
-        (["--paper=d4pg", "--figure=2", "--search=optuna"], "--search needs --vary"),
-        (
-            ["--paper=d4pg", "--figure=2", "--search=optuna", "--vary", "config.n_step"]
-            + ["--tasks", "cartpole:swingup"],
-            "--search is on one task and setting, not ",
-        ),
-        (
-            ["--agent=d4pg", "--tasks", SWINGUP, "--search=optuna", "--vary", "max_minutes=1"],
-            "--vary max_minutes: d4pg has no such flag to vary",
-        ),
-    ],
-)
-def test_flags_that_do_not_go_together(capsys, flags, words):
-    assert words in refusal(capsys, experiment.main, *flags)
 
 
 def test_the_commands_of_a_sweep(capsys, tmp_path):

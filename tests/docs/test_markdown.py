@@ -1,5 +1,7 @@
-"""Pages: every link leads somewhere, commands name what exists, numbers are those measured."""
+"""Pages: links lead somewhere, commands name what exists, numbers are measured, words are plain."""
 
+import ast
+from collections.abc import Iterator
 import importlib.util
 import json
 import pathlib
@@ -19,15 +21,19 @@ GENERATED = ROOT / "results" / "tables"
 IN_CODE = re.compile(r"\b(docs/\w+\.md|CONTRIBUTING\.md|[\w/]*README\.md)\b")
 
 
-def text_of(page):
-    """The text of a page without its code: blocks that are fenced or indented, and `inline`."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
-    text = re.sub(r"(?<=\n)\n(?: {4}.*\n|\n)+", "\n", text)
-    return re.sub(r"`[^`\n]*`", "code", text)
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def without_code(text):
+    """A page's text without code: blocks that are fenced or indented, and `inline`."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    text = re.sub(r"(?<=\n)\n(?: {4}.*\n|\n)+", "\n\n", text)
+    return re.sub(r"`[^`\n]+`", "code", text)
 
 
 def links(page):
-    return re.findall(r"\]\(([^)\s]+)\)", text_of(page))
+    return re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text()))
 
 
 def anchors(page):
@@ -54,7 +60,7 @@ def is_relative(link):
     return not re.match(r"[a-z]+:", link)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_leads_somewhere(page):
     for link in links(page):
         if not is_relative(link):
@@ -92,13 +98,14 @@ def test_the_readme_is_short():
 
 # Commands.
 
-PAGES_WITH_COMMANDS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "results/README.md",
-    *sorted(ROOT.glob("docs/*.md")),
-    *sorted(ROOT.glob("reproductions/**/*.md")),
-]
+WRITTEN = sorted(
+    path
+    for pattern in (
+        *("*.md", "docs/*.md", "reproductions/**/*.md"),
+        *("results/README.md", "results/benchmarks.md"),
+    )
+    for path in ROOT.glob(pattern)
+)
 OURS = re.compile(
     r"python (?:-m (?P<module>(?:binaries|common)\.[\w.]+)|(?P<script>tests/\S+\.py))"
 )
@@ -121,10 +128,9 @@ def commands(page):
     return [line.partition(" # ")[0] for line in [*joined, *re.findall(r"`([^`\n]+)`", text)]]
 
 
-@pytest.mark.parametrize(
-    "page", PAGES_WITH_COMMANDS, ids=[str(page.relative_to(ROOT)) for page in PAGES_WITH_COMMANDS]
-)
+@pytest.mark.parametrize("page", sorted({*WRITTEN} - {ROOT / "CHANGELOG.md"}), ids=name_of)
 def test_commands(page):
+    """A changelog has the commands of its time."""
     for command in commands(page):
         for found in OURS.finditer(command):
             if found["module"]:
@@ -194,3 +200,86 @@ def test_decoding_is_two_thirds_of_what_the_image_learner_loses():
 )
 def test_apex_cites_what_was_measured(sentence, name):
     assert sentence.format(MEASURED[name]["value"]) in APEX
+
+
+# English: phrases of this project's former idiom do not come back.
+
+NUMBER = r"(?:\d[\d,.]*|two|three|four|five|six|seven|eight|nine|ten|twenty|thirty|fifty|hundred)"
+# By name: the phrase as an expression, and what to write instead.
+IDIOM = {
+    "beside": (r"\bbeside\b", "while, compared with, next to, in addition to"),
+    "mid-sentence ', too'": (
+        r", too(?=[,;:]| (?!many\b|much\b|few\b|little\b|\w+ (?:to|for)\b))",
+        "also, before the verb",
+    ),
+    "as many": (
+        r"(?<!times )(?<!twice )(?<!half )\bas many\b(?! (?:\w+ ){0,3}as\b)",
+        "the same number of, equally many",
+    ),
+    "of ours": (r"\bof ours\b", "our, of this repository"),
+    "is no": (r"(?<!\bthere )\bis no (?!(?:longer|more|less|better|higher)\b)", "is not a"),
+    "some NUMBER": (rf"\bsome {NUMBER}\b(?! of\b)", "about NUMBER"),
+    "thrice": (r"\bthrice\b", "three times"),
+    "ever so often": (r"\bever so often\b", "how often, as a number"),
+    "at at": (r"\bat at\b", "measured at, checked at"),
+    "behind which": (r"\b(?:behind|beside) which\b", "a second sentence"),
+    "a heading 'came out'": (r"^#+ [^\n]*\bcame out\b", "Results"),
+}
+PATTERNS = {name: re.compile(phrase, re.I | re.M) for name, (phrase, _instead) in IDIOM.items()}
+
+
+def found(text: str) -> Iterator[tuple[str, str]]:
+    """Yields each phrase of the idiom in a text by its name, with the words around it."""
+    for name, pattern in PATTERNS.items():
+        for match in pattern.finditer(text):
+            around = text[max(0, match.start() - 40) : match.end() + 30]
+            yield name, " ".join(around.split())
+
+
+def joined(text: str) -> str:
+    """Returns a text whose paragraphs, items and docstrings are a line each."""
+    return re.sub(r"(?<=\S)[ \t]*\n[ \t]*(?=[^\s#|-])", " ", text)
+
+
+# What is not prose, and what replaces it in a page, one after the other: first what is generated.
+GENERATED_PARTS = (
+    (r"^<!-- hyperparameters: written by[\s\S]*?^<!-- end of hyperparameters -->", ""),
+    (r"^<!-- Generated by `make results`[\s\S]*?^<!-- End of what is generated -->", ""),
+    (r"^(\| `[\w/]+` \| [^|\n]+ \|)(?: [^|\n]+ \|){3}$", r"\1"),  # numbers of a benchmark's record
+)
+LINK_TARGET = r"(?<=\])\([^)\s]+\)"
+QUOTATION = r"(?<![*\w])\*(?![*\s])(?:[^*\n]|\n(?!\n))+(?<![*\s])\*(?![*\w])"
+
+
+def prose(text: str) -> str:
+    """Returns what somebody has written in a page, without code, links and quotations."""
+    for pattern, instead in GENERATED_PARTS:
+        text = re.sub(pattern, instead, text, flags=re.M)
+    text = re.sub(LINK_TARGET, "", without_code(text))
+    return joined(re.sub(QUOTATION, "quotation", text))
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_a_page_is_in_plain_english(page):
+    phrases = list(found(prose(page.read_text())))
+    lines = [f"{key} ({IDIOM[key][1]}): ... {around} ..." for key, around in phrases]
+    assert not phrases, "\n".join(lines)
+
+
+def strings(source: str) -> Iterator[str]:
+    """Yields every string of a program, docstrings and parts of messages alike."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield joined(node.value)
+
+
+def test_docstrings_and_messages_are_in_plain_english():
+    phrases = [
+        f"{path.relative_to(ROOT)}: {name} ({IDIOM[name][1]}): ... {around} ..."
+        for folder in ("binaries", "common", "reproductions", "tests")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path != pathlib.Path(__file__)
+        for string in strings(path.read_text())
+        for name, around in found(string)
+    ]
+    assert not phrases, "\n".join(phrases)

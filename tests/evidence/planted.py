@@ -3,7 +3,10 @@
 import dataclasses
 import pathlib
 
+from common.evidence.keep import TableWriter
 from common.evidence.paper import PAPER_SCALE, Change, Experiment, Paper, Run, Scale
+from common.evidence.plan import make_plan
+from common.evidence.runs import KeptRuns
 from common.reporting import csv_rows
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
@@ -68,6 +71,23 @@ def plant(
     if outcome is not None:
         run.close_run_record(outcome)
     return run
+
+
+def plant_kept(root, setting, learner_steps=10):
+    """Keeps a finished run of `SMALL` and leaves no directory."""
+    progress = (6 * learner_steps, 40 * learner_steps, learner_steps)
+    writer = TableWriter(root, "fake", "small")
+    config = {"paper": "fake", "setting": setting, "num_actors": 2, "config": {"sizes": [4, 4]}}
+    record = {"progress": dict(zip(csv_rows.PROGRESS, progress))}
+    record["starts"] = [{"outcome": "finished"}]
+    writer.put((setting, TASKS[0], 0), config, record, [], [])
+    writer.write()
+
+
+def plan_figure(roots, scale=SMALL, **selection):
+    """The plan of `EXPERIMENT`, of runs and tables below two roots."""
+    own = paper(EXPERIMENT)
+    return make_plan(own, EXPERIMENT, scale, roots[0], KeptRuns(roots[1]), **selection)
 
 
 def path(root, setting, task, seed, scale="small") -> pathlib.Path:

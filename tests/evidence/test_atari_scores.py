@@ -1,11 +1,16 @@
-"""Human-normalised scores, mean rank and Elo against counting by hand and closed forms."""
+"""Human-normalised scores, mean rank and Elo by hand and closed forms; final scores of runs."""
+
+import dataclasses
 
 import numpy as np
 import pandas
+from planted_curves import plant_run
 import pytest
 
 from common.evidence import atari_scores
+from common.evidence.atari_scores import final_scores, finals
 from common.evidence.reported import human_normalised
+from common.evidence.runs import KeptRuns
 
 TABLE = pandas.DataFrame(
     {"Random": [-20.0, 0.0, 100.0], "Human": [20.0, 10.0, 300.0], "agent": [0.0, 20.0, 100.0]},
@@ -68,3 +73,31 @@ def test_elo_is_where_expected_wins_are_the_wins():
 def test_who_never_wins_has_no_finite_elo():
     scores = pandas.DataFrame({"human": [1.0, 0.0], "agent": [0.0, 1.0], "random": [-1.0, -1.0]})
     assert atari_scores.elo(atari_scores.wins(scores), "human").isna().all()
+
+
+def test_final_scores_are_means_over_seeds(tmp_path):
+    run = {"paper": "apex", "steps": 1000}
+    for seed, score in enumerate((10.0, 20.0)):
+        plant_run(tmp_path, "dqn", "atari:pong", seed, [0.0, score, score], **run)
+    runs = KeptRuns(tmp_path).of("apex", "two_cores")
+    frame = final_scores(runs, ("dqn", "other"))
+    pong = {"score": 15.0, "episodes": 10, "frames": 4000, "seeds": 2, "setting": "dqn"}
+    assert pong.items() <= frame.loc["pong"].to_dict().items()
+    assert final_scores(runs, ("other",)).empty
+
+
+def test_final_scores_are_of_the_final_parameters_of_the_best_setting(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [0.0, 30, 10], paper="apex")
+    plant_run(tmp_path, "other", "atari:pong", 0, [0.0, 10, 20], paper="apex")
+    frame = final_scores(KeptRuns(tmp_path).of("apex", "two_cores"), ("dqn", "other"))
+    assert tuple(frame.loc["pong", ["score", "setting"]]) == (20, "other")
+
+
+def test_a_run_whose_last_evaluation_was_cut_off_has_no_score(tmp_path):
+    plant_run(tmp_path, "dqn", "atari:pong", 0, [0.0, 10, 20], paper="apex")
+    (run,) = KeptRuns(tmp_path).of("apex", "two_cores")
+    assert run.final_evaluation.episode_return_mean == 20
+    cut = dataclasses.replace(run, evaluations=run.evaluations.iloc[:-1])
+    killed = dataclasses.replace(run, starts=({"outcome": None},))
+    assert cut.final_evaluation is killed.final_evaluation is None
+    assert len(finals([run, cut, killed], ["dqn"])) == 1

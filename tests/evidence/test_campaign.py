@@ -11,17 +11,15 @@ import sys
 
 import campaign_driver
 from launched import ROOT, launched, wait_for
-from planted import TASKS, plant
+from planted import TASKS, plant, plant_kept
 import pytest
 
 from binaries import experiment
 from common.cluster.processes import StopRequest
 from common.evidence import execute, keep
 from common.evidence.execute import COLUMNS, read_list
-from common.evidence.keep import TableWriter
 from common.evidence.paper import RESULTS, Returns, run_path
 from common.evidence.runs import KeptRuns
-from common.reporting.csv_rows import PROGRESS
 from common.reporting.records import replace_file
 from common.user_error import UserError
 import reproductions
@@ -77,14 +75,6 @@ class Campaign:
     def starts(self, setting, seed=0):
         return self.run(setting, seed).starts
 
-    def keep(self, curve, **config):
-        """Keeps a finished run of seed 0 without making it."""
-        writer = TableWriter(self.kept, "fake", "small")
-        config = {"setting": curve, "num_actors": 2, "config": {"sizes": [4, 4]}} | config
-        record = {"progress": dict.fromkeys(PROGRESS, 10), "starts": [{"outcome": "finished"}]}
-        writer.put((curve, TASKS[0], 0), {"paper": "fake", **config}, record, [], [])
-        writer.write()
-
 
 @pytest.fixture
 def start():
@@ -127,7 +117,7 @@ def test_a_finished_run_is_kept_with_all_that_made_it_and_its_directory_is_remov
     assert not campaign.directory("good").exists() and not any(campaign.runs.rglob("config.json"))
     for run in campaign.every_run():
         assert run.has_ended and run.cores == 1 and run.config["config"]["sizes"] == [4, 4]
-        assert run.reached("learner_steps") == 10 and run.config["seed"] == run.seed
+        assert run.progress.learner_steps == 10 and run.config["seed"] == run.seed
         points = run.points("learner_steps", "episode_return_mean", Returns.EVALUATOR)
         assert points.to_numpy().tolist() == [[10, run.seed]]
         points = run.points("actor_steps", "learner_steps", Returns.EVALUATOR)
@@ -157,8 +147,12 @@ def test_two_at_once_each_on_a_core_of_its_own(tmp_path, monkeypatch):
 
 
 def planned(campaign):
+    return [run for listed in listed_runs(campaign) for run in listed.plan.runs]
+
+
+def listed_runs(campaign):
     lines, _ = read_list(campaign.list, campaign.runs, KeptRuns(campaign.kept), reproductions.paper)
-    return [run for listed in lines for run in listed.plan.runs]
+    return lines
 
 
 def test_wrong_lines_are_named_and_the_rest_goes_on(tmp_path, capsys):
@@ -224,7 +218,7 @@ def test_kill_9_costs_what_was_not_saved(tmp_path, start, monkeypatch):
     (tmp_path / "go").touch()
     assert campaign("--cores=2") == 0
     assert [len(campaign.starts("held", seed)) for seed in (0, 1)] == [2, 2]
-    assert [run.reached("learner_steps") for run in campaign.every_run()] == [10, 10]
+    assert [run.progress.learner_steps for run in campaign.every_run()] == [10, 10]
 
 
 def starts_of(run):
@@ -308,38 +302,29 @@ def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatc
             raise full
         replace_file(path, text)
 
-    monkeypatch.setattr(execute, "start", start)
-    monkeypatch.setattr(keep, "replace_file", replace)
     campaign = Campaign(tmp_path, f"good better steady,{SHORT[0]},1,,")
-    assert campaign() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(execute, "start", start)
+        patch.setattr(keep, "replace_file", replace)
+        assert campaign() == 1
     err = capsys.readouterr().err
     words = "[Errno 28] No space left on device: 'seed_0.log'"
     assert f"failed: good on {TASKS[0]}, seed 0: it cannot be started: {words}" in err
     assert f"not kept: better on {TASKS[0]}, seed 0: {words}" in err
     assert campaign.seeds("steady") == [0] and not campaign.seeds("better")
     assert campaign.directory("better").exists()
-    monkeypatch.undo()
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
-    monkeypatch.setattr(StopRequest, "install", lambda self: self)
-    campaign_driver.patch()
     assert campaign() == 0
     assert campaign.seeds("better") == [0] and not campaign.directory("better").exists()
 
 
-def keep_at_each_start(monkeypatch, campaign):
-    """Has somebody else keep `steady` whenever the campaign starts a run."""
-    real = execute.start
+def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypatch):
+    campaign, real = Campaign(tmp_path, f"good steady,{SHORT[0]},1,,"), execute.start
 
     def start(planned, slot):
-        campaign.keep("steady")
+        plant_kept(campaign.kept, "steady")  # by somebody else
         return real(planned, slot)
 
     monkeypatch.setattr(execute, "start", start)
-
-
-def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypatch):
-    campaign = Campaign(tmp_path, f"good steady,{SHORT[0]},1,,")
-    keep_at_each_start(monkeypatch, campaign)
     assert campaign("--cores=1") == 0, capsys.readouterr().err
     assert "2 of 2 runs are finished" in capsys.readouterr().err
     assert campaign.seeds("good") == campaign.seeds("steady") == [0]
@@ -371,8 +356,9 @@ def test_a_line_of_this_repository_and_those_above_it_complete_its_claims():
 
 def test_the_line_fits_its_width(tmp_path):
     campaign = Campaign(tmp_path, f"steady,{SHORT[0]},2,,a_claim")
-    lines, _ = read_list(campaign.list, campaign.runs, KeptRuns(campaign.kept), reproductions.paper)
-    watched = execute.Session(lines, 2 * (execute.Slot(is_quiet=True),), kept=campaign.kept)
+    watched = execute.Session(
+        listed_runs(campaign), 2 * (execute.Slot(is_quiet=True),), kept=campaign.kept
+    )
     watched._running = list(watched._jobs)
     plant(campaign.directory("steady", 1), learner_steps=4, outcome=None)
     forms = [watched.line(width) for width in (None, *range(200, 5, -1))]

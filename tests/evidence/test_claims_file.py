@@ -8,7 +8,7 @@ import pytest
 
 from common.evidence import claims_file, effects
 from common.evidence.claims import Basis, Check, Evidence, Finding, GameMedian, Measured
-from common.evidence.claims_file import slope, spread, trend
+from common.evidence.claims_file import slope, trend
 from common.evidence.effects import AHEAD, LEVEL, NOT_BEHIND, Over, Verdict
 from common.evidence.figures_file import FileMistakeError
 import reproductions
@@ -80,11 +80,6 @@ def test_weights_of_trends():
         ends = np.polyval(line, np.log([sizes[0], sizes[-1]]))
         found = trend(dict(zip("abcd", sizes)))
         assert np.dot(list(found.values()), values) == pytest.approx(ends[1] - ends[0])
-
-
-def test_braces_stand_for_names():
-    found = [("a1c", ("1", "c")), ("a1d", ("1", "d")), ("a2c", ("2", "c")), ("a2d", ("2", "d"))]
-    assert list(spread("a{1,2}{c,d}")) == found and list(spread("a")) == [("a", ())]
 
 
 def test_each_makes_a_part_for_a_word(tmp_path):

@@ -71,7 +71,7 @@ def read_kept(root, paper, scale):
     """What figures, tables and claims read of kept runs."""
     runs = KeptRuns(root).of(paper, scale)
     for run in runs:
-        check_finite([run.cores, *(run.reached(name) for name in csv_rows.PROGRESS)])
+        check_finite([run.cores, *run.progress])
         assert str(run.budget) and run.has_ended in (True, False)
         for returns, x in zip(Returns, TIMES):
             check_finite(run.points(x, EPISODE_RETURN, returns))

@@ -9,7 +9,8 @@ import pytest
 
 from common.evidence import drawing, figures, panels
 from common.evidence.drawing import Bar, Moment
-from common.evidence.paper import COLOR_NAMES, Look, Style
+from common.evidence.paper import Look, Style
+from common.reporting.curves import COLOR_NAMES
 
 X = np.linspace(0, 300, 50)
 
@@ -108,11 +109,16 @@ def placed(*parts):
     return [axes for block in page.blocks for axes in block], list(page.legend)
 
 
+def placed_panel(curves, lines=(), label="episode return"):
+    """The axes of a lone panel, and the page's legend."""
+    panel = panels.Panel("a", curves, 300, lines)
+    (axes,), legend = placed(panels.PanelGroup((panel,), "wall_seconds", 300.0, label))
+    return axes, legend
+
+
 def test_lines_far_from_the_curves_stand_below_the_title():
     lines = ((70_000.0, "the paper"), (2000.0, "a human"), (5.0, "random play"))
-    panel = panels.Panel("a", (curve("ddpg", 800),), 300, lines)
-    group = panels.PanelGroup((panel,), "wall_seconds", 300.0, "episode return")
-    (axes,), legend = placed(group)
+    axes, legend = placed_panel((curve("ddpg", 800),), lines)
     assert legend == ["ddpg", "a human", "random play"]
     assert 2000 < axes.get_ylim()[1] < 3000
     assert axes.get_title() == "a\nthe paper: 70,000"
@@ -120,9 +126,7 @@ def test_lines_far_from_the_curves_stand_below_the_title():
 
 def test_a_curve_that_diverges_leaves_the_height_to_the_others():
     curves = (curve("ddpg", 800), curve("fallen", -20_000), curve("two", -300))
-    panel = panels.Panel("a", curves, 300)
-    group = panels.PanelGroup((panel,), "wall_seconds", 300.0, "episode return")
-    (axes,), legend = placed(group)
+    axes, legend = placed_panel(curves)
     assert legend == ["ddpg", "fallen", "two"]
     low, high = axes.get_ylim()
     assert -600 < low < -330 and 880 < high < 1100
@@ -131,9 +135,7 @@ def test_a_curve_that_diverges_leaves_the_height_to_the_others():
 
 def test_a_curve_above_the_others_may_fall():
     falling = dataclasses.replace(curve("two", -30), middle=30 - 25 * X / 300, low=None, high=None)
-    panel = panels.Panel("a", (curve("ddpg", 0.3), falling), 300)
-    group = panels.PanelGroup((panel,), "wall_seconds", 300.0, "KL divergence")
-    (axes,), _ = placed(group)
+    axes, _ = placed_panel((curve("ddpg", 0.3), falling), label="KL divergence")
     assert axes.get_ylim()[1] > 30 and axes.get_title() == "a"
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from common.evidence import figures_file
 from common.evidence.figures_file import FileMistakeError, names
-from common.evidence.paper import COLOR_NAMES, OverTasks, Returns, Style
+from common.evidence.paper import OverTasks, Returns, Style
 from common.reporting.budget import Budget
+from common.reporting.curves import COLOR_NAMES
 from reproductions.d4pg.config import AGENT
 from reproductions.d4pg.ppo.config import AGENT as PPO
 

@@ -388,12 +388,6 @@ def test_a_speed_is_a_mean_over_time_not_over_rows():
     assert selection.final_of("episode_return_mean")[0](speeds) == 250
 
 
-def test_nothing_to_draw_is_an_error(tmp_path):
-    plant_run(tmp_path, FULL, CARTPOLE, 0, [])
-    with pytest.raises(ValueError, match="no run of figure 2 at the scale two_cores"):
-        figures.draw(D4PG, FIGURE_2, "two_cores", runs_of(tmp_path), tmp_path)
-
-
 def test_captions_count_in_the_papers_quantity(tmp_path):
     aql = reproductions.paper("aql")
     plant_run(tmp_path, "aql", "control:walker:run", 0, [1.0] * 5, paper="aql", steps=20_000)

@@ -1,20 +1,22 @@
 """Runs in tables: kept once and whole, checked then, thinned, seen by plans, merged by git."""
 
 from concurrent.futures import ThreadPoolExecutor
+import contextlib
 import dataclasses
 import hashlib
 import json
 import subprocess
 
 from campaign_driver import PAPER, SMALL
-from planted import AGENT, TASKS, contents, path, plant
+import planted
+from planted import AGENT, SETTINGS, TASKS, contents, path, plan_figure, plant, plant_kept
 import pytest
 
 from common.config import Config, Settings, field
 from common.evidence import keep as keep_lib
 from common.evidence import runs as runs_lib
-from common.evidence.keep import TableWriter, keep, keep_run
-from common.evidence.paper import EPISODE_RETURN, RESULTS, Returns
+from common.evidence.keep import TableWriter, keep, keep_run, set_aside
+from common.evidence.paper import EPISODE_RETURN, PAPER_SCALE, RESULTS, Returns
 from common.evidence.plan import State, make_plan
 from common.evidence.runs import KeptRuns, Tables
 from common.reporting import csv_rows, run_directory
@@ -22,11 +24,6 @@ from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectoryError, RunInUseError
 from common.user_error import UserError
-
-
-@pytest.fixture
-def roots(tmp_path):
-    return [tmp_path / "runs", tmp_path / "kept"]
 
 
 def plant_evaluated(roots, seed, setting="good", value=1.5, steps=10, **kwargs):
@@ -94,8 +91,10 @@ def test_keeping_twice_changes_nothing_and_the_order_of_seeds_does_not_matter(ro
 
 @pytest.mark.parametrize("outcome", ["finished", "stopped", None])
 def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
-    """The program itself would not go on with it."""
+    """Whatever ended it then: the program itself would not go on with it."""
     run = plant_evaluated(roots, 0, outcome=outcome)
+    record = run.run_json.read_text()
+    run.run_json.write_text(record.replace('"learner_steps": null', '"learner_steps": 10'))
     text = run.learner_csv.read_text()
     run.learner_csv.write_text(text[: text.index("\n") + 1])  # killed before the last row
     with run.hold():
@@ -103,7 +102,8 @@ def test_a_run_is_finished_once_it_has_its_last_evaluation(roots, outcome):
     assert states(roots)[0] is State.FINISHED
     keep(plan_of(roots), roots[1])
     (kept,) = KeptRuns(roots[1]).of("fake", "small")
-    assert kept.has_ended and kept.reached("learner_steps") == 10
+    assert kept.has_ended and kept.progress.learner_steps == 10
+    assert kept.final_evaluation is not None and kept.budget == SMALL.budget
 
 
 def test_several_that_keep_runs_at_once_wait_for_each_other(roots, monkeypatch, capsys):
@@ -126,16 +126,6 @@ def test_several_that_keep_runs_at_once_wait_for_each_other(roots, monkeypatch, 
     assert len(keep(plan_of(several[2]), roots[1])) == 1
 
 
-def test_seeds_of_another_config_are_refused(roots):
-    plant_evaluated(roots, 0)
-    keep(plan_of(roots), roots[1])
-    plant_evaluated(roots, 1, extra=3)
-    before = contents(roots[1])
-    with pytest.raises(RunDirectoryError, match=r"another config than .*seed 1 \(extra .* -> 3\)"):
-        keep(plan_of(roots), roots[1])
-    assert contents(roots[1]) == before
-
-
 @pytest.mark.parametrize("value, is_kept", [(1, True), (2, False)])
 def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots, monkeypatch):
     """They had the value that its field says, whatever the default is."""
@@ -155,10 +145,11 @@ def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots
     if is_kept:
         keep(plan_of(roots), roots[1])
     else:
-        with pytest.raises(
-            RunDirectoryError, match=r'\(setting "good" -> "good_newer2", config.newer 1 -> 2\)'
-        ):
+        before = contents(roots[1])
+        words = r'another config than .*seed 1 \(setting "good" -> .*2", config.newer 1 -> 2\)'
+        with pytest.raises(RunDirectoryError, match=words):
             keep(plan_of(roots), roots[1])
+        assert contents(roots[1]) == before
     assert returns(roots) == ({0: [1.5], 1: [1.5]} if is_kept else {0: [1.5]})
 
 
@@ -213,19 +204,6 @@ def test_a_run_for_tables_is_finished_with_its_final_evaluation(roots):
     assert dataclasses.replace(planned, flags=()).read_status().state is State.FINISHED
 
 
-@pytest.mark.parametrize("outcome", ["finished", "stopped", None])
-def test_what_the_plan_calls_finished_counts_for_tables_and_claims(roots, outcome):
-    """Whatever ended the run after its last evaluation, its budget is the one that it reached."""
-    scale = dataclasses.replace(SMALL, is_compact=False, flags=("--final_episodes=2",))
-    run = plant_evaluated(roots, 0, outcome=outcome)
-    record = json.loads(run.run_json.read_text())
-    record["starts"][0]["budget"] = SMALL.budget.to_json()
-    run.run_json.write_text(json.dumps(record))
-    assert len(keep(plan_of(roots, scale), roots[1])) == 1
-    (kept,) = KeptRuns(roots[1]).of("fake", "small")
-    assert kept.has_ended and kept.final_evaluation is not None and kept.budget == SMALL.budget
-
-
 def test_a_reader_meanwhile_sees_the_runs_before_or_after(roots, monkeypatch):
     """The first run of a curve brings its config, which the reader did not see yet."""
     plant_evaluated(roots, 0)
@@ -275,7 +253,7 @@ def test_the_learners_rows_are_thinned_with_the_returns_of_training(roots):
     (kept,) = KeptRuns(roots[1]).of("fake", "small")
     sizes = kept.points("learner_steps", "replay_size", Returns.EVALUATOR)
     assert len(sizes) == 50 and sizes["replay_size"].iloc[-1] == 2 * 198.5
-    assert [kept.reached(name) for name in csv_rows.PROGRESS] == 3 * [1234567]
+    assert list(kept.progress) == 3 * [1234567]
     greediest, every = (
         kept.points("learner_steps", "episode_return_mean", of)["episode_return_mean"]
         for of in (Returns.GREEDIEST_ACTOR, Returns.ALL_ACTORS)
@@ -323,3 +301,119 @@ def test_the_kept_runs_of_this_repository_are_whole():
         assert all(len(points) for points in evaluated)
     tables = [file for file in kept.root.rglob("*") if file.is_file()]
     assert len(tables) == 4 * len(scales) > 0
+
+
+# What is killed, and runs that are set aside
+
+
+def kept_runs(roots):
+    """The learner steps of the kept runs of the scale small."""
+    return [run.progress.learner_steps for run in KeptRuns(roots[1]).of("fake", "small")]
+
+
+@contextlib.contextmanager
+def killed_before_file(step, most, monkeypatch):
+    """Kills what replaces at most `most` files before the file of the number `step`."""
+    steps, real = iter(range(most)), keep_lib.replace_file
+
+    def dies_before(*arguments):
+        if next(steps) == step:
+            raise KeyboardInterrupt
+        real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keep_lib, "replace_file", dies_before)
+        yield
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
+    """The lines without the run, three files, all lines; before each, and after the last."""
+    source = path(roots[0], "good", TASKS[0], 0)
+    plant(source)
+    plant_kept(roots[1], "better")
+    keep(plan_figure(roots), roots[1])
+    plant(source, learner_steps=20)
+    with killed_before_file(step, 6, monkeypatch):
+        with pytest.raises(KeyboardInterrupt) if step < 5 else contextlib.nullcontext():
+            keep(plan_figure(roots), roots[1])
+    assert kept_runs(roots) == [10, *([10] if step == 0 else [20] if step == 5 else [])]
+    keep(plan_figure(roots), roots[1])
+    assert kept_runs(roots) == [10, 20]
+    TableWriter(roots[1], "fake", "small")  # which checks the rows of each run
+
+
+@pytest.mark.parametrize("step", range(9))
+def test_a_run_that_is_set_aside_is_in_one_of_the_scales_whatever_stops_that(
+    roots, monkeypatch, step
+):
+    """Four files of the scale with the run, five of the one that loses it."""
+    for setting in SETTINGS:
+        plant_kept(roots[1], setting)
+    plan = plan_figure(roots, settings=["good"])
+    with killed_before_file(step, 9, monkeypatch), pytest.raises(KeyboardInterrupt):
+        set_aside(plan, roots[1])
+
+    def kept(scale):
+        return [run.setting for run in KeptRuns(roots[1]).of("fake", scale)]
+
+    assert "good" in kept("small") + kept("small_earlier") and "better" in kept("small")
+    set_aside(plan, roots[1])
+    assert (kept("small"), kept("small_earlier")) == (["better"], ["good"])
+
+
+def begin_later(run, year=2031):
+    """Makes it another run than one that was planted before."""
+    record = json.loads(run.run_json.read_text())
+    record["starts"][0]["start_time"] = f"{year}-02-03T04:05:06+00:00"
+    run.run_json.write_text(json.dumps(record))
+
+
+def test_another_run_of_a_kept_seed_is_refused_until_the_kept_one_is_set_aside(roots, tmp_path):
+    plant(path(roots[0], "good", TASKS[0], 0))
+    keep(plan_figure(roots), roots[1])
+    others = [tmp_path / "again", roots[1]]
+    begin_later(plant(path(others[0], "good", TASKS[0], 0), learner_steps=30))
+    before = contents(roots[1])
+    larger = dataclasses.replace(planted.SMALL, budget=Budget(learner_steps=30))
+    words = "has another run of good on suite:a:easy, seed 0, begun 2.*, begun 2031.*set .* aside$"
+    with pytest.raises(RunDirectoryError, match=words) as error:
+        keep(plan_figure(others, larger), roots[1])
+    assert contents(roots[1]) == before and "\n" not in str(error.value)
+    assert len(set_aside(plan_figure(others, larger), roots[1])) == 1
+    assert not (roots[1] / "fake" / "small.runs.jsonl").exists()
+    assert len(keep(plan_figure(others, larger), roots[1])) == 1
+    kept = KeptRuns(roots[1])
+    assert kept.scales("fake") == ("small", "small_earlier")
+    steps = [kept.of("fake", scale)[0].progress.learner_steps for scale in kept.scales("fake")]
+    assert steps == [30, 10] and set_aside(plan_figure(others, PAPER_SCALE), roots[1]) == {}
+    (moved,) = set_aside(plan_figure(others, larger), roots[1]).values()  # the second of the seed
+    assert moved == "small_earlier_earlier" and kept.scales("fake") == ("small_earlier", moved)
+    assert KeptRuns(roots[1]).of("fake", moved)[0].progress.learner_steps == 30
+
+
+def test_a_run_that_cannot_be_kept_does_not_keep_the_others_from_it(roots):
+    plant(path(roots[0], "good", TASKS[0], 0))
+    keep(plan_figure(roots), roots[1])
+    again = [roots[0] / "again", roots[1]]
+    begin_later(plant(path(again[0], "good", TASKS[0], 0)))
+    plant(path(again[0], "better", TASKS[1], 0))
+    with pytest.raises(RunDirectoryError, match="has another run of good") as error:
+        keep(plan_figure(again), roots[1])
+    assert "\n" not in str(error.value) and len(kept_runs(roots)) == 2
+
+
+def test_tables_that_others_changed_are_refused(roots):
+    plant(path(roots[0], "good", TASKS[0], 0))
+    plant_kept(roots[1], "better")
+    for name, old, new in (
+        ("small.configs.jsonl", '"num_actors": 2', '"num_actors": 3'),
+        ("small.runs.jsonl", '"rows": "', '"rows": "0'),
+    ):
+        file = roots[1] / "fake" / name
+        text = file.read_text()
+        file.write_text(text.replace(old, new))
+        with pytest.raises(RunDirectoryError, match="its rows or its config are not those"):
+            keep(plan_figure(roots), roots[1])
+        file.write_text(text)
+    assert len(keep(plan_figure(roots), roots[1])) == 1

@@ -31,7 +31,7 @@ def test_runs_are_found_with_their_points(tmp_path):
     runs = read(tmp_path)
     assert [run.seed for run in runs] == [0, 2, 10]
     assert returns(runs[1]).to_numpy().tolist() == [[30, 2], [60, 3]]
-    assert (runs[0].reached("wall_seconds"), runs[0].cores, runs[0].has_ended) == (60, 2, True)
+    assert (runs[0].progress.wall_seconds, runs[0].cores, runs[0].has_ended) == (60, 2, True)
     assert KeptRuns(tmp_path).scales("d4pg") == ("two_cores",)
     assert not read(tmp_path, "apex") and KeptRuns(tmp_path).scales("apex") == ()
 
@@ -90,16 +90,6 @@ def test_two_different_lines_of_a_run_are_an_error(tmp_path):
         read(tmp_path)
 
 
-def test_runs_are_read_again_when_others_were_kept(tmp_path):
-    plant_run(tmp_path, SETTING, TASK, 0, [1.0])
-    kept = KeptRuns(tmp_path)
-    assert len(kept.of("d4pg", "two_cores")) == 1
-    plant_run(tmp_path, SETTING, TASK, 1, [1.0])
-    assert [run.seed for run in kept.of("d4pg", "two_cores")] == [0, 1]
-    assert kept.find("d4pg", "two_cores", (SETTING, TASK, 1)).seed == 1
-    assert kept.find("d4pg", "two_cores", (SETTING, TASK, 2)) is None
-
-
 def test_a_run_of_another_setting_is_an_error(tmp_path):
     plant_run(tmp_path, "curve", TASK, 0, [1.0], agent_setting=SETTING)
 
@@ -110,11 +100,6 @@ def test_a_run_of_another_setting_is_an_error(tmp_path):
     assert len(curve(SETTING)) == 1  # a curve may have another name than its setting
     with pytest.raises(RunDirectoryError, match=f"is of the setting {SETTING}, not ddpg"):
         curve("ddpg")
-
-
-def test_a_run_that_was_killed_has_not_ended(tmp_path):
-    plant_run(tmp_path, SETTING, TASK, 0, [1.0], outcome=None)
-    assert not read(tmp_path)[0].has_ended
 
 
 def test_frames_are_steps_times_the_action_repeat(tmp_path):

@@ -14,7 +14,6 @@ from common.evidence.paper import (
     RESULTS,
     Change,
     Scale,
-    UnknownError,
     flag_name,
     same_value,
 )
@@ -146,17 +145,6 @@ def test_a_method_has_one_colour_also_beside_all_others(paper):
         assert len({(style.color, style.line) for style in found.values()}) == len(found)
 
 
-def test_a_substitute_stands_in_at_its_scale_only():
-    figure = reproductions.paper("apex").experiment("figure 13")
-    assert figure.at("paper").runs == figure.runs and figure.at("paper").note == figure.note
-    small = figure.at("two_cores")
-    assert [run.flags[1] for run in small.runs] == [
-        f"--num_actors={actors}" for actors in (2, 4, 8, 16, 32)
-    ]
-    assert "on two cores" in small.note and small.every_run == small.runs
-    assert set(figure.every_run) == {*figure.runs, *small.runs}
-
-
 def test_apexs_scale_two_cores_is_its_setting_for_two_cores():
     apex = reproductions.paper("apex")
     scale = apex.scale("two_cores")
@@ -169,15 +157,6 @@ def test_what_can_be_run_can_be_run_without_a_scale():
     for paper, experiment in EXPERIMENTS:
         if not experiment.unavailable:
             assert not experiment.at(DEFAULT_SCALE).unavailable, (paper.name, experiment.name)
-
-
-def test_an_unknown_name_lists_those_there_are():
-    with pytest.raises(UnknownError, match='"ape": there are apex, aql'):
-        reproductions.paper("ape")
-    with pytest.raises(UnknownError, match="D4PG has no figure 11: there are figure 1, "):
-        reproductions.paper("d4pg").experiment("figure 11")
-    with pytest.raises(UnknownError, match="no scale huge: there are paper, workstation"):
-        reproductions.paper("d4pg").scale("huge")
 
 
 def test_the_numbers_of_reference_lines_are_reported():

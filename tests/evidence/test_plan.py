@@ -1,43 +1,26 @@
-"""Tests of common.evidence.plan, .status and .keep on planted run directories."""
+"""Tests of common.evidence.plan on planted run directories."""
 
-import contextlib
 import dataclasses
-import json
 import re
 
-from planted import AGENT, EXPERIMENT, SETTINGS, SMALL, TASKS, contents, paper, path, plant
+from planted import (
+    AGENT,
+    EXPERIMENT,
+    SETTINGS,
+    SMALL,
+    TASKS,
+    paper,
+    path,
+    plan_figure,
+    plant,
+    plant_kept,
+)
 import pytest
 
-from common.evidence import keep as keep_lib
 from common.evidence import plan as plan_lib
-from common.evidence.keep import TableWriter, keep, set_aside
 from common.evidence.paper import PAPER_SCALE, Change, Run, Scale, Substitute, UnknownError
 from common.evidence.plan import State, make_plan
-from common.evidence.runs import KeptRuns
 from common.reporting.budget import Budget
-from common.reporting.csv_rows import PROGRESS
-from common.reporting.run_directory import RunDirectoryError
-
-
-@pytest.fixture
-def roots(tmp_path):
-    return [tmp_path / "runs", tmp_path / "kept"]
-
-
-def plan_of(roots, scale=SMALL, **selection):
-    return make_plan(
-        paper(EXPERIMENT), EXPERIMENT, scale, roots[0], KeptRuns(roots[1]), **selection
-    )
-
-
-def plant_kept(roots, setting, seed=0, learner_steps=10, outcome="finished", task=TASKS[0]):
-    """Keeps a run and leaves no directory."""
-    key, progress = (setting, task, seed), (6 * learner_steps, 40 * learner_steps, learner_steps)
-    writer = TableWriter(roots[1], "fake", "small")
-    config = {"paper": "fake", "setting": setting, "num_actors": 2, "config": {"sizes": [4, 4]}}
-    record = {"progress": dict(zip(PROGRESS, progress)), "starts": [{"outcome": outcome}]}
-    writer.put(key, config, record, [], [])
-    writer.write()
 
 
 def minutes_of(plan):
@@ -45,39 +28,34 @@ def minutes_of(plan):
     return sum(run.minutes for run in plan.to_do)
 
 
-def kept_runs(roots):
-    """The learner steps of the kept runs of the scale small."""
-    return [run.reached("learner_steps") for run in KeptRuns(roots[1]).of("fake", "small")]
-
-
 def status_of(roots, **selection):
     """Of the first run of the plan."""
-    return plan_of(roots, **selection).runs[0].status
+    return plan_figure(roots, **selection).runs[0].status
 
 
 def test_all_is_missing_where_nothing_is_and_planning_makes_nothing(roots, tmp_path):
-    plan = plan_of(roots)
+    plan = plan_figure(roots)
     assert len(plan.runs) == len(plan.to_do) == 2 * 2 * 2
     assert plan.of(State.MISSING) == plan.runs
     assert list(tmp_path.iterdir()) == []
 
 
 def test_order_is_seed_by_seed_and_task_by_task(roots):
-    order = [(run.seed, run.run.environment, run.run.setting) for run in plan_of(roots).runs]
+    order = [(run.seed, run.run.environment, run.run.setting) for run in plan_figure(roots).runs]
     assert order == [
         (seed, task, setting) for seed in (0, 1) for task in TASKS for setting in SETTINGS
     ]
 
 
 def test_selection(roots):
-    plan = plan_of(roots, tasks=["a:easy", TASKS[0]], settings=["better"], num_seeds=3)
+    plan = plan_figure(roots, tasks=["a:easy", TASKS[0]], settings=["better"], num_seeds=3)
     chosen = {(run.run.environment, run.run.setting) for run in plan.runs}
     assert chosen == {(TASKS[0], "better")}
     assert [run.seed for run in plan.runs] == [0, 1, 2]
     with pytest.raises(UnknownError, match='no task "c": there are a:easy, b:hard'):
-        plan_of(roots, tasks=["c"])
+        plan_figure(roots, tasks=["c"])
     with pytest.raises(UnknownError, match='no setting "best": there are good, better'):
-        plan_of(roots, settings=["best"])
+        plan_figure(roots, settings=["best"])
 
 
 def test_finished_cut_and_missing(roots):
@@ -87,7 +65,8 @@ def test_finished_cut_and_missing(roots):
     plant(path(roots[0], "better", TASKS[1], 0), learner_steps=4, outcome="failed")
     plant(path(roots[0], "good", TASKS[0], 1), learner_steps=10, outcome=None)
     plant(path(roots[0], "better", TASKS[0], 1), learner_steps=12, outcome="stopped")
-    states = [run.status.state for run in plan_of(roots).runs]
+    plant(path(roots[0], "good", TASKS[1], 1), learner_steps=4)  # finished with a smaller budget
+    states = [run.status.state for run in plan_figure(roots).runs]
     assert states == [
         State.FINISHED,
         State.CUT,
@@ -95,23 +74,16 @@ def test_finished_cut_and_missing(roots):
         State.CUT,
         State.CUT,
         State.FINISHED,
-        State.MISSING,
+        State.CUT,
         State.MISSING,
     ]
-    assert [run.seed for run in plan_of(roots).to_do] == [0, 0, 0, 1, 1, 1]
-
-
-def test_a_run_of_a_smaller_budget_goes_on(roots):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    larger = Scale("small", "", Budget(learner_steps=11), SMALL.changes)
-    assert plan_of(roots).runs[0].status.state is State.FINISHED
-    assert plan_of(roots, larger).runs[0].status.state is State.CUT
+    assert [run.seed for run in plan_figure(roots).to_do] == [0, 0, 0, 1, 1, 1]
 
 
 def test_a_run_that_was_kept_is_finished_whatever_is_in_its_directory(roots):
-    plant_kept(roots, "good")
-    plant_kept(roots, "better", learner_steps=1)
-    good, better, *_ = plan_of(roots).runs
+    plant_kept(roots[1], "good")
+    plant_kept(roots[1], "better", learner_steps=1)
+    good, better, *_ = plan_figure(roots).runs
     assert good.status.is_kept and good.status.state is State.FINISHED
     assert better.status.state is State.UNUSABLE  # another one could not be kept
     assert "has not reached 10 learner steps: set it aside" in better.status.note
@@ -124,9 +96,9 @@ def test_a_run_that_was_kept_is_finished_whatever_is_in_its_directory(roots):
 
 
 def test_a_kept_run_of_another_config_is_unusable(roots):
-    plant_kept(roots, "good")
+    plant_kept(roots[1], "good")
     other = Scale("small", "", SMALL.budget, (Change("--num_actors=3"),))
-    run = plan_of(roots, other).runs[0]
+    run = plan_figure(roots, other).runs[0]
     assert run.status.state is State.UNUSABLE
     assert "small.runs.jsonl:1 is of another run, num_actors is 2, not 3" in run.status.note
     (roots[1] / "fake" / "small.runs.jsonl").write_text("{}\n")
@@ -146,7 +118,7 @@ def test_a_kept_run_of_another_config_is_unusable(roots):
 def test_a_run_of_another_config_is_unusable_and_the_rest_still_works(roots, config, words):
     run = plant(path(roots[0], "good", TASKS[0], 0), **config)
     plant(path(roots[0], "better", TASKS[0], 0))
-    plan = plan_of(roots)
+    plan = plan_figure(roots)
     (unusable,) = plan.of(State.UNUSABLE)
     assert str(run.config_json) in unusable.status.note
     assert re.search(words, unusable.status.note)
@@ -164,7 +136,7 @@ def test_a_run_that_runs_is_left_alone(roots):
 
 
 def test_command(roots):
-    run = plan_of(roots, num_seeds=2).runs[-1]
+    run = plan_figure(roots, num_seeds=2).runs[-1]
     assert run.command[1:] == [
         "-m",
         "fake_program",
@@ -179,28 +151,28 @@ def test_command(roots):
         "config.sizes (4,4)",
         f"--workdir={path(roots[0], 'better', TASKS[1], 1)}",
     ]
-    paper_run = plan_of(roots, PAPER_SCALE).runs[0]
+    paper_run = plan_figure(roots, PAPER_SCALE).runs[0]
     assert paper_run.changes == () and "--max_minutes=60" in paper_run.command
     assert not any(flag.startswith("--scale_changes") for flag in paper_run.command)
 
 
 def test_time_is_what_is_left_of_the_budgets(roots):
     start = plan_lib._START_MINUTES
-    assert minutes_of(plan_of(roots, PAPER_SCALE)) == 8 * (60 + start)
+    assert minutes_of(plan_figure(roots, PAPER_SCALE)) == 8 * (60 + start)
     plant(path(roots[0], "good", TASKS[0], 0, scale="paper"), learner_steps=100, outcome=None)
     assert (
-        minutes_of(plan_of(roots, PAPER_SCALE)) == 7 * (60 + start) + 50 + start
+        minutes_of(plan_figure(roots, PAPER_SCALE)) == 7 * (60 + start) + 50 + start
     )  # 600 s were done
 
 
 def test_time_of_steps_needs_a_speed(roots):
-    assert all(run.minutes is None for run in plan_of(roots).runs)
+    assert all(run.minutes is None for run in plan_figure(roots).runs)
     # 10 steps a minute, also that of a run which is finished
-    plant_kept(roots, "good")
+    plant_kept(roots[1], "good")
     start = plan_lib._START_MINUTES
-    assert minutes_of(plan_of(roots)) == pytest.approx(7 * (1 + start))
+    assert minutes_of(plan_figure(roots)) == pytest.approx(7 * (1 + start))
     plant(path(roots[0], "better", TASKS[0], 0), learner_steps=5, outcome=None)
-    assert minutes_of(plan_of(roots)) == pytest.approx(6 * (1 + start) + 0.5 + start)
+    assert minutes_of(plan_figure(roots)) == pytest.approx(6 * (1 + start) + 0.5 + start)
 
 
 def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
@@ -219,111 +191,3 @@ def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
         for planned in make_plan(paper(experiment), experiment, SMALL, roots[0], num_seeds=2).runs
     ] == [0, 1]
     assert len(make_plan(paper(experiment), experiment, PAPER_SCALE, roots[0]).runs) == 8
-
-
-@contextlib.contextmanager
-def killed_before_file(step, most, monkeypatch):
-    """Kills what replaces at most `most` files before the file of the number `step`."""
-    steps, real = iter(range(most)), keep_lib.replace_file
-
-    def dies_before(*arguments):
-        if next(steps) == step:
-            raise KeyboardInterrupt
-        real(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(keep_lib, "replace_file", dies_before)
-        yield
-
-
-@pytest.mark.parametrize("step", range(6))
-def test_keeping_a_run_again_that_is_killed_leaves_no_mixture(roots, monkeypatch, step):
-    """The lines without the run, three files, all lines; before each, and after the last."""
-    source = path(roots[0], "good", TASKS[0], 0)
-    plant(source)
-    plant_kept(roots, "better")
-    keep(plan_of(roots), roots[1])
-    plant(source, learner_steps=20)
-    with killed_before_file(step, 6, monkeypatch):
-        with pytest.raises(KeyboardInterrupt) if step < 5 else contextlib.nullcontext():
-            keep(plan_of(roots), roots[1])
-    assert kept_runs(roots) == [10, *([10] if step == 0 else [20] if step == 5 else [])]
-    keep(plan_of(roots), roots[1])
-    assert kept_runs(roots) == [10, 20]
-    TableWriter(roots[1], "fake", "small")  # which checks the rows of each run
-
-
-@pytest.mark.parametrize("step", range(9))
-def test_a_run_that_is_set_aside_is_in_one_of_the_scales_whatever_stops_that(
-    roots, monkeypatch, step
-):
-    """Four files of the scale with the run, five of the one that loses it."""
-    for setting in SETTINGS:
-        plant_kept(roots, setting)
-    plan = plan_of(roots, settings=["good"])
-    with killed_before_file(step, 9, monkeypatch), pytest.raises(KeyboardInterrupt):
-        set_aside(plan, roots[1])
-
-    def kept(scale):
-        return [run.setting for run in KeptRuns(roots[1]).of("fake", scale)]
-
-    assert "good" in kept("small") + kept("small_earlier") and "better" in kept("small")
-    set_aside(plan, roots[1])
-    assert (kept("small"), kept("small_earlier")) == (["better"], ["good"])
-
-
-def begin_later(run, year=2031):
-    """Makes it another run than one that was planted before."""
-    record = json.loads(run.run_json.read_text())
-    record["starts"][0]["start_time"] = f"{year}-02-03T04:05:06+00:00"
-    run.run_json.write_text(json.dumps(record))
-
-
-def test_another_run_of_a_kept_seed_is_refused_until_the_kept_one_is_set_aside(roots, tmp_path):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    keep(plan_of(roots), roots[1])
-    others = [tmp_path / "again", roots[1]]
-    begin_later(plant(path(others[0], "good", TASKS[0], 0), learner_steps=30))
-    before = contents(roots[1])
-    larger = dataclasses.replace(SMALL, budget=Budget(learner_steps=30))
-    words = "has another run of good on suite:a:easy, seed 0, begun 2.*, begun 2031.*set .* aside$"
-    with pytest.raises(RunDirectoryError, match=words) as error:
-        keep(plan_of(others, larger), roots[1])
-    assert contents(roots[1]) == before and "\n" not in str(error.value)
-    assert len(set_aside(plan_of(others, larger), roots[1])) == 1
-    assert not (roots[1] / "fake" / "small.runs.jsonl").exists()
-    assert len(keep(plan_of(others, larger), roots[1])) == 1
-    kept = KeptRuns(roots[1])
-    assert kept.scales("fake") == ("small", "small_earlier")
-    steps = [kept.of("fake", scale)[0].reached("learner_steps") for scale in kept.scales("fake")]
-    assert steps == [30, 10] and set_aside(plan_of(others, PAPER_SCALE), roots[1]) == {}
-    (moved,) = set_aside(plan_of(others, larger), roots[1]).values()  # the second of the seed
-    assert moved == "small_earlier_earlier" and kept.scales("fake") == ("small_earlier", moved)
-    assert KeptRuns(roots[1]).of("fake", moved)[0].reached("learner_steps") == 30
-
-
-def test_a_run_that_cannot_be_kept_does_not_keep_the_others_from_it(roots):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    keep(plan_of(roots), roots[1])
-    again = [roots[0] / "again", roots[1]]
-    begin_later(plant(path(again[0], "good", TASKS[0], 0)))
-    plant(path(again[0], "better", TASKS[1], 0))
-    with pytest.raises(RunDirectoryError, match="has another run of good") as error:
-        keep(plan_of(again), roots[1])
-    assert "\n" not in str(error.value) and len(kept_runs(roots)) == 2
-
-
-def test_tables_that_others_changed_are_refused(roots):
-    plant(path(roots[0], "good", TASKS[0], 0))
-    plant_kept(roots, "better")
-    for name, old, new in (
-        ("small.configs.jsonl", '"num_actors": 2', '"num_actors": 3'),
-        ("small.runs.jsonl", '"rows": "', '"rows": "0'),
-    ):
-        file = roots[1] / "fake" / name
-        text = file.read_text()
-        file.write_text(text.replace(old, new))
-        with pytest.raises(RunDirectoryError, match="its rows or its config are not those"):
-            keep(plan_of(roots), roots[1])
-        file.write_text(text)
-    assert len(keep(plan_of(roots), roots[1])) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from common.cluster.processes import StopRequest
 from common.config import Config, field
-from common.evidence import search
+from common.evidence import execute, search
 from common.evidence.execute import Slot
 from common.evidence.paper import Experiment, Run
 from common.evidence.plan import make_plan
@@ -88,11 +88,10 @@ def start(tmp_path, monkeypatch):
     """Searches in a folder."""
     pytest.importorskip("optuna")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), str(ROOT)]))
-    agent = dataclasses.replace(planted.AGENT, program="fake_trial")
 
     def plan_of(values):
         flags = tuple(f"--{name}={value}" for name, value in values.items())
-        run = Run(agent, f"good_{values[RATE]}", TASK, ("--setting=good", *flags))
+        run = Run(planted.AGENT, f"good_{values[RATE]}", TASK, ("--setting=good", *flags))
         experiment = Experiment("sweep", "", runs=(run,), x="environment_frames")
         paper = planted.paper(experiment)
         return make_plan(paper, experiment, planted.SMALL, tmp_path, num_seeds=1)
@@ -118,7 +117,7 @@ def test_a_search_is_continued_and_its_table_is_sorted(start, tmp_path):
 
 def test_bad_trials_are_pruned_and_a_stopped_one_goes_on(start, tmp_path, monkeypatch):
     start(5)
-    monkeypatch.setattr(search, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(execute, "_POLL_SECONDS", 0.05)
     monkeypatch.setenv("FAKE_STEP", "0.8")
     stop = StopRequest()
 

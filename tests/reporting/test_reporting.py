@@ -10,8 +10,7 @@ import textwrap
 from matplotlib.image import imread
 import numpy as np
 import pytest
-from tensorboard.backend.event_processing import plugin_event_accumulator
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
 import tensorflow as tf
 
@@ -203,6 +202,18 @@ def test_nothing_to_draw_is_an_error(tmp_path):
     assert not (tmp_path / "curve.png").exists()
 
 
+def events_of(directory):
+    """The events as TensorBoard reads them."""
+    events = EventAccumulator(str(directory))
+    events.Reload()
+    return events
+
+
+def scalars(events, tag):
+    """Each step of a tag with its value."""
+    return [(it.step, tf.make_ndarray(it.tensor_proto).item()) for it in events.Tensors(tag)]
+
+
 def test_a_process_that_goes_on_from_a_checkpoint_replaces_the_steps_after_it(tmp_path):
     for first in (0, 30, 20):
         writer = Events(tmp_path)
@@ -210,20 +221,14 @@ def test_a_process_that_goes_on_from_a_checkpoint_replaces_the_steps_after_it(tm
         for step in range(first, first + 30, 10):
             writer.write({"loss": float(first)}, step)
         writer.close()
-    events = plugin_event_accumulator.EventAccumulator(str(tmp_path))  # TensorBoard's own
-    events.Reload()
-    found = [
-        (event.step, tf.make_ndarray(event.tensor_proto).item()) for event in events.Tensors("loss")
-    ]
-    assert found == [(0, 0), (10, 0), (20, 20), (30, 20), (40, 20)]
+    assert scalars(events_of(tmp_path), "loss") == [(0, 0), (10, 0), (20, 20), (30, 20), (40, 20)]
 
 
 def test_hyperparameters_are_known_to_the_plug_in(tmp_path):
     writer = Events(tmp_path)
     writer.write_hyperparameters({"agent": "d4pg", "n_step": 5, "rate": 1e-4, "sizes": (300, 200)})
     writer.close()
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
+    events = events_of(tmp_path)
     content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
     found = metadata.parse_session_start_info_plugin_data(content).hparams
     assert found["n_step"].number_value == 5 and found["sizes"].string_value == "(300, 200)"
@@ -242,12 +247,8 @@ def test_an_evaluation_is_shown_with_its_film(tmp_path):
     for step in (10, 20):
         writer.write_evaluation(run, 1.5 * step, 0.5, step)
     writer.close()
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    shown = events.Tensors(tensorboard.MEAN_RETURN)
-    assert [(event.step, tf.make_ndarray(event.tensor_proto).item()) for event in shown] == [
-        (10, 15.0), (20, 30.0),
-    ]  # fmt: skip
+    events = events_of(tmp_path)
+    assert scalars(events, tensorboard.MEAN_RETURN) == [(10, 15.0), (20, 30.0)]
     (film,) = events.Tensors("evaluator/film")
     assert film.step == 20 and film.tensor_proto.string_val[2] == b"GIF89a..."
 
@@ -274,6 +275,4 @@ def test_a_full_disk_costs_events_and_no_more(tmp_path, monkeypatch):
             writer.write({"loss": 2.0}, step=2)
     writer.write({"loss": 3.0}, step=3)
     writer.close()
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert [event.step for event in events.Tensors("loss")] == [3]
+    assert scalars(events_of(tmp_path), "loss") == [(3, 3.0)]

@@ -147,15 +147,6 @@ except ConfigMismatchError:
     assert not list((tmp_path / "run").glob(".config*"))
 
 
-def test_a_file_system_without_hard_links_suffices(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr(os, "link", refuse)
-    RunDirectory(tmp_path / "run").open(CONFIG)
-    assert RunDirectory(tmp_path / "run").read_config()["seed"] == 1
-
-
 def test_links_in_a_run_directory_of_somebody_else_are_not_followed(tmp_path):
     mine, run = tmp_path / "mine", RunDirectory(tmp_path / "run")
     mine.mkdir()
