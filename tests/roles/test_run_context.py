@@ -84,10 +84,10 @@ class Running:
         self.stop = context.stop
         host, port = split_address(topology.keeper_address)
         self.learner = socket.create_server((host, port), reuse_port=True)
-        self.thread = threading.Thread(target=replay.run, args=[context])
+        self.thread = threading.Thread(target=replay.run, args=[context], daemon=True)
         self.thread.start()
         client = rpc.Client(topology.own_address, TOKEN)
-        client.wait_until_available(30)
+        client.wait_until_available(300)
         self._specs = agent.step_specs(SPEC)
         self.store = RemoteStore(client, agent.data.wire(agent.step_specs(SPEC)))
 
