@@ -67,7 +67,7 @@ UNSUITABLE = {
     "d4pg": ("gym:CartPole-v1", ["discrete actions"]),
     "d4pg_ppo": ("atari:pong", ["needs flat observations and continuous actions"]),
     "reactor": ("control:cartpole:swingup", ["needs discrete", "atari:pong"]),
-    "refer": ("gym:CartPole-v1", ["and 2 discrete actions", "continuous actions"]),
+    "refer": ("gym:CartPole-v1", ["has 2 discrete actions", "continuous actions"]),
     "refer_ppo": ("atari:pong", ["needs flat observations and continuous actions"]),
 }
 
