@@ -191,12 +191,16 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
       spec: of the environment.
     """
     takes_images = hasattr(config, "torso")
-    is_seen = takes_images or spec.image_shape is None
-    if not is_seen or spec.action_kind != "continuous":
+    found = []
+    if spec.image_shape is not None and not takes_images:
+        found.append(f"images of {list(spec.picture_shape)}")
+    if spec.action_kind != "continuous":
+        found.append(actions_of(spec))
+    if found:
         seen = "" if takes_images else "flat observations and "
         raise ValueError(
-            f"{_found(spec)} {seen}continuous actions: name another one, for example "
-            "control:cartpole:swingup"
+            f"--environment has {' and '.join(found)}, but this agent needs {seen}continuous "
+            "actions: name another one, for example control:cartpole:swingup"
         )
     if takes_images:
         _require_torso(config.torso, spec)

@@ -81,13 +81,13 @@ def test_what_an_agent_can_see_and_do_is_taken(require, config, spec):
     "require, config, spec, words",
     [
         (require_control, VECTOR, images(84, 84, 4), ["images of [84, 84, 4] and 6 discrete act"]),
-        (require_control, VECTOR, images(84, 84, 4, is_discrete=False), ["needs flat obs"]),
-        (require_control, VECTOR, DISCRETE, ["and 2 discrete actions, but", "control:cartpole"]),
+        (require_control, VECTOR, images(84, 84, 4, is_discrete=False), ["of [84, 84, 4], but"]),
+        (require_control, VECTOR, DISCRETE, ["has 2 discrete actions, but", "control:cartpole"]),
         (
             require_control,
             VECTOR,
             EnvironmentSpec(4, 7, action_choices=(5,) * 7),
-            ["and actions of 7 integers, but"],
+            ["has actions of 7 integers, but"],
         ),
         (
             require_discrete,
