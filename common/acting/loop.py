@@ -9,14 +9,11 @@ import numpy as np
 from common import environments
 from common.acting.policy import Policy, state_at
 from common.data.data import Adder, Delivery
-from common.environments.batch import EnvironmentBatch
+from common.environments.batch import FIRST, LAST, EnvironmentBatch
 from common.reporting import csv_rows
 from common.reporting.csv_rows import CsvRows, numbered_rows
 from common.reporting.run_directory import RunDirectory
 from common.types import Nest
-
-_FIRST = int(dm_env.StepType.FIRST)
-_LAST = int(dm_env.StepType.LAST)
 
 
 class ActingLoop:
@@ -84,11 +81,11 @@ class ActingLoop:
         return deliveries
 
     def _count(self, timestep: dm_env.TimeStep) -> None:
-        moved = timestep.step_type > _FIRST  # no action led to a FIRST or an ABSENT row
+        moved = timestep.step_type > FIRST  # no action led to a FIRST or an ABSENT row
         self._steps += int(np.count_nonzero(moved))
         self._lengths = np.where(moved, self._lengths + 1, 0)
         self._returns = np.where(moved, self._returns + timestep.reward, 0.0)
-        for index in np.flatnonzero(timestep.step_type == _LAST):
+        for index in np.flatnonzero(timestep.step_type == LAST):
             self._on_episode(int(index), float(self._returns[index]), int(self._lengths[index]))
 
 

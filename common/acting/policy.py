@@ -12,9 +12,8 @@ import dm_env
 import numpy as np
 import tree
 
+from common.environments.batch import FIRST
 from common.types import Nest
-
-_FIRST = int(dm_env.StepType.FIRST)
 
 
 class Policy(abc.ABC):
@@ -85,7 +84,7 @@ def state_at(policy: Policy, state: Nest, initial_state: Nest, timestep: dm_env.
       timestep: a timestep of K environments, as an `EnvironmentBatch` returns it.
     """
     state = policy.with_reward(state, timestep.reward)
-    return reset_rows(state, initial_state, timestep.step_type == _FIRST)
+    return reset_rows(state, initial_state, timestep.step_type == FIRST)
 
 
 def reset_rows(state: Nest, initial_state: Nest, first: np.ndarray) -> Nest:

@@ -20,9 +20,6 @@ from common.replay.memory import HARD_CAPACITY, Distribution, ItemWire, Memory
 from common.replay.store import RateLimiter, Store, Wire
 from common.types import Nest
 
-FIRST, LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
-"""Step types as they are in arrays."""
-
 
 class Delivery(NamedTuple):
     """Rows that are put into a store together, and the number of actor steps that they complete."""

@@ -8,8 +8,8 @@ import dm_env
 import numpy as np
 import tree
 
-from common.data.data import FIRST, LAST, Adder, Data, Delivery, StoredState
-from common.environments.batch import ABSENT
+from common.data.data import Adder, Data, Delivery, StoredState
+from common.environments.batch import ABSENT, FIRST, LAST
 from common.environments.spec import UnusableEnvironmentError
 from common.replay.episode_memory import EpisodeMemory, WindowMemory
 from common.replay.episode_wire import Episode, Episodes, EpisodeWire

@@ -10,8 +10,9 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import FIRST, Adder, Data, Delivery, StoredState
+from common.data.data import Adder, Data, Delivery, StoredState
 from common.data.rollout_config import HELD_ROLLOUTS
+from common.environments.batch import FIRST
 from common.replay.columns import Signature
 from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
 from common.types import Batch, Nest

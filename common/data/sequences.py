@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import FIRST, LAST, Adder, Delivery, ItemData
+from common.data.data import Adder, Delivery, ItemData
+from common.environments.batch import FIRST, LAST
 from common.replay.columns import transition_keys
 from common.replay.memory import UNKNOWN_PRIORITY, Items
 from common.types import Nest

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import FIRST, LAST, Adder, Delivery, ItemData
+from common.data.data import Adder, Delivery, ItemData
+from common.environments.batch import FIRST, LAST
 from common.replay import columns
 from common.replay.memory import Items
 from common.types import Nest

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import FIRST, Adder, Data, Delivery
+from common.data.data import Adder, Data, Delivery
+from common.environments.batch import FIRST
 from common.replay.columns import Signature
 from common.replay.local_replay import LocalReplay
 from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch

@@ -15,10 +15,10 @@ import tree
 from common.environments import watch
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 
+FIRST, MID, LAST = map(int, dm_env.StepType)
+"""The values of `dm_env.StepType`, as they are in arrays."""
 ABSENT = -1
 """The step type of a row whose environment is in another process and gone."""
-
-_FIRST, _MID, _LAST = dm_env.StepType
 
 
 class EnvironmentBatch(Protocol):
@@ -76,7 +76,7 @@ def batched_timestep(
       discount: [K], of the others.
       observation: [K, ...].
     """
-    step_type = np.where(starts, _FIRST, np.where(ends, _LAST, _MID))
+    step_type = np.where(starts, FIRST, np.where(ends, LAST, MID))
     return dm_env.TimeStep(
         step_type.astype(np.int32),
         np.where(starts, 0, reward).astype(np.float32),
@@ -160,14 +160,14 @@ class BatchedEnvironment:
     def _stack(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
         k = len(timesteps)
         step_type = np.array([timestep.step_type for timestep in timesteps], np.int32)
-        begun = step_type == _FIRST
+        begun = step_type == FIRST
         if begun.tobytes() != self._ended.tobytes():  # this is quicker than NumPy's comparison
             raise self._out_of_turn(int(np.flatnonzero(begun != self._ended)[0]), step_type)
-        self._ended = step_type == _LAST
+        self._ended = step_type == LAST
         reward = np.zeros(k, np.float32)
         discount = np.ones(k, np.float32)
         for i, timestep in enumerate(timesteps):
-            if timestep.step_type == _FIRST:
+            if timestep.step_type == FIRST:
                 continue
             try:
                 if timestep.reward is None or timestep.discount is None:
@@ -251,7 +251,7 @@ class SingleEnvironment(dm_env.Environment):
     def _single(self, batched: dm_env.TimeStep) -> dm_env.TimeStep:
         observation = batched.observation[0]
         step_type = dm_env.StepType(int(batched.step_type[0]))
-        if step_type == _FIRST:
+        if step_type == FIRST:
             return dm_env.restart(observation)
         return dm_env.TimeStep(
             step_type, float(batched.reward[0]), float(batched.discount[0]), observation

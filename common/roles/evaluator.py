@@ -13,7 +13,6 @@ import time
 from typing import Any, TypeVar
 
 from absl import logging
-import dm_env
 import numpy as np
 import tensorflow as tf
 
@@ -23,7 +22,7 @@ from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest, report_ready
 from common.environments import start_states
-from common.environments.batch import BatchedEnvironment, EnvironmentBatch
+from common.environments.batch import FIRST, LAST, BatchedEnvironment, EnvironmentBatch
 from common.learning import checkpoint
 from common.learning.bookkeeping import SavedCounters
 from common.learning.checkpoint import StoredPolicy
@@ -38,7 +37,6 @@ from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
 
-_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 _EVALUATION = 1_000_003
 """Stands for the actor's index in seeds of evaluations; larger than the index of any actor."""
 _MAX_ENVIRONMENTS = 10
@@ -107,8 +105,8 @@ def run_episodes(
         action, state, _ = policy(timestep.observation, state)
         timestep = environment.step(action)
         current += timestep.reward
-        lengths += timestep.step_type > _FIRST
-        is_last = timestep.step_type == _LAST
+        lengths += timestep.step_type > FIRST
+        is_last = timestep.step_type == LAST
         is_long = (lengths == max_steps) & ~is_last
         for index in np.flatnonzero(is_long | (is_last & ~is_cut)):
             if len(finished[index]) < quota[index]:

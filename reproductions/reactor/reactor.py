@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import functools
 from typing import Any, NamedTuple
 
-import dm_env
 import numpy as np
 import tensorflow as tf
 import tree
@@ -20,6 +19,7 @@ import tree
 from common.acting.policy import Policy
 from common.agents.agent import Agent, GraphPolicy
 from common.data.sequences import Sequences, StoredTimestep
+from common.environments.batch import FIRST, LAST
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import (
     Adam,
@@ -42,9 +42,6 @@ from reproductions.reactor.networks import (
     make_network,
     state_specs,
 )
-
-_FIRST = int(dm_env.StepType.FIRST)
-_LAST = int(dm_env.StepType.LAST)
 
 
 class RetraceTargets(NamedTuple):
@@ -229,7 +226,7 @@ class ReactorLearner(Learner):
 
     def _unroll(self, network: ReactorNetwork, steps: StoredTimestep) -> ReactorOutputs:
         """Returns a network's outputs at T frames, from the states before the first of them."""
-        is_first = tf.equal(steps.step_type, _FIRST)
+        is_first = tf.equal(steps.step_type, FIRST)
         if self._config.stored_state:
             state = tf.nest.map_structure(lambda column: column[0], steps.extras["state"])
         else:
@@ -245,7 +242,7 @@ def _swap_leading(column: tf.Tensor) -> tf.Tensor:
 
 def _mask(steps: StoredTimestep) -> tf.Tensor:
     """Returns 0 at LAST frames, whose action was never taken, and 1 elsewhere: [T, B] float32."""
-    return tf.cast(tf.not_equal(steps.step_type, _LAST), tf.float32)
+    return tf.cast(tf.not_equal(steps.step_type, LAST), tf.float32)
 
 
 class ReactorPolicy(Policy):

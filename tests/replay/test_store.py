@@ -1,12 +1,15 @@
-"""Tests of common.replay.store and local_replay."""
+"""Tests of common.replay.store, with the limits that data of items sets, and of local_replay."""
 
 import dataclasses
+import heapq
+import types
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from common.data.data import ItemData
 from common.replay import store
 from common.replay.local_replay import LocalReplay
 from common.replay.memory import Fifo, Memory, Uniform
@@ -83,6 +86,107 @@ def test_two_sides_that_obey_keep_the_ratio_and_never_both_wait(ratio):
     assert seen.inserted > 250 and seen.sampled > 1000
 
 
+MIN_SIZE, SEND_BATCH = 1000, 50
+
+
+class Driver:
+    """A simulation of actors and a learner that obey the limit of items and are equally fast.
+
+    Each takes a unit of time per sample. An actor process steps its environments together and sends
+    at least `SEND_BATCH` transitions at a time. It learns the counters with each send, and asks
+    again only while it has to wait. The learner draws `prefetch` calls ahead.
+    """
+
+    def __init__(self, batch, ratio, prefetch, processes, environments):
+        data = types.SimpleNamespace(
+            _config=types.SimpleNamespace(min_replay_size=MIN_SIZE, samples_per_insert=ratio),
+            send_batch=SEND_BATCH,
+            num_copies=1,
+        )
+        self.limiter = ItemData.rate_limiter(data, batch, prefetch)
+        self._call, self._prefetch, self._environments = batch, prefetch, environments
+        self._timestep = ratio * environments * processes
+        self.inserted, self.sampled, self.now = MIN_SIZE, 0, 0.0
+        self._ahead, self._collected = 0, [0] * processes
+        self._waits_since = {name: 0.0 for name in ("learner", *range(processes))}
+        self._waits = []  # (end, length)
+        self._events = []
+
+    def run(self, end):
+        """Runs until `end` or until everybody waits; returns whether somebody can go on."""
+        while self.now < end:
+            for name in list(self._waits_since):
+                if self._learn() if name == "learner" else self._act(name):
+                    self._waits.append((self.now, self.now - self._waits_since.pop(name)))
+            if not self._events:
+                return False
+            self.now, name = heapq.heappop(self._events)
+            if name < 0:
+                self._waits_since["learner"] = self.now
+            else:
+                self._end_timestep(name)
+        return True
+
+    def waited(self, begin):
+        """Returns the total time of all waits that ended after `begin` or have not ended."""
+        under_way = [(self.now, self.now - since) for since in self._waits_since.values()]
+        return sum(length for end, length in self._waits + under_way if end > begin)
+
+    def _learn(self):
+        while self._ahead <= self._prefetch and self._may_draw():
+            self.sampled += self._call
+            self._ahead += 1
+        if not self._ahead:
+            return False
+        self._ahead -= 1
+        heapq.heappush(self._events, (self.now + self._call, -1))
+        return True
+
+    def _may_draw(self):
+        return self.limiter.may_sample(counters(self.inserted, self.sampled), self._call)
+
+    def _act(self, process):
+        if not self.limiter.may_insert(counters(self.inserted, self.sampled)):
+            return False
+        heapq.heappush(self._events, (self.now + self._timestep, process))
+        return True
+
+    def _end_timestep(self, process):
+        self._collected[process] += self._environments
+        if self._collected[process] >= SEND_BATCH:
+            self.inserted += self._collected[process]
+            self._collected[process] = 0
+            self._waits_since[process] = self.now
+        else:  # without a send there is no news of the counters
+            heapq.heappush(self._events, (self.now + self._timestep, process))
+
+
+@pytest.mark.parametrize("prefetch", [1, 16])
+@pytest.mark.parametrize("ratio", [0.5, 64.0])
+@pytest.mark.parametrize("batch", [32, 512])
+def test_equally_fast_sides_do_not_wait_for_each_other(batch, ratio, prefetch):
+    """After the start neither side waits; in a band narrower than a send they would, in turns."""
+    for processes, environments in ((1, 1), (1, 8), (2, 4)):
+        driver = Driver(batch, ratio, prefetch, processes, environments)
+        unit = max(batch, processes * SEND_BATCH * ratio)
+        assert driver.run(60 * unit)
+        assert driver.waited(20 * unit) < 0.01 * 40 * unit
+        credit = ratio * (driver.inserted - MIN_SIZE) - driver.sampled
+        sends = ratio * processes * (SEND_BATCH + environments)
+        tolerance = driver.limiter.tolerance
+        assert -tolerance <= credit <= tolerance + sends
+
+
+@pytest.mark.parametrize("processes, environments", [(20, 1), (3, 200)])
+@pytest.mark.parametrize("batch, ratio", [(32, 64.0), (64, 8.0), (512, 0.5)])
+def test_many_actors_that_send_together_never_stop_the_run(batch, ratio, processes, environments):
+    """Sends may exceed the band: then either side waits at times, but never both."""
+    driver = Driver(batch, ratio, 4, processes, environments)
+    unit = max(batch, processes * max(environments, SEND_BATCH) * ratio)
+    assert driver.run(30 * unit)
+    assert driver.sampled > 10 * unit
+
+
 def test_derived_seeds_are_positive_int64_and_differ_by_each_part():
     derived = [store.derive_seed(seed, step) for seed in range(50) for step in range(0, 800, 16)]
     derived += [store.derive_seed(2**63 - 1, part) for part in range(3)]
@@ -154,6 +258,21 @@ def test_equal_seeds_give_equal_bursts_and_actors_differ():
 def test_none_are_added_where_none_are_replayed():
     columns = unrolls(1, 2)
     assert LocalReplay(SPECS, range(2), 100, T, 1).burst([0, 1], columns, 0) is columns
+
+
+def test_what_is_left_of_saved_replays_grows_on(tmp_path):
+    """Files are saved one after another, and one may be damaged."""
+    replay = LocalReplay(SPECS, range(2), 100, T, seed=3)
+    for mark in range(8):
+        replay.burst([0, 1], unrolls(mark, mark), 1)
+    replay.save(tmp_path / "replay")
+    (tmp_path / "replay_0").write_bytes(b"damaged")
+    again = LocalReplay(SPECS, range(2), 100, T, seed=3)
+    again.load(tmp_path / "replay")
+    for mark in range(8, 12):
+        again.burst([0, 1], unrolls(mark, mark), 1)
+    counters = again.counters()
+    assert (counters.items, counters.duplicates) == (12 + 4, 0)
 
 
 def test_a_replay_smaller_than_an_unroll():
