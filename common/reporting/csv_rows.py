@@ -30,21 +30,39 @@ RESULT = (*PROGRESS, "episode_return_mean", "episode_return_std", "episodes")
 """The columns of evaluator.csv that say what an evaluation found; no cell of them is empty."""
 
 EVALUATOR = (
-    *(*IDENTITY, "wall_seconds", "actor_steps", "environment_frames", "learner_steps"),
-    *("episode_return_mean", "episode_return_std", "episodes"),
+    *IDENTITY,
+    "wall_seconds",
+    "actor_steps",
+    "environment_frames",
+    "learner_steps",
+    "episode_return_mean",
+    "episode_return_std",
+    "episodes",
 )
 
 ACTING = (
-    *("wall_seconds", "actor", "incarnation", "actor_steps", "episode_return", "episode_length"),
-    *("parameter_version", "parameter_age_steps"),
+    "wall_seconds",
+    "actor",
+    "incarnation",
+    "actor_steps",
+    "episode_return",
+    "episode_length",
+    "parameter_version",
+    "parameter_age_steps",
 )
 
 LIVES = ("first_actor", "last_actor")
 
 LEARNER = (
-    *("wall_seconds", "learner_steps", "actor_steps"),
-    *("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert"),
-    *("parameter_version", "priority_lag_steps", "replay_size"),
+    "wall_seconds",
+    "learner_steps",
+    "actor_steps",
+    "learner_steps_per_second",
+    "actor_steps_per_second",
+    "samples_per_insert",
+    "parameter_version",
+    "priority_lag_steps",
+    "replay_size",
 )
 
 COUNTS = frozenset(

@@ -108,9 +108,18 @@ def _refuse(text: str) -> NoReturn:
 
 _DIFF_BYTES = 200_000
 _PACKAGES = (
-    *("tensorflow", "tf-keras", "tensorflow-probability", "dm-sonnet"),
-    *("dm-env", "dm_control", "mujoco", "gymnasium", "ale-py"),
-    *("absl-py", "ml_collections", "numpy"),
+    "tensorflow",
+    "tf-keras",
+    "tensorflow-probability",
+    "dm-sonnet",
+    "dm-env",
+    "dm_control",
+    "mujoco",
+    "gymnasium",
+    "ale-py",
+    "absl-py",
+    "ml_collections",
+    "numpy",
 )
 
 

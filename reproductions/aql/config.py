@@ -262,6 +262,7 @@ SETTINGS = Settings(
     },
     default="aql",
 )
+"""The methods by name, each with the values in which it differs from the default."""
 
 
 def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:

@@ -160,6 +160,7 @@ SETTINGS = Settings(
     },
     default="d4pg_prioritized_n5",
 )
+"""The paper's variants by name, each with the values in which it differs from the default."""
 
 
 def require(config: D4PGConfig, spec: "EnvironmentSpec") -> None:

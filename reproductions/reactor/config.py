@@ -165,6 +165,7 @@ SETTINGS = Settings(
     },
     default="reactor",
 )
+"""The agent and its variants by name, each with the values in which it differs from the default."""
 
 
 def num_actors(setting: str) -> int:

@@ -242,6 +242,7 @@ SETTINGS = Settings(
     },
     default="vracer_refer",
 )
+"""The agents with each kind of replay, and ACER, by name: values that differ from the default."""
 
 
 AGENT = AgentDeclaration(

@@ -100,6 +100,7 @@ SETTINGS = Settings(
     },
     default="dpg",
 )
+"""The agent and its studies by name, each with the values in which it differs from the default."""
 
 
 AGENT = AgentDeclaration(

@@ -146,6 +146,7 @@ SETTINGS = Settings(
     },
     default="dqn",
 )
+"""The agent and its studies by name, each with the values in which it differs from the default."""
 
 
 def num_actors(setting: str) -> int:
