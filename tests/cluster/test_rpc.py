@@ -390,6 +390,15 @@ def test_a_server_that_cannot_be_is_one_line(address, token, words):
     assert "\n" not in str(caught.value)
 
 
+def test_a_method_is_registered_once_and_before_the_start(service):
+    with pytest.raises(tf.errors.OpError, match="before starting the server"):
+        service.server.register("late", lambda: tf.constant(1), [])
+    server = rpc_server.Server(free_address(), TOKEN)
+    server.register("one", lambda: tf.constant(1), [])
+    with pytest.raises(tf.errors.OpError, match="one"):
+        server.register("one", lambda: tf.constant(1), [])
+
+
 def test_a_server_that_dies_under_its_client_is_unavailable():
     """The client's connection goes through a proxy, which ends as the server's system would."""
     proxy, pipes = socket.create_server(("127.0.0.1", 0)), []

@@ -162,7 +162,7 @@ def test_sums_do_not_drift(distribution):
     memory.check()
     masses = memory.masses(keys)[1].numpy()
     np.testing.assert_array_equal(masses, final)
-    np.testing.assert_allclose(memory.mass()[0], masses.sum(), rtol=1e-13)
+    np.testing.assert_allclose(memory.mass()[0], masses.sum(), rtol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -42,17 +42,14 @@ class Sequence:
     def traces(self, lambda_):
         return multistep.retrace_coefficients(self.pi[1:], self.a[1:], self.mu[1:], lambda_)
 
-    def arguments(self, lambda_=1.0):
-        """Those of both targets; the last coefficient is ignored, whatever it is."""
-        c = self.traces(lambda_)
-        return self.pi[1:], self.a[1:], tf.concat([c[:-1], np.nan * c[-1:]], 0), self.r, self.g
-
-    def scalar_targets(self, lambda_):
-        return multistep.scalar_retrace_targets(self.values[1:], *self.arguments(lambda_)).numpy()
+    def scalar_targets(self, lambda_=1.0):
+        return multistep.scalar_retrace_targets(
+            self.values[1:], self.pi[1:], self.a[1:], self.traces(lambda_), self.r, self.g
+        ).numpy()
 
     def categorical_targets(self, lambda_=1.0):
         return multistep.categorical_retrace_targets(
-            self.q[1:], *self.arguments(lambda_), self.z
+            self.q[1:], self.pi[1:], self.a[1:], self.traces(lambda_), self.r, self.g, self.z
         ).numpy()
 
 
@@ -144,6 +141,25 @@ def test_scalar_targets_equal_published_vectors(case):
         np.testing.assert_allclose(losses, case["expected_losses"], rtol=1e-4)
 
 
+def test_a_worked_example():
+    """By hand, T = 2, B = 1: x_2 and x_3 are bootstrapped from, and no c belongs to x_3."""
+    z = tf.constant([-1.0, 0.0, 1.0])
+    q_t = tf.constant([[[[0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]], [[[0.25, 0.5, 0.25], [0, 0.5, 0.5]]]])
+    pi_t = tf.constant([[[0.75, 0.25]], [[0.4, 0.6]]])
+    a_t = tf.constant([[0], [1]])
+    c_t = multistep.retrace_coefficients(pi_t, a_t, tf.fill([2, 1, 2], 0.5), 0.8)
+    np.testing.assert_allclose(c_t, [[0.8], [0.8]])
+    c_t = tf.stack([c_t[0], [float("nan")]])
+    r_t, discount_t = tf.constant([[0.5], [-0.25]]), tf.constant([[0.5], [0.5]])
+
+    actual = multistep.categorical_retrace_targets(q_t, pi_t, a_t, c_t, r_t, discount_t, z)
+    assert actual.dtype == tf.float32
+    np.testing.assert_allclose(actual, [[[0, 0.5275, 0.4725]], [[0.2, 0.7, 0.1]]], atol=1e-6)
+    q_t = tf.reduce_sum(q_t * z, -1)
+    actual = multistep.scalar_retrace_targets(q_t, pi_t, a_t, c_t, r_t, discount_t)
+    np.testing.assert_allclose(actual, [[0.4725], [-0.1]], atol=1e-6)
+
+
 def test_positions_on_atoms_and_far_outside():
     """A discount of 0 puts all mass on the reward, clipped to the support."""
     r_t = tf.constant([[-1e30, -1.0, 0.0, 0.25, 1.0, 1e30, float("nan")]])
@@ -178,7 +194,7 @@ def test_no_gradient_flows_into_any_argument():
 def test_single_precision_equals_double_at_the_papers_size():
     case = Sequence(6, 32, 4, 18, 51)
     case.z = np.linspace(-10, 10, 51)
-    arguments = case.q[1:], *case.arguments(), case.z
+    arguments = (case.q[1:], case.pi[1:], case.a[1:], case.traces(1.0), case.r, case.g, case.z)
     arguments = [
         tf.cast(value, tf.int32 if value is arguments[2] else tf.float32) for value in arguments
     ]
@@ -272,21 +288,43 @@ def test_no_gradient_flows_through_v_trace():
 Q_LAMBDA_CASES = json.loads((GOLDEN / "q_lambda.json").read_text())
 
 
+def q_lambda_case(case):
+    """The case's inputs, [T, B]."""
+    names = ("rewards", "discounts", "values", "lambda")
+    return [np.array(case[name], np.float32).T for name in names]
+
+
+def q_lambda_twin(reward, discount, value, lambda_):
+    """The recursion in NumPy, from the end."""
+    following, found = value[-1], []
+    for r, g, v, share in zip(reward[::-1], discount[::-1], value[::-1], lambda_[::-1]):
+        following = r + g * ((1 - share) * v + share * following)
+        found.insert(0, following)
+    return np.stack(found)
+
+
+def q_lambda_arguments(dtype, t=12, b=5):
+    generator = np.random.default_rng(0)
+    discount = 0.99 * (generator.random((t, b)) > 0.2)
+    arrays = (*generator.normal(size=(2, t, b)), discount, generator.random((t, b)))
+    reward, value, discount, share = (array.astype(dtype) for array in arrays)
+    return reward, discount, value, share
+
+
 @pytest.mark.parametrize("case", Q_LAMBDA_CASES, ids=lambda case: case["source"][:30])
 def test_q_lambda_equals_published_vectors(case):
     function = tf.function(multistep.q_lambda_returns, jit_compile=True)
-    names = ("rewards", "discounts", "values", "lambda")
-    arguments = [np.array(case[name], np.float32).T for name in names]
-    np.testing.assert_allclose(function(*arguments), np.transpose(case["expected"]), rtol=1e-5)
+    expected = np.array(case["expected"]).T
+    np.testing.assert_allclose(function(*q_lambda_case(case)), expected, rtol=1e-5)
 
 
 def test_q_lambda_of_a_long_sequence_compiles():
-    """Nothing is unrolled in Python. With lambda 1 all values but the last cancel out."""
+    """As of 1,000 steps: nothing is unrolled in Python."""
     function = tf.function(multistep.q_lambda_returns, jit_compile=True)
-    reward, value = np.random.default_rng(0).normal(size=(2, 1000, 2)).astype(np.float32)
-    expected = np.cumsum(reward[::-1], axis=0)[::-1] + value[-1]
-    found = function(reward, np.ones_like(reward), value, 1.0)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+    arguments = q_lambda_arguments(np.float32, t=1000, b=2)
+    np.testing.assert_allclose(
+        function(*arguments), q_lambda_twin(*arguments), rtol=1e-4, atol=1e-5
+    )
 
 
 # Generalized advantage.

@@ -76,6 +76,13 @@ def test_an_action_that_is_no_candidate_is_not_chosen():
     np.testing.assert_array_equal(best[0], candidates[0, 6])
 
 
+def test_a_larger_space_has_no_table():
+    network = make(ActionSpace((5, 5)))
+    assert not ValueTwin(network, table_size=24)._has_table
+    assert ValueTwin(network, table_size=25)._has_table
+    assert not ValueTwin(make(HYBRID), table_size=10**9)._has_table
+
+
 def test_first_values_are_near_zero():
     tf.random.set_seed(1)
     network = networks.ValueNetwork(AQLConfig(), EnvironmentSpec(67, 21), ActionSpace((5,) * 21))

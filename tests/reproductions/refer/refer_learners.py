@@ -164,7 +164,7 @@ def assert_chained(found, variables, twin, outputs, gradients, atol=2e-5, decay=
         np.testing.assert_allclose(gradient, expected, rtol=2e-3, atol=atol)
 
 
-def assert_close(found, rtol=1e-3, atol=1e-5, **expected):
+def assert_close(found, rtol=1e-4, atol=1e-5, **expected):
     """Asserts that the fields of a tuple are these arrays."""
     for name, array in expected.items():
         np.testing.assert_allclose(getattr(found, name), array, rtol=rtol, atol=atol, err_msg=name)
