@@ -98,7 +98,7 @@ class AQLLearner(Learner):
     It does not search: a* are those that the actors stored.
 
     Attributes:
-      value: Q, whose loss trains the shared layers, too.
+      value: Q, whose loss also trains the shared layers.
       proposal: the proposal with its hidden layers; None if the search has no proposal.
     """
 

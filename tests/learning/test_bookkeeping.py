@@ -145,7 +145,7 @@ def test_saves_what_only_it_knows_when_a_replay_has_died(run):
         bookkeeping.after_call(None)
         assert run.num_saved() == 1 and bookkeeping.counters.actor_steps == 20  # it may be dead
 
-    run.reported = {2: 20}  # of a new replay; the first actor is dead, too
+    run.reported = {2: 20}  # of a new replay; the first actor is dead as well
     bookkeeping.after_call(None)
     assert bookkeeping.counters.actor_steps == 30
 

@@ -496,7 +496,7 @@ class Caller {
     return priorities;
   }
 
-  // Returns a length of an item whose last step has a key, too.
+  // Returns a length of an item whose last step also has a key.
   int32_t Length(int64_t item_key) {
     const int64_t capacity = setup_.capacity;
     const int64_t length = OneIn(10) ? capacity : OneOf({1, 2, 3, 4});
