@@ -4,22 +4,29 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SOURCES := setup.py pyproject.toml $(wildcard common/replay/cc/*.cc common/replay/cc/*.h)
 
-PIP := $(RUN) -m pip install --disable-pip-version-check
-# Locked packages come with hashes, and the lock has all that they require. Byte code is made only
-# for what programs import, a small part of the packages. Container images often forbid writing it;
-# then each process would compile TensorFlow anew, which takes 11 CPU seconds.
-FROM_LOCK := --no-compile --no-deps --require-hashes --requirement
+# Byte code is made only for what programs import, a small part of the packages. Container images
+# often forbid writing it; then each process would compile TensorFlow anew, which takes 11 CPU seconds.
+PIP := $(RUN) -m pip install --disable-pip-version-check --no-compile
+# Locked packages come with hashes, and the lock has all that they require.
+FROM_LOCK := --no-deps --require-hashes --requirement
+UV := build/uv/bin/uv
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup wheel lint test train campaign results pages docs lock lines soak sanitize minatar hand maze video peers clean
 
 setup: $(VENV)/.built
 
-$(VENV)/.locked: requirements.lock
+$(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "error: Python 3.11, 3.12 or 3.13 is needed, $(PYTHON) is " + sys.version.split()[0] + "; set PYTHON=")'
-	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+$(UV): | $(RUN)
+	@$(PIP) --quiet --target=build/uv uv==0.13.9
+
+# uv takes a quarter of pip's CPU time; pip where uv cannot be had, or does not reach the index.
+$(VENV)/.locked: requirements.lock | $(RUN)
 	@echo "== the packages of requirements.lock, 3 GB, into $(VENV)"
-	$(PIP) $(FROM_LOCK) requirements.lock
+	$(MAKE) --silent $(UV) && $(UV) pip install --python=$(RUN) $(FROM_LOCK) requirements.lock || $(PIP) $(FROM_LOCK) requirements.lock
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.locked $(SOURCES)
@@ -72,21 +79,16 @@ docs: $(DOCS)/.locked
 
 $(DOCS)/.locked: docs/requirements.lock
 	$(PYTHON) -m venv --clear $(DOCS)
-	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check $(FROM_LOCK) docs/requirements.lock
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile $(FROM_LOCK) docs/requirements.lock
 	@touch $@
 
 # Renews both locks for Python 3.11 to 3.13 within what setup.py asks for; UPGRADE=--upgrade also
 # takes newer versions of what they have.
-UV := build/uv/bin/uv
 COMPILE := $(UV) pip compile --quiet --universal --python-version=3.11 --generate-hashes --no-annotate --custom-compile-command="make lock" $(UPGRADE)
 
 lock: setup $(UV)
 	$(COMPILE) setup.py --extra=all --extra=test --python=$(RUN) --no-build-isolation --output-file=requirements.lock
 	$(COMPILE) docs/requirements.in --output-file=docs/requirements.lock
-
-$(UV):
-	$(PYTHON) -m venv build/uv
-	build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
 
 # How long each room is, and how much of that is logic; needs no set-up.
 lines:
