@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import dataclasses
+import functools
 import os
 import pathlib
 import re
@@ -289,13 +290,15 @@ def _name_of(environment: str | Callable[..., Any]) -> str:
     """
     if isinstance(environment, str):
         return environment
-    module, name = (getattr(environment, key, "") for key in ("__module__", "__qualname__"))
+    made_by = environment.func if isinstance(environment, functools.partial) else environment
+    module = getattr(made_by, "__module__", "")
     home = sys.modules.get(module)
+    names = [name for name, value in vars(home).items() if value is environment] if home else []
     if module == "__main__":  # a script, a module of `python -m`, or a notebook, which has no file
         spec, file = getattr(home, "__spec__", None), getattr(home, "__file__", "")
         module = spec.name if spec else pathlib.Path(file).stem
-    if module and callable(environment) and getattr(home, name, None) is environment:
-        return f"python:{module}:{name}"
+    if names and callable(environment):
+        return f"python:{module}:{names[0]}"
     known = getattr(getattr(environment, "spec", None), "id", "ID")
     raise ValueError(
         f'environment must be a name, such as "gym:{known}", or a function or class at the top of '

@@ -60,7 +60,7 @@ def scalar_retrace_targets(
       q_t: [T, B, A] floating, action values Q.
       pi_t: [T, B, A], probabilities of the policy that is evaluated.
       a_t: [T, B] integer, the actions taken; any valid action at the last index.
-      c_t: [T, B], see `coefficients`; the last is ignored.
+      c_t: [T, B], see `retrace_coefficients`; the last is ignored.
       r_t: [T, B], rewards.
       discount_t: [T, B], gamma times the environments' discounts; 0 ends the episode and so cuts
         the target.
@@ -99,8 +99,8 @@ def categorical_retrace_targets(
     Each n-step backup is projected once, because a projection at each step of a recursion would
     widen the distribution. At the last frame c counts as 0, so that each target sums to 1. Single
     elements may be below 0 or above 1; they are neither clipped nor normalised, because the
-    expected gradient would change. The mean equals `scalar_targets` unless an atom is clipped to
-    the range of the support. No gradient flows into any argument.
+    expected gradient would change. The mean equals `scalar_retrace_targets` unless an atom is
+    clipped to the range of the support. No gradient flows into any argument.
 
     Needs O(T^2 B K + T B A K) operations and O(T^2 B K) memory. Each of the T (T + 1) / 2 backups
     scatters its K masses to two atoms each, where the hat functions of `categorical.project` would
@@ -110,7 +110,7 @@ def categorical_retrace_targets(
       q_t: [T, B, A, K] floating, probabilities q_j(x, a) of the atoms.
       pi_t: [T, B, A], probabilities of the policy that is evaluated.
       a_t: [T, B] integer, the actions taken; any valid action at the last index.
-      c_t: [T, B], see `coefficients`; the last is ignored.
+      c_t: [T, B], see `retrace_coefficients`; the last is ignored.
       r_t: [T, B], rewards.
       discount_t: [T, B], gamma times the environments' discounts; 0 ends the episode and so cuts
         the target.

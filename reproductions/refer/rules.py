@@ -84,7 +84,7 @@ class Rules(NamedTuple):
     def mask(self, rho: tf.Tensor) -> tf.Tensor:
         """Returns rule 1 as a factor: 1 near the policy and 0 elsewhere, or 1 if it is off.
 
-        Steps far from the policy then have a gradient by rule 2's penalty alone.
+        Steps with a factor of 0 have a gradient by rule 2's penalty alone.
 
         Args:
           rho: [B] floating, importance weights.

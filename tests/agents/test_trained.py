@@ -15,11 +15,12 @@ import tensorflow as tf
 
 from common.acting.policy import Policy
 from common.agents import trained
+from common.cluster.layout import imported
 from common.environments.spec import EnvironmentSpec, UnusableEnvironmentError
 from common.learning import checkpoint
 from common.learning.checkpoint import CheckpointError, Checkpoints, StoredPolicy
 from common.reporting.run_directory import RunDirectory, RunDirectoryError
-from reproductions import load_policy
+from reproductions import AGENTS, load_policy
 from reproductions.d4pg.config import D4PGConfig
 from reproductions.d4pg.d4pg import D4PG
 
@@ -213,6 +214,14 @@ def test_a_recurrent_policy_refuses_another_number_of_observations(recurrent):
     np.testing.assert_array_equal(recurrent(np.array([[4.0], [20.0]])), [[3], [15]])
     recurrent.reset()
     np.testing.assert_array_equal(recurrent(np.array([4.0])), [4])
+
+
+def test_a_policy_without_a_state_takes_any_number_of_observations():
+    """Also that of ReF-ER, whose state is a tuple of empty parts."""
+    agent, spec = imported(AGENTS["refer"]).make_agent(hidden_size=8), EnvironmentSpec(3, 2)
+    flat = np.ones(agent.make_learner(spec, seed=0).num_parameters, np.float32)
+    policy = trained.TrainedPolicy(trained.TrainedRun(agent, "an environment", spec, 7, flat))
+    assert [policy(np.zeros((number, 3))).shape for number in (1, 5)] == [(1, 2), (5, 2)]
 
 
 def test_pictures_of_another_kind(pictures):

@@ -137,6 +137,17 @@ def test_pack_and_unpack_keep_order_and_values():
     np.testing.assert_array_equal(pack(), [0, 1, 2, 3, 4, 5, 0, 8, 9])
 
 
+def test_loader_reverses_pack_and_copies():
+    variables = [tf.Variable(tf.zeros([2, 3])), tf.Variable(0.0), tf.Variable([0.0, 0.0])]
+    load = packing.loader(variables)
+    flat = np.arange(9, dtype=np.float32)
+    load(flat)
+    expected = flat.copy()
+    np.testing.assert_array_equal(packing.pack(variables), expected)
+    flat[:] = -1.0
+    np.testing.assert_array_equal(packing.pack(variables), expected)
+
+
 def test_components_without_variance_keep_their_unit():
     """A constant's deviation may come out as a rounding error, which would magnify another's."""
     standardizer = Standardizer(3)

@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from common.cluster.layout import imported
 from common.program.notebook import TrainingError
 import reproductions
 
@@ -100,6 +101,13 @@ def test_what_cannot_be_is_one_line(capfd):
         reproductions.make("d4pg", "control:cartpole:swingpu")
     with pytest.raises(ValueError, match="d4pg on gym:CartPole-v1: .* actions"):
         reproductions.make("d4pg", "gym:CartPole-v1")
+
+
+@pytest.mark.parametrize("name", ["match:make_5", "redundant:cartpole_14", "rover:make_11"])
+def test_an_environment_may_be_a_call_with_fixed_arguments(name):
+    whole = f"reproductions.aql.{name}"
+    agent = reproductions.make("aql", imported(whole))
+    assert f'make("aql", "python:{whole}"' in repr(agent)
 
 
 def test_before_it_is_trained_there_is_nothing_to_play_or_to_save(tmp_path):

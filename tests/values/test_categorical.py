@@ -85,12 +85,16 @@ def test_project_handles_positions_on_atoms_and_far_outside(project):
 
 @either_twin
 def test_project_keeps_the_dtype_and_takes_the_support_of_another_one(project):
-    positions, probabilities, support = random_case(0, num_positions=51, num_atoms=51)
+    """And leaves its arguments as they are."""
+    sizes = {"num_positions": 51, "num_atoms": 51}
+    positions, probabilities, support = case = random_case(0, **sizes)
     single = project(positions.astype(np.float32), probabilities.astype(np.float32), support)
     assert single.dtype == np.float32
     expected = project(positions, probabilities, support.astype(np.float32))
     assert expected.dtype == np.float64
     np.testing.assert_allclose(single, expected, atol=1e-5)
+    for after, before in zip(case, random_case(0, **sizes)):
+        np.testing.assert_array_equal(after, before)
 
 
 @pytest.mark.parametrize(

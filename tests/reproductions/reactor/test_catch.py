@@ -48,6 +48,11 @@ def test_the_ball_is_seen_in_its_first_four_rows():
         assert balls == ([(row, column)] if row < 4 else [])
 
 
+def test_balls_fall_in_all_columns():
+    environment = catch.make(seed=7)
+    assert {play(environment, towards)[1] for _ in range(40)} == set(range(9))
+
+
 def test_the_paddle_stays_within_the_columns():
     environment = catch.make(seed=1)
     for action, end in ((0, 0), (2, 8)):
