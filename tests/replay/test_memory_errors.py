@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from common.replay.columns import Bytes
-from common.replay.episode_memory import EpisodeMemory
+from common.replay.episode_memory import EpisodeMemory, WindowMemory
 from common.replay.memory import (
     ContextualPriorityTree,
     Fifo,
@@ -420,6 +420,11 @@ def test_an_episode_memory_that_cannot_be(arguments, message):
     } | arguments
     with pytest.raises(ValueError, match=message):
         EpisodeMemory(**arguments)
+
+
+def test_a_memory_of_windows_has_no_history():
+    with pytest.raises(TypeError, match="history"):
+        WindowMemory(EPISODE_SPECS, 4, 0.9, window=2, history=3)
 
 
 def test_a_capacity_above_the_slots():
