@@ -237,7 +237,7 @@ class EpisodeMemory(Store):
         """
         columns = self.signature.flatten(steps)
         if advantages is None:
-            advantages = tf.zeros_like(rewards)
+            advantages = tf.zeros_like(rewards, tf.float32)
         return self._ops.episode_add(self._handle, rewards, values, advantages, terminated, columns)
 
     def sample(
@@ -353,7 +353,7 @@ class EpisodeMemory(Store):
             self._handle,
             keys,
             values,
-            tf.zeros_like(values) if advantages is None else advantages,
+            tf.zeros_like(values, tf.float32) if advantages is None else advantages,
             rhos,
             divergences,
             errors,
