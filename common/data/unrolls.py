@@ -230,7 +230,12 @@ class UnrollQueue(Store):
                 return None
             rows = [self._rows.popleft() for _ in range(count)]
             self._sampled += count
-        return UnrollBatch(self.signature.unflatten([np.stack(column) for column in zip(*rows)]))
+        # `np.stack` would make arrays of dtype "S" of strings, which lose zeros at their ends.
+        columns = [
+            np.array(column, dtype.as_numpy_dtype)
+            for column, dtype in zip(zip(*rows), self.signature.dtypes)
+        ]
+        return UnrollBatch(self.signature.unflatten(columns))
 
     def counters(self) -> Counters:
         """Returns the counters; an item is an unroll, and a drawn unroll counts as sampled."""

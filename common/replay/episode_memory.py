@@ -4,7 +4,7 @@
 """
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 import tree
@@ -237,7 +237,7 @@ class EpisodeMemory(Store):
         """
         columns = self.signature.flatten(steps)
         if advantages is None:
-            advantages = tf.zeros_like(rewards)
+            advantages = tf.zeros_like(rewards, tf.float32)
         return self._ops.episode_add(self._handle, rewards, values, advantages, terminated, columns)
 
     def sample(
@@ -353,7 +353,7 @@ class EpisodeMemory(Store):
             self._handle,
             keys,
             values,
-            tf.zeros_like(values) if advantages is None else advantages,
+            tf.zeros_like(values, tf.float32) if advantages is None else advantages,
             rhos,
             divergences,
             errors,
@@ -470,7 +470,16 @@ class WindowMemory(EpisodeMemory):
 
     drawn_items = "episodes"
 
-    def __init__(self, specs: Nest, capacity: int, discount: float, window: int, **options: Any):
+    def __init__(
+        self,
+        specs: Nest,
+        capacity: int,
+        discount: float,
+        window: int,
+        removal: str = "oldest",
+        seed: int = 0,
+        num_batches: int = 1,
+    ):
         """Makes an empty memory.
 
         Args:
@@ -478,9 +487,11 @@ class WindowMemory(EpisodeMemory):
           capacity: see base class.
           discount: see base class.
           window: most steps of an episode that an update learns from.
-          options: `removal`, `seed` and `num_batches` of the base class.
+          removal: see base class.
+          seed: see base class.
+          num_batches: see base class.
         """
-        super().__init__(specs, capacity, discount, Uniform(), **options)
+        super().__init__(specs, capacity, discount, Uniform(), removal, seed, num_batches)
         self._window = window
 
     def draw(self, num_items, seed=None) -> EpisodeWindows:

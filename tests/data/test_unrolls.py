@@ -11,6 +11,7 @@ from common.data.unrolls import UnrollAdder, UnrollQueue
 from common.environments.batch import BatchedEnvironment
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.spec import EnvironmentSpec
+from common.replay.columns import Bytes
 from common.replay.local_replay import LocalReplay
 from common.replay.store import UNLIMITED
 
@@ -112,6 +113,12 @@ def test_a_queue_keeps_copies_in_the_order_of_arrival():
     assert draw(1) == [1]
     assert not queue.put(unrolls(4, 5, 6)) and queue.put(unrolls(7))
     assert queue.draw(4) is None and draw(3) == [2, 3, 7]
+
+
+def test_strings_keep_zeros_at_their_ends():
+    queue, texts = UnrollQueue({"text": Bytes(3)}, 2), [b"a\0", b"\0\0\0"]
+    assert queue.put({"text": np.array(texts, object)})
+    assert queue.draw(2).steps["text"].tolist() == texts
 
 
 # With an agent.

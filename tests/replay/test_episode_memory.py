@@ -99,6 +99,17 @@ def test_an_advantage_is_no_part_of_the_error_that_reaches_earlier_steps():
     memory.check()
 
 
+def test_doubles_are_rounded_also_where_advantages_are_left_out():
+    memory = make_memory()
+    states = np.zeros(2, np.float32)
+    for arguments in ([], [np.zeros(1)]):
+        key = memory.add(states, np.full(1, 0.1), np.zeros(2), True, *arguments)
+        assert q_ret(memory, [key]) == [np.float32(0.1)]
+    for advantages in (None, np.zeros(1)):
+        memory.refresh([0], *np.full([5, 1], 0.1), 4.0, advantages=advantages)
+    assert memory.stored([0]).values.numpy() == np.float32(0.1)
+
+
 @pytest.mark.parametrize("num_updated", [1, 2, 40])
 def test_an_early_stop_gives_the_bits_of_full_sweeps(num_updated):
     """Sweeps stop early, and `check` compares with full ones; so does computing all anew."""

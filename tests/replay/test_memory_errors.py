@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from common.replay.columns import Bytes
-from common.replay.episode_memory import EpisodeMemory
+from common.replay.episode_memory import EpisodeMemory, WindowMemory
 from common.replay.memory import (
     ContextualPriorityTree,
     Fifo,
@@ -351,6 +351,7 @@ PER_STEP = ("values", "rhos", "divergences", "errors", "next_values", "advantage
         (refresh(keys=np.array([0, -1])), r"keys\[1\] must not be negative"),
         (refresh(num_batches=3), "keys: 2 steps are not 3 batches of one size"),
         *((refresh(**{name: np.float32([1, np.inf])}), rf"{name}\[1\]") for name in PER_STEP),
+        *((refresh(**{name: np.float32([1])}), rf"{name} must be of shape") for name in PER_STEP),
         (refresh(rhos=np.float32([1, -0.5])), r"rhos\[1\] must be at least 0"),
         (refresh(errors=np.float32([-1, 0])), r"errors\[0\] must be at least 0"),
         (refresh(c_max=np.float32(np.nan)), "c_max must be at least 1, is nan"),
@@ -420,6 +421,11 @@ def test_an_episode_memory_that_cannot_be(arguments, message):
     } | arguments
     with pytest.raises(ValueError, match=message):
         EpisodeMemory(**arguments)
+
+
+def test_a_memory_of_windows_has_no_history():
+    with pytest.raises(TypeError, match="history"):
+        WindowMemory(EPISODE_SPECS, 4, 0.9, window=2, history=3)
 
 
 def test_a_capacity_above_the_slots():

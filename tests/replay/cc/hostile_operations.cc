@@ -617,7 +617,11 @@ class EpisodeCaller {
   }
 
   void Check() {
-    if (values_are_known) memory_.CheckInvariants();
+    try {
+      memory_.CheckInvariants();
+    } catch (const BrokenInvariant&) {
+      if (values_are_known) throw;
+    }
     const EpisodeMemory::Statistics statistics = memory_.statistics();
     Require(0 <= statistics.far_policy &&
                 statistics.far_policy <= statistics.steps &&
