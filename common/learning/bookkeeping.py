@@ -393,9 +393,9 @@ class Bookkeeping:
         if is_to_keep:
             self._kept = self.steps  # also if the disk is full
         try:
-            self._checkpoints.save()
-            if is_to_keep:
+            if is_to_keep:  # first: a start from the other one would not make it again
                 Checkpoints(self._run.kept_checkpoint(self.steps), self._state).save()
+            self._checkpoints.save()
         except (tf.errors.OpError, OSError) as error:
             reason = disk_full(error) or str(error).splitlines()[0]
             logging.warning("cannot write a checkpoint, the previous one stays: %s", reason)

@@ -259,11 +259,13 @@ class LaunchedRun:
     def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:
         row = csv_rows.last_row(self._directory.learner_csv, csv_rows.PROGRESS)
         if row is not None and row["wall_seconds"] != self._last_wall:
-            self._last_wall, self._seen_at = row["wall_seconds"], time.monotonic()
+            now = time.monotonic()
+            was_silent = now - self._seen_at >= _NEWS_SECONDS  # the actors may have had to wait
+            self._last_wall, self._seen_at = row["wall_seconds"], now
             if self._first_steps is None:
                 self._first_steps = row["learner_steps"]
-            if row["actor_steps"] != self._actor_steps:
-                self._actor_steps, self._acted_at = row["actor_steps"], self._seen_at
+            if row["actor_steps"] != self._actor_steps or was_silent:
+                self._actor_steps, self._acted_at = row["actor_steps"], now
         silence, has_news = time.monotonic() - self._seen_at, self._first_steps is not None
         elapsed = max(self._last_wall, 0.0) + silence * has_news  # starts do not count
         keeper = self._layout.keeper.name

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterator
 import contextlib
+import errno
 import os
 import pathlib
 import re
@@ -60,8 +61,8 @@ def exit_with(
     An exception of `errors` ends it with its message as one line on standard error, and so does
     Ctrl-C, with the exit code of a program that SIGINT ends. If the reader of standard output has
     gone, as `| head` does when it has its lines, the program ends in silence with the exit code of
-    a program that SIGPIPE ends. What an environment has left in this process does not keep it, see
-    `common.environments.watch`.
+    a program that SIGPIPE ends; if it is a terminal that was closed, that of SIGHUP. What an
+    environment has left in this process does not keep it, see `common.environments.watch`.
     """
     try:
         _exit_with(main, errors)
@@ -73,6 +74,10 @@ def exit_with(
         raise
 
 
+_GONE = {errno.EPIPE: signal.SIGPIPE, errno.EIO: signal.SIGHUP}
+"""Errors of writing to a pipe or a terminal that nobody reads any more, and the signals for it."""
+
+
 def _exit_with(main: Callable[[], int | None], errors: tuple[type[Exception], ...]) -> NoReturn:
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -81,15 +86,16 @@ def _exit_with(main: Callable[[], int | None], errors: tuple[type[Exception], ..
             code = main()
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:
-        if not _is_unread(sys.stdout.fileno()):
-            raise
-        # Python flushes again at exit, where the rest of the output would fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt as interrupt:
         fail(str(interrupt) or "interrupted", code=128 + signal.SIGINT)
-    except errors as error:
+    except (OSError, *errors) as error:
+        number = _GONE.get(getattr(error, "errno", None))
+        if number and _is_unread(sys.stdout.fileno()):
+            # Python flushes again at exit, where the rest of the output would fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(128 + number)
+        if not isinstance(error, errors):
+            raise
         is_of_a_file = isinstance(error, OSError) and error.filename
         fail(f"{error.filename}: {error.strerror}" if is_of_a_file else str(error))
     sys.exit(code)
@@ -102,7 +108,7 @@ def check_writable(flag: str, path: pathlib.Path) -> None:
 
 
 def _is_unread(descriptor: int) -> bool:
-    """Returns whether the descriptor is of a pipe whose reader has gone."""
+    """Returns whether the descriptor is of a pipe or a terminal whose reader has gone."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -4,8 +4,10 @@ The result is the last evaluation and the learning curve.
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+import contextlib
 import math
+import os
 import sys
 import time
 from typing import Any, Self, TextIO
@@ -48,20 +50,30 @@ class LiveLine(abc.ABC):
 
     def refresh(self) -> None:
         """Redraws the line, on a terminal."""
-        if self._live is not None:
-            self._live.refresh()
+        self._draw(Live.refresh)
 
     def print(self, text: str) -> None:
         """Prints a line of its own, on a terminal above the live one."""
-        if self._live is not None:
-            self._live.console.print(Text(text))
+        if self.is_live:
+            self._draw(lambda live: live.console.print(Text(text)))
         else:
             print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
         """Stops redrawing; the line stays."""
-        if self._live is not None:
-            self._live.stop()
+        self._draw(Live.stop)
+
+    def _draw(self, draw: Callable[[Live], object]) -> None:
+        """Draws on a terminal; once somebody has closed it, all lines go to the null device."""
+        live = self._live
+        if live is None:
+            return
+        try:
+            draw(live)
+        except OSError:
+            with contextlib.suppress(OSError):
+                live.stop()
+            self._live, self._stream = None, open(os.devnull, "w", encoding="utf-8")
 
     def __enter__(self) -> Self:
         return self

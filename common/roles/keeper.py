@@ -73,12 +73,14 @@ def run(context: RunContext) -> None:
     stop.take_time()
     trainer.close()
     if not stop.requested:
+        # Before the last evaluation and the end of the other roles: a keeper that is killed after
+        # them is not resumed, or without them.
+        bookkeeping.poll()
+        bookkeeping.save()
         evaluator.run_if_due(finished=True)
     finished = not stop.requested
     if finished:
         bookkeeping.close_store_file(is_over=True)
-        bookkeeping.poll()
-        bookkeeping.save()  # before the other roles end: a keeper resumed later would lack them
         bookkeeping.publish(finished=True)
     bookkeeping.settle(keeper.counters)
     logging.info(

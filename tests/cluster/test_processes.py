@@ -12,7 +12,7 @@ import types
 from launched import is_alive, wait_for
 import pytest
 
-from common.cluster import local_process, processes
+from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.cluster.launcher import LocalCluster
 from common.cluster.local_process import Process
@@ -329,15 +329,10 @@ def test_without_a_template_each_process_imports_for_itself(folder, code):
         assert cluster.failure() is None
 
 
-@pytest.fixture
-def short_wait(monkeypatch):
-    """The wait for a fork, which the socket has from its start on."""
-    monkeypatch.setattr(local_process, "_FORK_SECONDS", 3.0)
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "frozen"])
-def test_a_dead_or_frozen_template_is_not_missed(short_wait, forked_role, number):
-    _, log, template, pid = forked_role
+def test_a_dead_or_frozen_template_is_not_missed(forked_role, number):
+    cluster, log, template, pid = forked_role
+    cluster._template._socket.settimeout(3.0)  # the first fork may take longer
     os.kill(template, number)
     os.kill(pid, signal.SIGKILL)
     wait_for_up(log, 2)

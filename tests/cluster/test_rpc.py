@@ -187,6 +187,22 @@ def test_a_client_with_a_wrong_token_gets_a_readable_error(service):
         stranger.wait_until_available(5.0)
 
 
+@pytest.mark.parametrize(
+    "method, arguments",
+    [
+        ("count", [1.5]),
+        ("count", []),
+        ("count", [np.int64(1)] * 2),
+        ("echo", [np.zeros([3, 4], np.float32)]),
+    ],
+)
+def test_wrong_arguments_are_typed_errors_and_change_nothing(service, client, method, arguments):
+    before = int(service.count)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        client.call(method, arguments)
+    assert int(service.count) == before
+
+
 def test_an_unknown_method_is_named(client):
     with pytest.raises(ClusterError, match="no method 'absent', only .*count"):
         client.call("absent")

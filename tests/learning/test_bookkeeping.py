@@ -362,6 +362,28 @@ def test_a_checkpoint_stays_at_every_so_many_steps(run):
     assert int(learner.steps) == 110
 
 
+def test_a_checkpoint_that_stays_is_made_again_if_its_writer_was_killed(run, monkeypatch):
+    bookkeeping, save = run.start(keep_every=100), Checkpoints.save
+
+    def killed(checkpoints):
+        if checkpoints._directory != run.directory.checkpoints:
+            raise KeyboardInterrupt
+        save(checkpoints)
+
+    def reach(bookkeeping, steps):
+        run.learner.steps.assign(steps)
+        bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(1.0)))
+
+    reach(bookkeeping, 90)
+    bookkeeping.save()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Checkpoints, "save", killed)
+        reach(bookkeeping, 110)
+    bookkeeping = run.start(keep_every=100)
+    reach(bookkeeping, bookkeeping.steps + 20)
+    assert Checkpoints(run.directory.kept_checkpoint(110), {"learner": run.learner}).restore()
+
+
 def test_evaluations_are_shown_next_to_the_learner_and_the_best_is_known(run):
     bookkeeping = run.start(quiet_seconds=0.0)
     rows = CsvRows(run.directory.evaluator_csv, csv_rows.EVALUATOR)

@@ -107,6 +107,7 @@ def test_help_describes_each_hyperparameter_of_the_setting(monkeypatch):
         ),
         (["--config.ln=1"], "unknown flag --config.ln: did you mean --config.layer_norm? "),
         (["--config.nonsense=1"], "unknown flag --config.nonsense: --help lists them all"),
+        (["--flagfile=/none/d4pg.flags"], "error: --flagfile=/none/d4pg.flags: No such file"),
     ],
 )
 def test_an_unknown_name_ends_the_program_with_one_line(arguments, line, parse, capsys):

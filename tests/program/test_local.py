@@ -125,6 +125,14 @@ def test_a_silent_learner_is_told_and_its_speed_is_not(run):
     assert silent and not any("777" in line for line in silent)
 
 
+def test_actors_that_do_not_act_are_told_but_not_after_a_learner_was_busy(run, monkeypatch):
+    monkeypatch.setattr(local, "_IDLE_SECONDS", 2.0)
+    busy = f"{READY}; time.sleep(3); row['learner_steps_per_second'] = 888.0; news()"
+    lines = run(f"{busy}; until('888'); until('no actor step for', news); sys.exit(0)")
+    first = next(line for line in lines if "888" in line)
+    assert "no actor step" not in first
+
+
 def test_a_learner_without_an_update_compiles_it(run):
     end = f"{READY}; until('filling replay 1/2'); until('the learner compiles its first update (')"
     lines = run(f"{end}; sys.exit(0)", min_replay_size=2)

@@ -1,5 +1,6 @@
 """Tests of common.reporting.progress."""
 
+import contextlib
 import io
 import os
 import pty
@@ -142,6 +143,21 @@ with ProgressLine(Budget(minutes=60)) as progress:
     assert "29:30 left" in text and "29:00 left" in text and "actor 1 ended" in text
     assert all(len(line) < 80 for line in lines)
     assert text.count("\n") <= 3  # the line itself is redrawn, not repeated
+
+
+def test_a_terminal_that_is_closed_ends_no_run(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    ours, theirs = pty.openpty()
+    stream, output = open(theirs, "w"), sys.stdout
+    progress = ProgressLine(Budget(minutes=60), stream=stream)
+    assert progress.is_live and sys.stdout is not output
+    os.close(ours)
+    progress.update(LEARNER, EVALUATOR, 1830.0)
+    progress.print("actor 1 ended")
+    progress.close()
+    assert not progress.is_live and sys.stdout is output
+    with contextlib.suppress(OSError):
+        stream.close()  # what was not shown is in its buffer
 
 
 def test_a_run_that_has_made_no_update_has_learnt_nothing(tmp_path):

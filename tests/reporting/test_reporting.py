@@ -3,6 +3,7 @@
 import errno
 import functools
 import os
+import pty
 import subprocess
 import sys
 import textwrap
@@ -89,6 +90,16 @@ def test_nor_is_one_that_leaves_before_the_end():
     # What little there is fits the buffer and is written at the end only.
     code, _, error = run("import time; time.sleep(1); print(1); raise SystemExit(3)", "true")
     assert (code, error) == (141, "")
+
+
+def test_a_terminal_that_was_closed_is_told_by_the_exit_code():
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", PROGRAM.format(body="input(); print(1)")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs) as program:
+        os.close(theirs)
+        os.close(ours)
+        program.communicate(b"\n")
+    assert program.returncode == 129
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from run_contexts import make_context
 from unroll_task import EPISODE_STEPS, TIMESTEPS, Sums, make_agent
+from watched_run import WatchedRun
 
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
@@ -349,8 +350,17 @@ def test_one_process_takes_turns_and_equal_seeds_give_equal_runs(tmp_path):
     assert row["samples_per_insert"] == round(RATIO * timesteps / row["actor_steps"], 3)
 
 
-def test_a_run_that_stops_at_a_return_has_learnt_something(tmp_path):
+def test_a_run_that_stops_at_a_return_has_learnt_something_and_saved_it(tmp_path, monkeypatch):
+    """It is saved before the last evaluation, whose row says that the run is over."""
+    saved, evaluate = [], keeper.Evaluation.run
+
+    def run(*arguments):
+        saved.append(WatchedRun(tmp_path).saved_steps())
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(keeper.Evaluation, "run", run)
     options = {"actors": range(NUM_ACTORS), "seed": 1, "values": {"evaluation_steps": 30}}
     options |= {"episode_return": -1e9}  # which the untrained policy has, too
     keeper.run(context(tmp_path, ONE_PROCESS_WITH_REPLAYS, **options))
     assert read_rows(tmp_path / "evaluator.csv")["learner_steps"].tolist() == [0, 30, 30]
+    assert saved[-1] == 30
