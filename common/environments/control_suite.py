@@ -15,11 +15,9 @@ from common.environments.canonical import CanonicalEnvironment
 from common.environments.control_tasks import CHEETAH_WALK_SPEED, rising
 from common.environments.mujoco_batch import MujocoBatch, mujoco
 
-try:
+with rendering.imports():
     from dm_control import suite
     from dm_control.rl import control
-except (ImportError, AttributeError, RuntimeError) as error:
-    raise rendering.unusable(error) from error
 
 TASKS = control_tasks.TASKS | control_bodies.TASKS
 """Observations and rewards by the names of tasks."""

@@ -8,12 +8,10 @@ import numpy as np
 from common.environments import rendering
 from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
-rendering.disable()  # MuJoCo loads its renderer at import
-
-try:
+# Other modules take `mujoco` from here, because its first import in a process loads the renderer.
+with rendering.imports():
     import mujoco
-except (ImportError, AttributeError, RuntimeError) as error:
-    raise rendering.unusable(error) from error
+    import mujoco.batch
 
 _LARGEST_PICTURE = 1024  # pixels, the side of the largest picture
 
