@@ -155,6 +155,18 @@ def test_an_unstable_simulation_is_a_warning_in_the_log(tmp_path, monkeypatch, c
     assert not list(tmp_path.iterdir())
 
 
+def test_discrete_actions_of_flat_observations():
+    batch = environments.make_batch("gym:CartPole-v1", [3, 4])
+    assert EnvironmentSpec.of(batch) == EnvironmentSpec(4, 2, is_discrete=True)
+    theirs = gymnasium.make("CartPole-v1")
+    observation, _ = theirs.reset(seed=4)
+    timestep = batch.reset()
+    for action in (0, 1, 1):
+        np.testing.assert_array_equal(timestep.observation[1], observation)
+        timestep = batch.step(np.array([1 - action, action], np.int32))
+        observation, *_ = theirs.step(action)
+
+
 @pytest.mark.parametrize(
     "space, action, expected",
     [
