@@ -38,6 +38,7 @@ EXTRAS = {
     "gym": ["gymnasium[mujoco]==1.4.0", "mujoco==3.17.0", "pillow>=10"],
     # The others are not in the lock.
     "box2d": ["gymnasium[box2d]==1.4.0"],
+    "classic": ["gymnasium[classic-control]==1.4.0"],  # pygame, for pictures of CartPole
     "cuda": ["tensorflow[and-cuda]==2.21.0"],
     "maze": ["vizdoom==1.3.2"],
     "minatar": ["minatar==1.0.15"],  # GPL-3

@@ -6,6 +6,7 @@ limit. MuJoCo steps the bodies of a batch without the suite's Python.
 """
 
 from collections.abc import Sequence
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,11 @@ from common.environments import control_bodies, control_tasks, rendering
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.control_tasks import CHEETAH_WALK_SPEED, rising
 from common.environments.mujoco_batch import MujocoBatch, mujoco
+from common.environments.mujoco_environment import SimulationCamera
 
-try:
+with rendering.imports():
     from dm_control import suite
     from dm_control.rl import control
-except (ImportError, AttributeError, RuntimeError) as error:
-    raise rendering.unusable(error) from error
 
 TASKS = control_tasks.TASKS | control_bodies.TASKS
 """Observations and rewards by the names of tasks."""
@@ -47,15 +47,8 @@ def make(name: str, seed: int) -> CanonicalEnvironment:
     environment = suite.load(domain, task, task_kwargs={"random": seed})
     if is_walk:
         environment.task.get_reward = cheetah_walk_reward
-
-    def render(height: int, width: int) -> np.ndarray:
-        try:
-            # A domain's first camera shows the whole scene or follows the body that moves.
-            return environment.physics.render(height, width, camera_id=0)
-        except Exception as error:
-            raise rendering.unusable(error) from error
-
-    environment.render = render
+    simulation = environment.physics.model.ptr, environment.physics.data.ptr
+    environment.render = functools.partial(SimulationCamera().picture, *simulation)
     return CanonicalEnvironment(environment)
 
 

@@ -158,7 +158,7 @@ class GymEnvironment(dm_env.Environment):
         self._environment = environment
         self._seed: int | None = seed
         self._is_running = False
-        self._camera: SimulationCamera | None = None
+        self._camera = SimulationCamera()
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode.
@@ -230,14 +230,11 @@ class GymEnvironment(dm_env.Environment):
                 "only Gymnasium's tasks of MuJoCo are drawn without more: give "
                 "--env_kwargs=render_mode=rgb_array, or make an environment of yours with it"
             )
-        if self._camera is None:
-            self._camera = SimulationCamera(simulation.model, simulation.data)
-        return self._camera.picture(height, width)
+        return self._camera.picture(simulation.model, simulation.data, height, width)
 
     def close(self) -> None:
         """Frees the environment and its renderer."""
-        if self._camera is not None:
-            self._camera.close()
+        self._camera.close()
         self._environment.close()
 
 

@@ -12,7 +12,6 @@ in memory: its files name meshes and bodies that they do not have, and let the h
 mocap body.
 """
 
-import importlib.util
 import math
 import pathlib
 import xml.etree.ElementTree as ElementTree
@@ -23,7 +22,7 @@ import numpy as np
 from common.environments.canonical import CanonicalEnvironment
 from common.environments.episodic_environment import StepOutcome
 from common.environments.mujoco_environment import MujocoEnvironment, mujoco
-from common.environments.spec import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError, extra_folder
 
 OBJECT_MASS = 0.05
 """kg, ours."""
@@ -60,20 +59,17 @@ _MODEL = """
 
 
 def make_model(
-    radius: float, half_height: float, wrist_height: float, timestep: float
+    folder: pathlib.Path, radius: float, half_height: float, wrist_height: float, timestep: float
 ) -> mujoco.MjModel:
     """Returns the hand above a table with a cylinder, which has a free joint.
 
     Args:
+      folder: with the files of the hand.
       radius: of the cylinder, m.
       half_height: of the cylinder, m.
       wrist_height: above the table, m.
       timestep: of the simulation, s.
-
-    Raises:
-      UnusableEnvironmentError: the package with the hand is not installed.
     """
-    folder = _folder()
     sizes = {"radius": radius, "half_height": half_height, "mass": OBJECT_MASS}
     root = ElementTree.fromstring(_MODEL.format(timestep=timestep, **sizes))
     root.find("compiler").set("meshdir", str(folder / "meshes" / "mplR"))
@@ -115,16 +111,15 @@ def _chain(folder: pathlib.Path, wrist_height: float) -> ElementTree.Element:
     return forearm
 
 
-def _folder() -> pathlib.Path:
-    package = importlib.util.find_spec("myosuite")
-    if package is not None and package.origin is not None:
-        folder = pathlib.Path(package.origin).parent / "simhive" / "MPL_sim"
-        if (folder / "assets" / "handR_chain.xml").exists():
-            return folder
-    state = "is not installed" if package is None else "has no right MPL hand"
-    raise UnusableEnvironmentError(
-        f'the package myosuite {state}: run "make hand", which installs {_VERSION} (90 MB)'
-    )
+def _folder(environment: str) -> pathlib.Path:
+    """Returns the folder with the files of the hand."""
+    remedy = f'run "make hand", which installs {_VERSION} (90 MB)'
+    folder = extra_folder("myosuite", environment, remedy) / "simhive" / "MPL_sim"
+    if not (folder / "assets" / "handR_chain.xml").exists():
+        raise UnusableEnvironmentError(
+            f'environment "{environment}": the package myosuite has no right MPL hand: {remedy}'
+        )
+    return folder
 
 
 INCREMENT = 0.06
@@ -318,12 +313,8 @@ class Hand(MujocoEnvironment):
           UnusableEnvironmentError: the hand is not installed.
         """
         self._task: _Task = _TASKS[task]()
-        try:
-            model = make_model(
-                self._task.radius, self._task.half_height, self._task.wrist_height, _TIMESTEP
-            )
-        except UnusableEnvironmentError as error:
-            raise UnusableEnvironmentError(f'environment "hand:{task}": {error}') from None
+        sizes = self._task.radius, self._task.half_height, self._task.wrist_height
+        model = make_model(_folder(f"hand:{task}"), *sizes, _TIMESTEP)
         super().__init__(model, seed, _SUBSTEPS, self._task.max_steps)
         self.object = self.data.body("object")
         self._free = self.data.joint("object")

@@ -14,7 +14,6 @@ The package `minatar` has the licence GPL-3. It is not a dependency but an extra
 import colorsys
 import functools
 import importlib.util
-import pathlib
 from types import ModuleType
 
 from dm_env import specs
@@ -22,7 +21,7 @@ import numpy as np
 
 from common.environments import rendering
 from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
-from common.environments.spec import UnusableEnvironmentError
+from common.environments.spec import extra_folder
 
 MAX_STEPS = 2500
 """The most steps of an episode: Freeway's limit, also for the other games, which have none."""
@@ -108,14 +107,13 @@ class MinAtarEnvironment(EpisodicEnvironment):
 @functools.cache
 def _module(name: str) -> ModuleType:
     """Imports a game without its package, which would import pyplot and seaborn for its display."""
-    package = importlib.util.find_spec("minatar")
-    if package is None or package.origin is None:
-        raise UnusableEnvironmentError(
-            f'environment "minatar:{name}": the package minatar is not installed: run "make '
-            'minatar" or ".venv/bin/pip install -e \'.[minatar]\'" (its licence, GPL-3, is why '
-            '"make setup" leaves it out)'
-        )
-    path = pathlib.Path(package.origin).parent / "environments" / f"{name}.py"
+    folder = extra_folder(
+        "minatar",
+        f"minatar:{name}",
+        'run "make minatar" or ".venv/bin/pip install -e \'.[minatar]\'" (its licence, GPL-3, is '
+        'why "make setup" leaves it out)',
+    )
+    path = folder / "environments" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"minatar.environments.{name}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

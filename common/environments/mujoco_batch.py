@@ -11,7 +11,6 @@ import os
 from typing import Any, NamedTuple
 
 import dm_env
-from mujoco.batch import Batch
 import numpy as np
 
 from common.environments import watch
@@ -107,7 +106,7 @@ class MujocoBatch(CanonicalBatch):
             model.sensor_needstage[model.sensor_needstage == _FORCES] = mujoco.mjtStage.mjSTAGE_NONE
         threads = min(int(os.environ.get("OMP_NUM_THREADS", 1)), k)  # the limit of this process
         threads = min(threads, 1 + k * model.nv * substeps // _WORK_PER_THREAD)
-        self._batch = Batch(model, k, threads, persistent=True)
+        self._batch = mujoco.batch.Batch(model, k, threads, persistent=True)
         self._varying = [
             (self._batch.expand(name), [getattr(model, name) for model, _ in simulations])
             for name in task.varies

@@ -8,12 +8,10 @@ import numpy as np
 from common.environments import rendering
 from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
-rendering.disable()  # MuJoCo loads its renderer at import
-
-try:
+# Other modules take `mujoco` from here, because its first import in a process loads the renderer.
+with rendering.imports():
     import mujoco
-except (ImportError, AttributeError, RuntimeError) as error:
-    raise rendering.unusable(error) from error
+    import mujoco.batch
 
 _LARGEST_PICTURE = 1024  # pixels, the side of the largest picture
 
@@ -21,24 +19,26 @@ _LARGEST_PICTURE = 1024  # pixels, the side of the largest picture
 class SimulationCamera:
     """The first camera of a model, which follows the body if it moves; else a free camera."""
 
-    def __init__(self, model: mujoco.MjModel, data: mujoco.MjData):
-        self._model, self._data = model, data
+    def __init__(self):
         self._renderer: mujoco.Renderer | None = None
 
-    def picture(self, height: int, width: int) -> np.ndarray:
-        """Returns a picture of the present state, uint8 [height, width, 3].
+    def picture(
+        self, model: mujoco.MjModel, data: mujoco.MjData, height: int, width: int
+    ) -> np.ndarray:
+        """Returns a picture of a state, uint8 [height, width, 3].
 
         Raises:
           UnusableEnvironmentError: there is no renderer.
         """
         size, renderer = (height, width), self._renderer
         try:
-            if renderer is None or (renderer.height, renderer.width) != size:
+            is_of_another = renderer is None or renderer.model is not model
+            if is_of_another or (renderer.height, renderer.width) != size:
                 self.close()
-                largest = self._model.vis.global_
+                largest = model.vis.global_
                 largest.offheight = largest.offwidth = _LARGEST_PICTURE
-                renderer = self._renderer = mujoco.Renderer(self._model, *size)
-            renderer.update_scene(self._data, camera=0 if self._model.ncam else -1)
+                renderer = self._renderer = mujoco.Renderer(model, *size)
+            renderer.update_scene(data, camera=0 if model.ncam else -1)
             return renderer.render()
         except Exception as error:
             raise rendering.unusable(error) from error
@@ -72,12 +72,12 @@ class MujocoEnvironment(EpisodicEnvironment):
         super().__init__(max_steps)
         self._generator = np.random.default_rng(seed)
         self._substeps = substeps
+        self._camera = SimulationCamera()
         self._use(model)
 
     def _use(self, model: mujoco.MjModel) -> None:
         self.model = model
         self.data = mujoco.MjData(model)
-        self._camera = SimulationCamera(model, self.data)
 
     @abc.abstractmethod
     def _place(self) -> None:
@@ -121,4 +121,4 @@ class MujocoEnvironment(EpisodicEnvironment):
         Raises:
           UnusableEnvironmentError: there is no renderer.
         """
-        return self._camera.picture(height, width)
+        return self._camera.picture(self.model, self.data, height, width)

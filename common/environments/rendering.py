@@ -1,5 +1,7 @@
 """Pictures: MuJoCo's without a screen, and enlarged images."""
 
+from collections.abc import Iterator
+import contextlib
 import os
 
 import numpy as np
@@ -19,9 +21,21 @@ def enable() -> None:
         os.environ[_VARIABLE] = "egl"
 
 
-def disable() -> None:
-    """Keeps simulators from loading a renderer, unless one has been chosen already."""
+@contextlib.contextmanager
+def imports() -> Iterator[None]:
+    """Keeps simulators that the block imports from loading a renderer, unless one was chosen.
+
+    Raises:
+      ModuleNotFoundError: a package is not installed.
+      UnusableEnvironmentError: the renderer that was chosen cannot be loaded.
+    """
     os.environ.setdefault(_VARIABLE, "disable")
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise
+    except (ImportError, AttributeError, RuntimeError) as error:
+        raise unusable(error) from error
 
 
 def unusable(error: Exception) -> UnusableEnvironmentError:

@@ -5,8 +5,9 @@ not import TensorFlow.
 """
 
 from collections.abc import Mapping, Sequence
-import importlib
+import importlib.util
 import math
+import pathlib
 import re
 import reprlib
 from types import ModuleType
@@ -151,9 +152,21 @@ def extra_package(package: str, environment: str, remedy: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise UnusableEnvironmentError(
-            f'environment "{environment}": the package {package} is not installed: {remedy}'
-        ) from None
+        raise _not_installed(package, environment, remedy) from None
+
+
+def extra_folder(package: str, environment: str, remedy: str) -> pathlib.Path:
+    """Returns the folder of a package whose import takes long; see `extra_package`."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        raise _not_installed(package, environment, remedy)
+    return pathlib.Path(found.origin).parent
+
+
+def _not_installed(package: str, environment: str, remedy: str) -> UnusableEnvironmentError:
+    return UnusableEnvironmentError(
+        f'environment "{environment}": the package {package} is not installed: {remedy}'
+    )
 
 
 def kind_of(value: Any) -> str:

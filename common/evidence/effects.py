@@ -223,9 +223,9 @@ class EffectPart:
     def _holds(self, effect: Effect, confidence: float) -> bool:
         low, high = effect.interval(confidence)
         is_within = self.bounds[0] < low and high < self.bounds[1]
-        # Methods that have not learnt are close, too.
-        is_level_enough = self.bounds[0] >= 0 or low > 0 or effect.has_levelled
-        return is_within and is_level_enough
+        # Methods that have not learnt are close, too. One that is ahead is not behind all the same.
+        is_ahead = low > 0 and self.bounds[1] == math.inf
+        return is_within and (self.bounds[0] >= 0 or is_ahead or effect.has_levelled)
 
     def _is_outside(self, effect: Effect, confidence: float) -> bool:
         low, high = effect.interval(confidence)

@@ -51,16 +51,16 @@ class HandSizes(OwnNumbers):
     ) -> dict[tuple[str, str], Cell]:
         """Implements `OwnNumbers`."""
         # Imported here because only this table needs a simulator.
-        from common.environments import hand_suite
-        from common.environments.spec import UnusableEnvironmentError
+        from common import environments
+        from common.environments.registry import names_of
 
         found, totals = {}, []
         try:
-            for task, column in zip(hand_suite.names(), self.columns[1:], strict=True):
-                hand = hand_suite.Hand(task, seed=0)
+            for name, column in zip(names_of("hand"), self.columns[1:], strict=True):
+                hand = environments.make(name, seed=0).wrapped
                 totals.append(hand.observation_spec().shape[0])
                 found["Total", column] = Cell(totals[-1])
-        except UnusableEnvironmentError:
+        except environments.UnusableEnvironmentError:
             return {}
         joints = hand.model.nq - sum(_POSE.values())  # the others are the object's
         sizes = {

@@ -155,6 +155,18 @@ def test_an_unstable_simulation_is_a_warning_in_the_log(tmp_path, monkeypatch, c
     assert not list(tmp_path.iterdir())
 
 
+def test_discrete_actions_of_flat_observations():
+    batch = environments.make_batch("gym:CartPole-v1", [3, 4])
+    assert EnvironmentSpec.of(batch) == EnvironmentSpec(4, 2, is_discrete=True)
+    theirs = gymnasium.make("CartPole-v1")
+    observation, _ = theirs.reset(seed=4)
+    timestep = batch.reset()
+    for action in (0, 1, 1):
+        np.testing.assert_array_equal(timestep.observation[1], observation)
+        timestep = batch.step(np.array([1 - action, action], np.int32))
+        observation, *_ = theirs.step(action)
+
+
 @pytest.mark.parametrize(
     "space, action, expected",
     [
@@ -409,26 +421,29 @@ def test_an_old_version_names_the_one_to_use(refusal):
     assert 'use "gym:Walker2d-v4"' in message
 
 
-def test_a_simulation_is_drawn_in_any_size(monkeypatch):
+def test_a_simulation_is_drawn_in_any_size_as_it_is_then(monkeypatch):
     class Renderer:
         """MuJoCo's renderer, which takes a driver."""
 
         def __init__(self, model, height, width):
-            self.height, self.width = height, width
+            self.model, self.height, self.width = model, height, width
 
         def update_scene(self, data, camera):
-            self.camera = camera
+            self.shown = data.qpos[0] + camera
 
         def render(self):
-            return np.full((self.height, self.width, 3), self.camera)
+            return np.full((self.height, self.width, 3), self.shown)
 
         def close(self):
-            del self.camera
+            del self.shown
 
     monkeypatch.setattr(mujoco, "Renderer", Renderer)
     for name, camera in (("HalfCheetah-v4", 0), ("InvertedPendulum-v4", -1)):  # its first or free
         environment = environments.make(f"gym:{name}", 0)
-        for size in ((24, 32), (24, 32), (48, 20)):
+        simulation = environment.wrapped.unwrapped
+        for place, size in enumerate(((24, 32), (24, 32), (48, 20))):
+            simulation.data = mujoco.MjData(simulation.model)  # some make it for each episode
+            simulation.data.qpos[0] = place
             picture = environment.render(*size)
-            assert picture.shape == (*size, 3) and np.all(picture == camera)
+            assert picture.shape == (*size, 3) and np.all(picture == place + camera)
         environment.close()

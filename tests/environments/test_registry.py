@@ -1,6 +1,8 @@
 """Tests of common.environments.registry."""
 
 import importlib.util
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -91,6 +93,36 @@ def test_a_missing_package_is_one_line_that_says_how_to_install_it(
     message = refusal(environments.make, name, 0)
     assert message.startswith(f'environment "{name}": the package {package} is not installed: ')
     assert remedy in message
+
+
+@pytest.mark.parametrize(
+    "name, package, extra",
+    [
+        ("control:cartpole:swingup", "dm_control", "control"),
+        ("gym:CartPole-v1", "mujoco", "gym"),
+        ("hand:catch", "mujoco", "control"),
+        ("parkour:planar", "dm_control", "control"),
+    ],
+)
+def test_a_suite_without_its_simulator_names_the_package_and_the_extra(
+    name, package, extra, monkeypatch, refusal
+):
+    """An install without extras, or with others, has none of the simulators."""
+    suite = name.partition(":")[0]
+    for module in (f"{suite}_suite", *["mujoco_environment"] * (package == "mujoco")):
+        monkeypatch.delitem(sys.modules, f"common.environments.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    message = refusal(environments.make, name, 0)
+    assert message.startswith(f"the environments of {suite} need the package {package}, which is n")
+    assert f'".[{extra}]"' in message
+
+
+def test_no_simulator_loads_a_renderer_that_nobody_asked_for():
+    code = "import sys, common.environments.{0}_suite; print({1} & {{*sys.modules}}, end='')"
+    without = {name: value for name, value in os.environ.items() if name != "MUJOCO_GL"}
+    for suite in ("control", "gym"):
+        command = [sys.executable, "-c", code.format(suite, {"glfw", "OpenGL"})]
+        assert subprocess.check_output(command, env=without, text=True) == "set()"
 
 
 def test_a_batch_of_any_suite_and_its_frames():

@@ -10,6 +10,8 @@ from scipy import stats
 from common.evidence import effects
 from common.evidence.effects import (
     AHEAD,
+    LEVEL,
+    NOT_BEHIND,
     Effect,
     EffectPart,
     Outcome,
@@ -176,6 +178,18 @@ def test_failing_by_being_level_divides_the_risk_as_well():
     assert effect.interval(0.98)[1] < effects.MARGIN < effect.interval(1 - 0.02 / 8)[1]
     assert part.verdict(effect, {"a": effect}) is Verdict.FAILS
     assert part.verdict(effect, {"a": effect}, 8) is Verdict.OPEN
+
+
+@pytest.mark.parametrize("estimate", [-0.02, 0.0, 0.02])
+@pytest.mark.parametrize("has_levelled", [True, False])
+def test_the_same_and_not_worse_take_runs_that_have_levelled_off(estimate, has_levelled):
+    """Methods that have learnt little are close. That one is ahead suffices for not worse."""
+    effect = Effect(estimate, 0.004, 18, 10, 1, has_levelled, True, 0)
+    expected = [has_levelled, has_levelled or estimate > 0]
+    verdicts = [
+        EffectPart("", WEIGHTS, of).verdict(effect, {"a": effect}) for of in (LEVEL, NOT_BEHIND)
+    ]
+    assert [verdict is Verdict.HOLDS for verdict in verdicts] == expected
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,13 @@ def test_a_file_system_that_takes_nothing_is_one_line(tmp_path, monkeypatch, cod
             use()
 
 
+def test_a_row_is_written_whole_where_the_system_takes_it_in_parts(tmp_path, monkeypatch):
+    rows, write = CsvRows(tmp_path / "rows.csv", COLUMNS), os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
+    rows.append({"writer": 0, "number": 1, "text": "whole"})
+    assert last_row(tmp_path / "rows.csv") == {"writer": 0, "number": 1, "text": "whole"}
+
+
 def test_a_file_whose_directory_was_moved_is_told_and_not_made_again(tmp_path):
     path = tmp_path / "run" / "rows.csv"
     path.parent.mkdir()
