@@ -40,7 +40,7 @@ import reproductions
 
 _ONE = {
     "figure": 'its number, or "runs"',
-    "section": "its number or name, for a result that is no figure or table of the paper",
+    "section": "its number or name, for a result that the paper does not show as a figure or table",
     "table": "its number",
 }
 _EVERY = {
