@@ -1,15 +1,15 @@
 """Measures the speeds and sizes of replay, learner, actor and parameter server.
 
-    python -m binaries.benchmark                    # all but whole runs and mazes, a process each
+    python -m binaries.benchmark                    # all except whole runs and mazes
     python -m binaries.benchmark replay --peers     # compared with cpprb
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark workers --repeats=3     # whole runs, three minutes a repeat
-    python -m binaries.benchmark refer      # those of an agent
+    python -m binaries.benchmark refer      # the benchmarks of an agent
 
 Prints a table; progress goes to standard error. The docstrings of the functions in
 `common/benchmarks/*_cases.py` say what each number means and under which conditions it is taken.
-Other load on the machine lowers every number; those of a row and its peer were taken in turns, so
-their ratio suffers least. Each value is a median.
+Other load on the machine lowers every number. A row and its peer are measured in turns, so other
+load changes their ratio least. Each value is a median.
 """
 
 import argparse
@@ -56,14 +56,14 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--json",
         type=pathlib.Path,
         metavar="FILE",
-        help="write the rows there, as a list of objects",
+        help="write the rows to this file, as a list of objects",
     )
     parser.add_argument(
         "--repeats",
         type=int,
         default=7,
         metavar="N",
-        help="of each measurement, whose median counts; default 7",
+        help="repeats of each measurement, of which the median is shown; default 7",
     )
     parser.add_argument(
         "--quick",

@@ -1,14 +1,14 @@
 """Lists the names for --environment, and the agents that can act in each.
 
     python -m binaries.environments                    # every name
-    python -m binaries.environments control            # of a suite: sizes, and the agents
-    python -m binaries.environments gym:CartPole-v1    # one, also of your own
+    python -m binaries.environments control            # a suite: sizes, and the agents
+    python -m binaries.environments gym:CartPole-v1    # a single environment, also your own
     python -m binaries.environments "gym:Pendulum-v1(g=1.6)"    # with arguments
-    python -m binaries.environments --check python:my_environment:make    # tries it, with advice
+    python -m binaries.environments --check python:my_environment:make    # tests it, with advice
 
-An agent that needs another hyperparameter there is shown with it. Suites whose packages are not
-installed say so. --check has Gymnasium's checker test an environment of Gymnasium, then plays at
-random, and says what is wrong or hard to learn from.
+If an agent needs another hyperparameter there, it is shown with it. Suites whose packages are not
+installed say so. --check plays at random, also runs Gymnasium's checker on your own environments of
+Gymnasium, and says what is wrong or hard to learn from.
 """
 
 import argparse
@@ -37,16 +37,16 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "which", nargs="?", metavar="SUITE", help=f"one of {', '.join(suites())}, or a whole name"
     )
     parser.add_argument(
-        "--check", action="store_true", help="try an environment, and say what should be changed"
+        "--check", action="store_true", help="test an environment, and say what should be changed"
     )
     parser.add_argument(
-        "--steps", type=int, default=2_000, metavar="N", help="of random play with --check"
+        "--steps", type=int, default=2_000, metavar="N", help="steps of random play with --check"
     )
     return parser.parse_args(argv)
 
 
 def _agents(spec: EnvironmentSpec) -> list[str]:
-    """Returns the names of the agents that can act there, with a flag where they need it."""
+    """Returns the names of the agents that can act there, with a flag if they need one."""
     found = []
     for agent in declared("config", "AGENT").values():
         if _can_act(agent, spec, {}):
@@ -123,7 +123,7 @@ def _check(name: str, steps: int) -> Iterator[str]:
 
 
 def _of_gymnasium(environment: dm_env.Environment) -> list[str]:
-    """Returns what Gymnasium's checker says about an environment, unless it comes with it."""
+    """Returns the complaints of Gymnasium's checker about an environment that is not its own."""
     made = getattr(getattr(environment, "wrapped", None), "unwrapped", None)
     gymnasium = sys.modules.get("gymnasium")  # whose import takes seconds
     is_own = not type(made).__module__.startswith("gymnasium.")

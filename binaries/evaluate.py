@@ -1,4 +1,4 @@
-"""Plays the policy that a run has learnt, without the actors' exploration.
+"""Plays the policy that a run has learnt, without exploration noise.
 
     python -m binaries.evaluate --workdir=runs/quickstart
     python -m binaries.evaluate --workdir=runs/quickstart --episodes=1 --video=cartpole.gif
@@ -8,20 +8,20 @@
     python -m binaries.evaluate --policy=apex_pong --episodes=10 --record_starts=pong.json
     python -m binaries.evaluate --workdir=runs/pong --episodes=100 --starts=pong.json
 
-Reads the newest checkpoint of the run directory, or its best evaluation's parameters, and changes
-nothing in it; the run may still be going on. --policy plays one that comes with the code. Prints
-the mean return and its standard deviation over the episodes.
+Reads the newest checkpoint of the run directory, or the parameters of its best evaluation, and
+changes nothing in it; the run may still be training. --policy plays a policy that comes with the
+code. Prints the mean return and its standard deviation over the episodes.
 
-Atari: an episode begins after 0 to 30 frames without action and ends with the game or after 108,000
-frames (half an hour); lost lives do not end it and rewards are not clipped. With --episodes=200
-that is the Ape-X paper's "no-op starts" (that there are 200, and how long they may last, is not in
-the paper). The policy takes a random action as often as the run's evaluation_epsilon says. Of the
+Atari: an episode begins after 0 to 30 no-op frames and ends with the game or after 108,000 frames
+(half an hour); lost lives do not end it and rewards are not clipped. With --episodes=200 these are
+the Ape-X paper's "no-op starts" (the number of episodes and their limit are not in the paper). The
+policy takes a random action with the probability that the run's evaluation_epsilon gives. For the
 57 games of table 2 the human-normalised score is printed as well.
 
 The papers' other regime, "human starts" (Nair et al. 2015), begins episodes in states from games of
-human experts, and counts only the rewards after these. Its states were never published. --starts
-plays from those of a file, whatever they are of; --record_starts writes a stand-in, states that
-this policy reaches at random times.
+human experts, and counts only the rewards after these. The states were never published. --starts
+plays from the states of any file; --record_starts writes a stand-in, with states that this policy
+reaches at random times.
 """
 
 import argparse
@@ -48,7 +48,7 @@ from reproductions import agent_of
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
 """Trained policies, a directory each: the files of a run that its best policy needs."""
 _SUFFIXES = {"video": (".gif", ".mp4"), "proposals": (".png", ".pdf")}
-"""Ends of the files that flags name, which say in what format they are written."""
+"""Endings of the files that flags name, which choose the format."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -64,13 +64,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--checkpoint",
         metavar="newest|best|step_N",
-        help="whose parameters play: those of the newest checkpoint, the default, of the best "
-        "evaluation, the default with --policy, or of a checkpoint of --keep_checkpoints_every",
+        help="the parameters to play: those of the newest checkpoint (default), of the best "
+        "evaluation (default with --policy), or of a checkpoint of --keep_checkpoints_every",
     )
     parser.add_argument(
         "--environment",
         metavar="NAME",
-        help="play there instead: an environment with observations and actions of the same sizes",
+        help="play in this environment instead, whose observations and actions have the same sizes",
     )
     parser.add_argument(
         "--episodes", type=int, default=10, metavar="N", help="default 10; Reactor's paper uses 200"
@@ -80,14 +80,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--starts",
         type=pathlib.Path,
         metavar="FILE.json",
-        help="begin episodes in the states of this file, all equally often in so many episodes",
+        help="begin episodes in the states of this file, in each state equally often",
     )
     starts.add_argument(
         "--record_starts",
         type=pathlib.Path,
         metavar="FILE.json",
-        help="write a file of 100 states there, at random times in the first five minutes of the "
-        "episodes",
+        help="write a file of 100 states, from random times in the first five minutes of episodes",
     )
     parser.add_argument(
         "--seed",
@@ -100,17 +99,17 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--video",
         type=pathlib.Path,
         metavar="FILE.gif",
-        help="write the first episode there, or to FILE.mp4, at most its first 1500 pictures; "
-        "MuJoCo draws without a screen by EGL, or by what MUJOCO_GL names "
+        help="film the first episode as FILE.gif or FILE.mp4, at most its first 1500 frames; "
+        "MuJoCo draws without a screen through EGL, or through what MUJOCO_GL names "
         "(egl, osmesa, glfw)",
     )
     parser.add_argument(
         "--proposals",
         type=pathlib.Path,
         metavar="FILE.png",
-        help="of a policy that samples actions and takes the best: draw moments of the first "
-        "episode there, or to FILE.pdf: a picture, the values of the samples, the probabilities "
-        "of each sub-action, the chosen one in green",
+        help="for a policy that samples actions and takes the best: draw moments of the first "
+        "episode to FILE.png or FILE.pdf, with a picture, the values of the samples and the "
+        "probabilities of each sub-action, the chosen one in green",
     )
     parser.add_argument(
         "--moments",
@@ -123,19 +122,19 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--export",
         type=pathlib.Path,
         metavar="DIR",
-        help="write the policy there for other programs: a TensorFlow SavedModel, spaces.json and, "
-        "of a policy of layers, policy.npz, which docs/read_policy.py reads",
+        help="write the policy to this directory for other programs: a TensorFlow SavedModel, "
+        "spaces.json and, if the policy has only dense layers, policy.npz for docs/read_policy.py",
     )
     parser.add_argument(
         "--json",
         type=pathlib.Path,
         metavar="FILE.json",
-        help="write the result and every return there",
+        help="write the result and every return to this file",
     )
     parser.add_argument(
         "--trust_environment",
         action="store_true",
-        help="import an environment of your own also from inside the run directory",
+        help="import the environment's code even from inside the run directory",
     )
     arguments = parser.parse_args(argv)
     if arguments.policy is not None:
@@ -180,7 +179,7 @@ def _policies() -> list[str]:
 
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
-    """Returns the agent that made the run, and says which code of a user's is imported to play."""
+    """Returns the agent that made the run, and prints which user code is imported to play."""
     from common.environments import user_code
 
     config = RunDirectory(arguments.workdir).read_config()
@@ -323,7 +322,7 @@ def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespa
 
 
 def _human_normalised(environment: str, mean: float, from_starts: bool) -> float | None:
-    """Returns the human-normalised score of a mean return; None if a human's is not known."""
+    """Returns the human-normalised score of a mean return; None if a human's score is unknown."""
     from common.evidence.reported import Reported, human_normalised
 
     suite, _, game = environment.partition(":")

@@ -1,6 +1,6 @@
 r"""Makes the runs of a paper's figure or table, of a list of such runs, of a sweep or a search.
 
-    python -m binaries.experiment --paper=d4pg                        # all of them, and their state
+    python -m binaries.experiment --paper=d4pg                        # all experiments, their runs
     python -m binaries.experiment --paper=d4pg --figure=2 --scale=smoke --dry_run
     python -m binaries.experiment --paper=d4pg --figure=2 --tasks cartpole:swingup --seeds 1
     python -m binaries.experiment --paper=d4pg --figure=2 --keep      # in results/runs
@@ -12,14 +12,14 @@ r"""Makes the runs of a paper's figure or table, of a list of such runs, of a sw
     python -m binaries.experiment --list=results/campaign.csv         # for days, next to other work
     python -m binaries.experiment --list=results/campaign.csv --status
 
-Shows the plan, then makes missing runs and resumes cut ones. Finished runs, in --runs or --kept,
-are left alone. Ctrl-C ends the current runs in order; the same command resumes them. A run that
-fails does not end the others and is named at the end.
+Shows the plan, then makes missing runs and resumes interrupted runs. Finished runs, in --runs or
+--kept, are not made again. Ctrl-C stops the current runs cleanly; the same command resumes them. A
+run that fails does not end the others and is named at the end.
 
-Runs are made one after the other on all cores, with --jobs so many at once, which share the cores
-evenly, or as the tasks of an array job of Slurm. Those of a list are kept as soon as they are
-finished; docs/campaign.md describes it. With --vary, a figure of the sweep is drawn at the end, and
-a table is written, best first. --search tries values of the flags in --vary by itself:
+Runs are made one after the other on all cores, with --jobs=N N at once, which share the cores
+evenly, or as the tasks of an array job of Slurm. Runs of a list are kept as soon as they are
+finished; docs/campaign.md describes lists. With --vary, a figure of the sweep is drawn at the end,
+and a table is written, best values first. --search itself chooses values of the flags in --vary:
 config.learning_rate alone (the range of the hyperparameter), config.learning_rate=1e-5..1e-3, or
 config.n_step=1,3,5.
 """
@@ -71,7 +71,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.experiment", description=__doc__)
     of = parser.add_mutually_exclusive_group(required=True)
     of.add_argument("--paper", choices=reproductions.PAPERS)
-    words = "an agent alone, with --vary, on any --tasks (full names)"
+    words = "with --vary: an agent instead of a paper's figure, on any --tasks (full names)"
     of.add_argument("--agent", choices=reproductions.AGENTS, help=words)
     of.add_argument("--list", type=pathlib.Path, metavar="FILE", help="the runs of this CSV file")
     which = parser.add_mutually_exclusive_group()
@@ -86,21 +86,23 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--vary", nargs="+", metavar="NAME=VALUES", help=words)
     words = "search for the best values of the flags in --vary, on a single task and setting"
     parser.add_argument("--search", choices=("optuna",), help=words)
-    words = "runs of the search, those of earlier starts included; default 50"
+    words = "runs of the search, including those of earlier starts; default 50"
     parser.add_argument("--trials", type=int, metavar="N", help=words)
-    words = f"seeds 0 to N - 1; default: the paper's number, {DEFAULT_SEEDS} if it does not say"
+    words = f"seeds 0 to N - 1; default: the paper's number, or {DEFAULT_SEEDS} if it gives none"
     parser.add_argument("--seeds", type=int, metavar="N", help=words)
     words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan says what it changes"
     parser.add_argument("--scale", metavar="NAME", default=DEFAULT_SCALE, help=words)
-    words = "runs at once, which share the cores evenly; default: one, with --cores one a core"
+    words = (
+        "runs at once, which share the cores evenly; default: 1, or with --cores one for each core"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help=words)
     how = parser.add_mutually_exclusive_group()
-    words = f"cores to use; default: all, of a list {_LIST_CORES}"
+    words = f"cores to use; default: all, or {_LIST_CORES} for a list"
     how.add_argument("--cores", type=int, metavar="N", help=words)
     words = "only the list's runs of claims about wall-clock time, one by one on all cores"
-    how.add_argument("--alone", action="store_true", help=f"{words}: run nothing else")
-    words = "directory with files of start states, atari-pong.json of atari:pong: runs end with an "
-    words += "evaluation from these as well (see --starts of an agent's program)"
+    how.add_argument("--alone", action="store_true", help=f"{words}; run nothing else meanwhile")
+    words = "directory with files of start states, such as atari-pong.json for atari:pong, from "
+    words += "which runs are also evaluated at their end (see --starts of an agent's program)"
     parser.add_argument("--starts", type=pathlib.Path, metavar="DIR", help=words)
     for flag, default, words in (
         ("--runs", pathlib.Path("runs/experiments"), "of the run directories"),
@@ -110,10 +112,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.add_argument(flag, type=pathlib.Path, metavar="DIR", default=default, help=words)
     instead = parser.add_mutually_exclusive_group()
     for flag, words in (
-        ("--status", "show what is there"),
-        ("--dry_run", "show what is there, and print the commands"),
+        ("--status", "show the states of the runs"),
+        ("--dry_run", "show the states of the runs, and print the commands of the runs to do"),
         ("--keep", "add finished runs to --kept, where figures, tables and claims look"),
-        ("--set_aside", "move kept runs to the scale SCALE_earlier, to keep others"),
+        ("--set_aside", "move kept runs to the scale SCALE_earlier, so that others can be kept"),
     ):
         instead.add_argument(flag, action="store_true", help=f"start nothing, {words}")
     words = "start nothing, print a script for sbatch: an array job with a task for each run to do"
@@ -131,7 +133,7 @@ def _check(arguments: argparse.Namespace) -> None:
         if (number := getattr(arguments, name)) is not None and number < 1:
             fail(f"--{name} must be at least 1, is {number}")
     if arguments.experiment and not arguments.paper:
-        fail("--figure, --table and --section are a paper's: give --paper")
+        fail("--figure, --table and --section need a --paper")
     if arguments.agent and not (arguments.vary and arguments.tasks):
         fail("--agent needs --vary and --tasks (see --help)")
     if arguments.vary and not (arguments.agent or arguments.experiment):
@@ -234,7 +236,7 @@ def _swept(
 
 
 def _described(plan: "Plan") -> Iterator[str]:
-    """Yields lines on what a plan is of, what its scale changes, and how far its runs are."""
+    """Yields a plan's title, the changes of its scale, and the states of its runs, as lines."""
     from common.evidence.execute import table
     from common.evidence.plan import State
 
@@ -252,11 +254,11 @@ def _described(plan: "Plan") -> Iterator[str]:
     for planned in plan.of(State.RUNNING, State.UNUSABLE):
         yield f"{planned.status.state}: {planned.status.note}"
     if scale.name == PAPER_SCALE.name and len(plan.to_do) > 1:
-        yield "  note: one after the other they take too long: --emit=slurm prints an array job"
+        yield "  note: one by one these runs take too long: --emit=slurm prints an array job"
 
 
 def _show(lines: Iterable[str], plans: "Iterable[Plan]", arguments: argparse.Namespace) -> int:
-    """Prints what is there, and with --dry_run the commands of the runs to do."""
+    """Prints lines on plans, and with --dry_run the commands of the runs to do."""
     for line in lines:
         print(f"{'# ' * arguments.dry_run}{line}")
     for planned in [run for plan in plans for run in plan.to_do] if arguments.dry_run else ():
@@ -309,7 +311,7 @@ def _make(lines: "Sequence[ListedRuns]", arguments: argparse.Namespace) -> int:
 
 def _code(stop: StopRequest, otherwise: int) -> int:
     if stop.requested:
-        say("stopped; the same command goes on")
+        say("stopped; the same command continues")
     return stop.exit_code if stop.requested else otherwise
 
 

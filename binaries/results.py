@@ -9,17 +9,17 @@
     python -m binaries.results --evaluations=evaluations.csv.gz
     python -m binaries.results --all
 
-Files are written below --output, in figures/ and tables/, and their names are printed: a figure as
-PNG, a table as Markdown and CSV; without runs only the reported numbers. --figure=runs shows
-everything that was run at a scale, task by task.
+Writes files below --output, in figures/ and tables/, and prints their names: figures as PNG, tables
+as Markdown and CSV. A table without runs has only the reported numbers. --figure=runs shows all
+runs of a scale, task by task.
 
 --figures draws every figure and section that compares runs of one of its paper's scales, and
---figure=runs of each scale that has curves in none of these; --tables writes every table, at each
-scale that has runs of it; --claims prints the verdicts on all claims, or writes them where --output
-is given, and --claim=NAME prints everything on a claim. --all is figures, tables and claims; of all
-papers and scales it also writes a page a paper, and renews the overview in --output's README.md
-where there is one. Each verdict is computed by a rule, see docs/verdicts.md. Runs that are still
-going on, or were killed, do not count.
+--figure=runs for each scale with curves that none of these show. --tables writes every table, at
+each scale that has runs for it. --claims prints the verdicts on all claims, or writes them if
+--output is given; --claim=NAME prints everything about a claim. --all makes figures, tables and
+claims; for all papers and scales it also writes a page for each paper, and renews the overview in
+--output's README.md if there is one. docs/verdicts.md has the rules of the verdicts. Unfinished
+runs do not count.
 """
 
 import argparse
@@ -40,7 +40,7 @@ import reproductions
 
 _ONE = {
     "figure": 'its number, or "runs"',
-    "section": "its number or name: a result without a figure in the paper, or not in the paper",
+    "section": "its number or name, for a result that the paper does not show as a figure or table",
     "table": "its number",
 }
 _EVERY = {
@@ -58,16 +58,16 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         which.add_argument(f"--{kind}", metavar="N", help=f"{words}; with --paper")
     for kind, words in _EVERY.items():
         which.add_argument(f"--{kind}", action="store_true", help=words)
-    which.add_argument("--claim", metavar="NAME", help="everything on a claim of --claims")
-    words = "write all evaluations there, a row each, for other programs; FILE.csv.gz is compressed"
+    which.add_argument("--claim", metavar="NAME", help="everything about a claim of --claims")
+    words = "write all evaluations to this file, a row each; FILE.csv.gz is compressed"
     which.add_argument("--evaluations", type=pathlib.Path, metavar="FILE.csv", help=words)
     papers = ", ".join(reproductions.PAPERS)
     parser.add_argument("--paper", metavar="PAPER", help=f"one of {papers}; default all")
     parser.add_argument(
         "--scale",
         metavar="SCALE",
-        help="of the runs; default for a figure or a table the nearest to the paper's that has "
-        "some, for a claim the nearest that decides it, smoke never",
+        help="scale of the runs; default: for a figure or a table, the scale with runs that is "
+        "nearest to the paper's; for a claim, the nearest scale that decides it, but not smoke",
     )
     for flag, default, words in (
         ("--runs", "results/runs", "of the runs"),
@@ -82,7 +82,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         metavar="DIR",
         help="directory for figures/ and tables/; default results",
     )
-    parser.add_argument("--pdf", action="store_true", help="draw figures as PDF, too")
+    parser.add_argument("--pdf", action="store_true", help="also draw figures as PDF")
     arguments = parser.parse_args(argv)
     asked = [kind for kind in _ONE if getattr(arguments, kind) is not None]
     if asked and arguments.paper is None:
@@ -104,7 +104,7 @@ class _Results:
         selection.check_scale(self._papers, self._kept, self._scale)
 
     def one(self, name: str) -> None:
-        """Draws a figure or a section, or writes a table, of the only paper."""
+        """Draws a figure or a section of the only paper, or writes a table."""
         (paper,) = self._papers
         if name.startswith("table"):
             table = paper.experiment(name)
@@ -148,14 +148,14 @@ class _Results:
     def _scales(
         self, scales_of: Callable[[Paper, KeptRuns], tuple[str, ...]] = selection.scales_of
     ) -> Iterator[tuple[Paper, str]]:
-        """Yields each paper with each of its scales that is asked for."""
+        """Yields each paper with each of its requested scales."""
         for paper in self._papers:
             for scale in scales_of(paper, self._kept):
                 if self._scale in (None, scale):
                     yield paper, scale
 
     def claim(self, name: str) -> None:
-        """Prints everything on the claims of a name."""
+        """Prints everything about the claims of a name."""
         verdicts.show_claim(self._papers, self._findings, name)
 
     def claims(self) -> None:
@@ -210,7 +210,7 @@ class _Results:
             _say(file)
 
     def _figure_and_scale(self, paper: Paper, name: str) -> tuple[Experiment, str]:
-        """Returns the figure that is asked for and its scale, or says what it lacks."""
+        """Returns the requested figure and its scale, or ends with a line on what it lacks."""
         kept = self._kept
         if name == f"figure {selection.ALL_RUNS}":
             scale = self._scale or selection.nearest_scale(paper, kept)
@@ -250,7 +250,7 @@ def _say(*files: pathlib.Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Makes what is asked for."""
+    """Makes the requested figures, tables and claims."""
     arguments = _arguments(argv)
     results = _Results(arguments)
     if arguments.asked:

@@ -1,4 +1,4 @@
-"""Hyperparameters and settings: each fact about a hyperparameter stands in its field, once.
+"""Hyperparameters and settings; a field has every fact about its hyperparameter.
 
 The string below a field is its help: the meaning and the source, a section of the paper or "Not in
 the paper" with the reason for our value.
@@ -45,16 +45,17 @@ def field(
 
     Args:
       default: value of the default setting. Only a tuple with an empty default may be empty.
-      minimum: lowest value; of a tuple, lowest element, and so for all bounds.
+      minimum: lowest value. Bounds of a tuple are those of its elements.
       above: bound that each value exceeds.
       maximum: highest value.
       below: bound that no value reaches.
       choices: the allowed texts.
-      suffix: format of a value that differs from its setting, for the setting's name: "lr{:g}".
-        None where another value is the same algorithm (sizes of memory, speeds).
-      earlier: what runs did that were started before the field existed; None: the default. A
+      suffix: format by which a value that differs from its setting's enters the run's name, such
+        as "lr{:g}". None if the value does not change the algorithm (sizes of memory, speeds).
+      earlier: value of runs that were started before the field existed; None: the default. A
         function gets the run's other hyperparameters by name.
-      may_change: whether a run may go on with another value, which makes no other algorithm.
+      may_change: whether a run may continue with another value, which must not change the
+        algorithm.
     """
     given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     bounds = {name: bound for name, bound in given.items() if bound is not None}
@@ -171,13 +172,13 @@ class Settings(Generic[ConfigT]):
 
 
 _SIMILAR = 0.65
-"""The similarity of a name that may be meant."""
+"""The least similarity of a suggested name."""
 
 
 def near_names(name: str, known: Sequence[str], count: int = 1) -> list[str]:
-    """Returns at most `count` of the known names that may be meant by another one.
+    """Returns at most `count` of the known names that a misspelt name may mean.
 
-    They are similar, or it is their beginning ("env", environment) or has the first letters of
+    They are similar to it, begin with it ("env", environment), or have it as the first letters of
     their last words ("lr", learning_rate).
     """
     similar = difflib.get_close_matches(name, known, count, _SIMILAR)
@@ -218,7 +219,7 @@ def completed(values: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str
 
 
 def changeable(cls: type[Config]) -> tuple[str, ...]:
-    """Returns the names of the fields with which a run may go on with other values."""
+    """Returns the names of the fields whose values may change when a run continues."""
     return tuple(each.name for each in dataclasses.fields(cls) if each.metadata["may_change"])
 
 
@@ -263,7 +264,7 @@ def _is_within(bounds: Mapping[str, float], value: float) -> bool:
 
 
 def allowed_values(each: dataclasses.Field) -> str:
-    """Returns "at least 1", "in (0, 1]", "adam or rmsprop"; "" where the type is all there is."""
+    """Returns "at least 1", "in (0, 1]" or "adam or rmsprop"; "" if the type is the only limit."""
     bounds, choices = each.metadata["bounds"], each.metadata["choices"]
     if choices:
         return " or ".join(choices)
@@ -274,7 +275,7 @@ def allowed_values(each: dataclasses.Field) -> str:
 
 
 def _is(kind: type, value: Any) -> bool:
-    """Returns whether a value is of a kind of `_KINDS`: whole numbers are finite numbers, too."""
+    """Returns whether a value is of a kind of `_KINDS`; a whole number is also a finite number."""
     if kind is float:
         return type(value) is int or (isinstance(value, float) and math.isfinite(value))
     return type(value) is kind

@@ -18,13 +18,13 @@ class ActorCriticConfig(Config):
     """Divides the last features of pi by their Euclidean norm. Not in the paper; Bjorck et al.
     2022, against policies that saturate."""
     dqda_norm: float = field(0.0, minimum=0, suffix="dqda{:g}")
-    """Largest norm of each state's dq/da, 0: any. Not in the paper; 1 in Acme's D4PG."""
+    """Largest norm of each state's dq/da, 0: no limit. Not in the paper; 1 in Acme's D4PG."""
     critic_learning_rate: float = field(0.0, minimum=0, suffix="critic_lr{:g}")
     """Step size of the critic's Adam, 0: learning_rate. Not in the paper; 1e-3 in DDPG, and 1e-4
     for the policy."""
     critic_decay: float = field(0.0, minimum=0, suffix="decay{:g}")
-    """L2 weight decay of the critic: part of each weight that its gradient has in addition. Not in
-    the paper; 0.01 in DDPG."""
+    """L2 weight decay of the critic: this part of each weight is added to its gradient. Not in the
+    paper; 0.01 in DDPG."""
     target_rate: float = field(1.0, above=0, maximum=1, suffix="tau{:g}")
     """Below 1, each update moves the targets this much towards the online networks, and
     target_period has no effect. Not in the paper, whose targets are copies; 0.001 in DDPG."""

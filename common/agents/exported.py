@@ -1,4 +1,4 @@
-"""Policies for other programs: a TensorFlow SavedModel, layers for NumPy, and what they are about.
+"""Policies for other programs: a TensorFlow SavedModel, layers for NumPy, and spaces.json.
 
     policy = tf.saved_model.load(DIRECTORY)
     state = policy.initial_state(1)                                # where an episode begins

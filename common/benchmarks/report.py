@@ -1,4 +1,4 @@
-"""Benchmarks, their measurements in turns, and the rows that come of them.
+"""Benchmarks, their measurements in turns, and the resulting rows.
 
 This module imports neither TensorFlow nor NumPy, whose threads a benchmark limits first.
 """

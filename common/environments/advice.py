@@ -1,4 +1,4 @@
-"""Advice on an environment, from a specimen of random play in it."""
+"""Advice on an environment, from a sample of random play."""
 
 from collections.abc import Iterator
 import math

@@ -1,4 +1,4 @@
-"""Episodes that begin in states which somebody has reached before, such as Atari's human starts.
+"""Episodes that begin in recorded states, such as Atari's human starts.
 
 Nair et al. 2015 took 100 states of each game from the play of a human expert. An agent plays on
 from there, and only the rewards after the start count; the limit of an episode includes the steps

@@ -1,4 +1,4 @@
-"""A paper's figure of aggregates: of the experiment that has the most runs of several methods."""
+"""A paper's figure of aggregates, for the experiment with the most runs of several methods."""
 
 from collections.abc import Iterator, Sequence
 import itertools

@@ -1,4 +1,4 @@
-"""Pages of figures: bars, effects, values by size, and moments of an episode; panels are apart."""
+"""Figures with bars, effects, values by size, or moments of an episode; panels.py has panels."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses

@@ -1,4 +1,4 @@
-"""A search for hyperparameters with Optuna: each trial is a run that its first evaluations may end.
+"""A search for hyperparameters with Optuna: each trial is a run, which may end early.
 
 Optuna is an extra, imported by `run` alone. A study is an SQLite file next to the run directories,
 so that the same command goes on with it; a trial that was cut resumes its run.

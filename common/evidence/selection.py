@@ -1,4 +1,4 @@
-"""The runs that a figure, a table or a claim takes, their final values, and the text below."""
+"""The runs that a figure, a table or a claim uses, their final values, and captions."""
 
 import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Verdicts on claims as tables, and the pages that show them: results/README.md and a page a paper.
+"""Verdicts on claims as tables, and their pages: results/README.md and a page for each paper.
 
 The columns are explained in docs/verdicts.md.
 """

@@ -1,4 +1,4 @@
-"""Graph calls that make several of the learner's updates, so that a launch is paid only once.
+"""Graph calls that make several of the learner's updates, to save the cost of launching each.
 
 The batches come from a store (`UpdateLoop`), are drawn and written back in the same graph
 (`FusedUpdates`), or form several epochs on a rollout (`RolloutUpdates`).

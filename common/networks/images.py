@@ -1,4 +1,4 @@
-"""Networks for images: convolutions of two sizes or an MLP, an encoder, the dueling and IMPALA's.
+"""Networks for images: convolutional torsos, an MLP, an encoder, and dueling networks.
 
 Variables are float32, and each layer computes in the dtype of its input. So images cast to bfloat16
 make the network compute in bfloat16 up to the layer whose input is cast back. The deep residual

@@ -1,8 +1,8 @@
-"""The flags of an agent's program: those that all have, and those of its hyperparameters.
+"""The flags of an agent's program: flags that all programs have, and its hyperparameters.
 
 `--setting` and `--config.NAME` come from the configuration's fields, as does the table of
-hyperparameters in an agent's README. A wrong flag is reported in the one line that people read.
-This module imports neither TensorFlow nor NumPy: the launcher stays light.
+hyperparameters in an agent's README. A wrong flag ends the program with one line. This module
+imports neither TensorFlow nor NumPy: the launcher stays light.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,21 +29,22 @@ from common.user_error import UserError
 ENVIRONMENT = flags.DEFINE_string(
     "environment",
     None,
-    'What to learn, "suite:domain:task", for example control:cartpole:swingup. One of your own: '
-    "python:MODULE:FUNCTION, whose FUNCTION(seed) gives a dm_env.Environment.",
+    'The environment to learn in, "suite:domain:task", for example control:cartpole:swingup; '
+    "binaries.environments lists the names. Your own environment is python:MODULE:NAME, where NAME "
+    "is a class of Gymnasium or a function that returns a gymnasium.Env or a dm_env.Environment.",
 )
 ENV_KWARGS = flags.DEFINE_string(
     "env_kwargs",
     "",
-    "Arguments of an environment of gym: or python:, as in --env_kwargs=gravity=-5,wind=true or "
-    "a JSON object. The argument `wrappers` of gym: is a list of Gymnasium's wrappers. They "
-    "become a part of the environment's name.",
+    "Arguments of a gym: or python: environment, as in --env_kwargs=gravity=-5,wind=true or as a "
+    "JSON object. They become part of the environment's name. For gym:, the argument `wrappers` is "
+    "a list of Gymnasium's wrappers.",
 )
 WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
-    "Directory of the run: configuration, CSV files, checkpoints, TensorBoard, logs. One that "
-    "holds a run of the same configuration is continued.",
+    "Directory of the run, for configuration, CSV files, checkpoints, TensorBoard events and logs. "
+    "If it holds a run of the same configuration, that run is continued.",
 )
 ROLE = flags.DEFINE_string(
     "role",
@@ -69,17 +70,17 @@ SEED = flags.DEFINE_integer(
 MAX_MINUTES = flags.DEFINE_float(
     "max_minutes",
     None,
-    "Ends the run after so much wall-clock time, over all of its starts.",
+    "Ends the run after this many minutes of wall-clock time, over all of its starts.",
     lower_bound=0,
 )
 MAX_ACTOR_STEPS = flags.DEFINE_integer(
     "max_actor_steps",
     None,
-    "Ends the run after so many steps of all actors together.",
+    "Ends the run after this many steps of all actors together.",
     lower_bound=1,
 )
 MAX_LEARNER_STEPS = flags.DEFINE_integer(
-    "max_learner_steps", None, "Ends the run after so many learner updates.", lower_bound=1
+    "max_learner_steps", None, "Ends the run after this many learner updates.", lower_bound=1
 )
 STOP_AT_RETURN = flags.DEFINE_float(
     "stop_at_return", None, "Ends the run at the first evaluation with at least this mean return."
@@ -87,20 +88,20 @@ STOP_AT_RETURN = flags.DEFINE_float(
 INIT_FROM = flags.DEFINE_string(
     "init_from",
     None,
-    "A run directory, or a kept checkpoint (RUN/checkpoints/step_N), whose networks a new run "
-    "begins with, in the place of random ones. Their sizes must be equal.",
+    "A new run begins with the networks of this run directory or kept checkpoint "
+    "(RUN/checkpoints/step_N) instead of random networks. Their sizes must be equal.",
 )
 KEEP_CHECKPOINTS_EVERY = flags.DEFINE_integer(
     "keep_checkpoints_every",
     None,
-    "Keeps a checkpoint for good at every so many learner steps, as checkpoints/step_N, where N is "
-    "the step at the end of a call of several updates.",
+    "Learner steps between checkpoints that are kept for good, as checkpoints/step_N. N is the "
+    "step at the end of a call, which may make several updates.",
     lower_bound=1,
 )
 FILM_EVERY = flags.DEFINE_integer(
     "film_every",
     None,
-    "Films an episode at every so many evaluations, for TensorBoard and as films/step_N.gif.",
+    "Evaluations from one film of an episode to the next, for TensorBoard and as films/step_N.gif.",
     lower_bound=1,
 )
 EVALUATION_EPISODES = flags.DEFINE_integer(
@@ -119,67 +120,69 @@ STARTS = flags.DEFINE_string(
     "starts",
     None,
     "File of start states, such as Atari's human starts. The last evaluation then also plays "
-    "--final_episodes episodes from these. docs/environments.md says what a file has.",
+    "--final_episodes episodes from these. docs/environments.md describes the file.",
 )
 EVALUATION_SECONDS = flags.DEFINE_float(
     "evaluation_seconds",
     60.0,
-    "Time from one evaluation to the next. Not in the paper.",
+    "Seconds from one evaluation to the next. Not in the paper.",
     lower_bound=0,
 )
 MAX_EPISODE_STEPS = flags.DEFINE_integer(
     "max_episode_steps",
     EPISODE_STEPS,
-    "Longest episode of an evaluation in steps. A longer one is cut, and its return is the sum of "
-    "its rewards up to there. No task of the papers has so long ones: Atari's have 27,000 steps.",
+    "Longest episode of an evaluation in steps. A longer episode is cut, and its return is the sum "
+    "of the rewards so far. Episodes of the papers' tasks are shorter: Atari's have at most 27,000 "
+    "steps.",
     lower_bound=1,
 )
 CHECKPOINT_SECONDS = flags.DEFINE_float(
     "checkpoint_seconds",
     60.0,
-    "Time from one checkpoint to the next: the most that a learner loses when it dies.",
+    "Seconds from one checkpoint to the next: the most that a learner loses when it dies.",
     lower_bound=0,
 )
 CHECKPOINT_REPLAY = flags.DEFINE_boolean(
     "checkpoint_replay",
     None,
-    "Whether the replay survives a stop: its contents are saved with the checkpoints, and "
-    "removed when the run is over. Default: where the disk has room for them twice. Not in the "
-    "paper, where a replay that was lost is filled again (Ape-X, appendix F).",
+    "Saves the replay's contents with the checkpoints, so that they survive a stop, and removes "
+    "them when the run is over. Default: on if the disk has room for twice the contents, or if an "
+    "earlier start has saved them. Not in the paper, where a lost replay is filled again (Ape-X, "
+    "appendix F).",
 )
 KEEP_REPLAY = flags.DEFINE_boolean(
     "keep_replay",
     False,
-    "Whether a replay that is saved also stays when the run is over, so that the same command with "
-    "higher limits goes on with it.",
+    "Keeps a saved replay when the run is over, so that the same command with higher limits "
+    "continues with it.",
 )
 PATIENCE_MINUTES = flags.DEFINE_float(
     "patience_minutes",
     30.0,
-    "How long a role waits for a partner that does not answer before it ends, so that no process "
-    "outlives its run unnoticed.",
+    "How long a role waits for another role that does not answer before it ends, so that no "
+    "process outlives its run unnoticed.",
     lower_bound=0,
 )
 ENVIRONMENT_SECONDS = flags.DEFINE_float(
     "environment_seconds",
     60.0,
-    "Longest call of one environment: a reset, a step, close(). If one takes longer, its process "
-    "says so, ends and is restarted. To make an environment may take ten times as long.",
+    "Longest call of one environment: a reset, a step, close(). If a call takes longer, its "
+    "process reports it, ends and is restarted. Making an environment may take ten times as long.",
     lower_bound=0,
 )
 SCALE = flags.DEFINE_string(
     "scale",
     None,
-    "Size of the run relative to the paper's, for run.json; binaries.experiment names its scale "
-    "here. Default: the number of actors.",
+    "Size of the run relative to the paper's, for run.json; binaries.experiment sets it to its "
+    "scale. Default: the number of actors.",
 )
 SCALE_CHANGES = flags.DEFINE_string(
-    "scale_changes", "", "Differences of that size from the paper's run, in words, for run.json."
+    "scale_changes", "", "Differences between this run and the paper's, in words, for run.json."
 )
 IGNORE_RESOURCES = flags.DEFINE_boolean(
     "ignore_resources",
     False,
-    "Starts also where the full replay would exceed the memory that this machine has left.",
+    "Starts even if the full replay would exceed this machine's available memory or disk.",
 )
 
 _REQUIRED = (ENVIRONMENT.name, WORKDIR.name)
@@ -191,11 +194,11 @@ _RECORDED_ELSEWHERE = (
 
 
 class UsageError(UserError):
-    """A flag or an environment that cannot be; the message is one line that names it."""
+    """An invalid flag or environment; the message is one line that names it."""
 
 
 def check() -> None:
-    """Raises UsageError if a flag that the run needs is missing, or its value cannot be."""
+    """Raises UsageError if a flag that the run needs is missing or has an invalid value."""
     for name in (*_REQUIRED, RAY_ADDRESS.name) if ROLE.value == "ray" else _REQUIRED:
         if not flags.FLAGS[name].value:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
@@ -223,17 +226,17 @@ def check() -> None:
 
 
 def changed() -> dict[str, Any]:
-    """Returns the flags that were given a value, by name, but for those recorded elsewhere."""
+    """Returns the flags that were given a value, by name, except those recorded elsewhere."""
     elsewhere = {*_RECORDED_ELSEWHERE, "setting", "config"}
     ours = (name for name in flags.FLAGS if name not in elsewhere and _is_ours(name))
     return {name: flags.FLAGS[name].value for name in ours if flags.FLAGS[name].present}
 
 
 def variable(agent: AgentDeclaration) -> dict[str, flags.Flag]:
-    """Returns the flags of an agent's program with which runs can differ, by name.
+    """Returns the flags of an agent's program in which runs can differ, by name.
 
-    Its hyperparameters and number of actors, and what names, limits or places a run, are not among
-    them.
+    They do not include hyperparameters, the number of actors, and flags that name, limit or place a
+    run.
     """
     ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(__name__)]
     names = [name for name in ours if name not in _RECORDED_ELSEWHERE]
@@ -242,7 +245,7 @@ def variable(agent: AgentDeclaration) -> dict[str, flags.Flag]:
 
 
 def help_text(agent: AgentDeclaration) -> str:
-    """Returns what the program does, and its flags in groups.
+    """Returns the text of --help: what the program does, and its flags in groups.
 
     The hyperparameters' defaults are those of the setting that the command line chooses.
     """
@@ -284,7 +287,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def _is_ours(name: str) -> bool:
-    """Returns whether a flag is this program's, not one that absl gives to all programs."""
+    """Returns whether a flag is this program's, not absl's, which all programs have."""
     return not (flags.FLAGS.find_module_defining_flag(name) or "").startswith("absl.")
 
 
@@ -329,11 +332,11 @@ _MOST_VALUE = 60
 
 
 def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
-    """Returns what is wrong with a flag, and with which.
+    """Returns a line that names a wrong flag and says what is wrong with it.
 
     Args:
-      error: of reading the flags.
-      known: names of the program's flags, one of which may be meant.
+      error: the error of reading the flags.
+      known: names of the program's flags, for a suggestion.
     """
     if isinstance(error, flags.CantOpenFlagFileError) and isinstance(error.__context__, OSError):
         return f"--flagfile={error.__context__.filename}: {error.__context__.strerror}"
@@ -366,7 +369,7 @@ def define_config(
     Ends the program with one line if the command line names an unknown setting or hyperparameter.
 
     Args:
-      settings: those of the paper; `--config.NAME` changes single values of the chosen one.
+      settings: the paper's settings; `--config.NAME` changes values of the chosen setting.
       flag_values: the flags to add to.
 
     Returns:
@@ -377,7 +380,7 @@ def define_config(
         "setting",
         settings.default,
         list(settings.names),
-        "A variant of the paper; --config.NAME changes single values of it.",
+        "A variant from the paper; --config.NAME changes single values of it.",
         flag_values=flag_values,
     )
     _refuse_unknown_fields(others, vars(config))
@@ -395,7 +398,7 @@ def _chosen_configuration(settings: Settings) -> Config:
 
 
 def _read_setting(default: str) -> tuple[str, list[str]]:
-    """Returns --setting and the other arguments, those of flag files included.
+    """Returns --setting and the other arguments, including those in flag files.
 
     The setting decides the defaults of --config, so it is read before the flags are defined.
     """
@@ -414,9 +417,9 @@ def _read_setting(default: str) -> tuple[str, list[str]]:
 
 
 def _near_setting(name: str, settings: Settings) -> str:
-    """Returns the setting that is, or begins, most like `name`; the default one among equals.
+    """Returns the setting that is most like `name` or begins like it, or "" if none does.
 
-    It is "" if none is like it.
+    Among equals it is the default setting.
     """
 
     def likeness(other: str) -> float:

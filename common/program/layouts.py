@@ -11,8 +11,8 @@ flags.DEFINE_integer(
     "actor_processes",
     None,
     "Processes that share the actors; each runs the policies of its actors as one batch. Give all "
-    "roles the same value. Default: with --role=local one for every second core, or as many as "
-    "--replay_shards if that is more, and of ReF-ER none; otherwise the number of actor tasks in "
+    "roles the same value. Default: with --role=local a process for every second core, but at "
+    "least one for each of --replay_shards (ReF-ER: none); otherwise the number of actor tasks in "
     "TF_CONFIG. Not in the paper (a core for each actor).",
     lower_bound=1,
 )
@@ -28,7 +28,7 @@ flags.DEFINE_enum(
     "replay",
     "process",
     ["process", "learner"],
-    "With --role=local, the place of the replay memory: a process of its own, as in the paper "
+    "With --role=local, the place of the replay memory: a separate process, as in the paper "
     "(Ape-X section 3), or the learner's process, which saves the calls between the two.",
 )
 flags.DEFINE_integer(
@@ -44,9 +44,9 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "evaluation_steps",
     None,
-    "In a single process: learner steps from one evaluation to the next, which that process then "
-    "makes itself. Nothing in the run depends on the machine's speed. Default: another process "
-    "evaluates, every --evaluation_seconds. Not in the paper.",
+    "For runs of one process: learner steps from one evaluation to the next, which that process "
+    "then makes itself, so that the run does not depend on the machine's speed. Default: another "
+    "process evaluates, every --evaluation_seconds. Not in the paper.",
     lower_bound=1,
 )
 

@@ -1,4 +1,4 @@
-"""An agent in a notebook or a script, whose run its program makes."""
+"""An agent for notebooks and scripts, which trains by running the agent's program."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
@@ -49,8 +49,8 @@ Callback = Callable[[dict[str, float]], Any]
 class NotebookAgent:
     """An agent on an environment, trained by its program in a run directory.
 
-    `train` starts the roles as processes of this machine, as the program does, and goes on from
-    where the run is, with the replay that it has.
+    `train` starts the roles as processes of this machine, as the program does, and continues the
+    run with its replay.
 
     Attributes:
       directory: of the run.
@@ -137,16 +137,16 @@ class NotebookAgent:
         callback: Callback | None = None,
         on_episode: Callback | None = None,
     ) -> "NotebookAgent":
-        """Makes so many more updates, prints the program's lines, and returns this agent.
+        """Makes more updates, prints the program's lines, and returns this agent.
 
-        An interrupt or an exception of a callback stops the run in order, with a checkpoint, and is
-        raised then.
+        An interrupt or an exception of a callback stops the run cleanly, with a checkpoint, and is
+        then raised.
 
         Args:
-          learner_steps: number of updates.
+          learner_steps: number of updates to make.
           callback: called with each evaluation, a row of evaluator.csv: "wall_seconds",
             "actor_steps", "learner_steps", "episode_return_mean", "episode_return_std" and
-            "episodes". If it returns False, the run stops in order.
+            "episodes". If it returns False, the run stops cleanly.
           on_episode: the same with each episode of the training actors, a row of acting.csv:
             "wall_seconds", "actor", "actor_steps", "episode_return" and "episode_length".
 

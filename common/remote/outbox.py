@@ -1,4 +1,4 @@
-"""A store in another process, as a store, and the sending of deliveries to it."""
+"""The client of a store in another process, and the outbox that sends deliveries to it."""
 
 from collections.abc import Iterable, Sequence
 import contextlib

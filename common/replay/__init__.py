@@ -1,1 +1,1 @@
-"""Replay memories: C++ operations and their Python face."""
+"""Replay memories: C++ operations and their Python interface."""

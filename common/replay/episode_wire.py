@@ -1,4 +1,4 @@
-"""What a memory of episodes takes and draws, and the form in which episodes travel."""
+"""The rows that a memory of episodes takes and draws, and the form in which episodes are sent."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

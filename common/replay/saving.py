@@ -1,4 +1,4 @@
-"""The file of a store, so that a process that starts again goes on with the store's contents."""
+"""The file of a store, from which a restarted process reloads the store's contents."""
 
 from collections.abc import Iterator
 from concurrent import futures

@@ -1,4 +1,4 @@
-"""JSON files, read strictly: whatever is wrong with one is an error of one line that names it.
+"""JSON files, read strictly: a mistake in a file is an error of one line that names the file.
 
 Among them is the provenance of a result: code, versions of packages, machine. What the control
 groups of a container leave of that machine is read here. Files of any kind are replaced as a whole.

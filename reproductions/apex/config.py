@@ -30,8 +30,8 @@ class ApexConfig(Config):
     """beta of (1 / (N P))^beta, never annealed (section 4.1, of DQN); 0: no weights. That these are
     divided by the batch's largest: Schaul et al. 2016."""
     send_batch: int = field(50, minimum=1, may_change=True)
-    """B, transitions an actor sends at once (section 4.1, of DQN, where the PDF's text lost the
-    number; RLlib has 50, too)."""
+    """B, transitions that an actor sends at once (section 4.1, of DQN, where our copy of the text
+    has lost the number; RLlib also has 50)."""
     send_buffer: int = field(100, minimum=1, earlier=200)
     """Transitions that may wait to be sent before acting waits (section 4.1, "up to 100").
     They are sent in whole batches, and the batch being sent is not counted."""
@@ -41,8 +41,9 @@ class ApexConfig(Config):
     """Learner steps between removals of what exceeds the capacity, which adding does not wait for
     (section 4.1, of DQN; "periodically" in appendix D)."""
     prefetch: int = field(16, minimum=1, may_change=True)
-    """Batches that the learner draws ahead (section 4.1, of DQN); with single_process DQN draws
-    that many and learns from them at once, so priorities lag as much."""
+    """Batches that the learner draws ahead (section 4.1, of DQN). With single_process DQN draws
+    this number of batches before it learns from them, so priorities are late by this number of
+    updates."""
     samples_per_insert: float = field(0.0, minimum=0)
     """Samples per inserted transition that both sides are held to; 0: unlimited, as in the paper
     (section 3), whose rates make it 0.78 of DQN (9.7K and 12.5K a second, section 4.1) and 1.6 of

@@ -61,17 +61,17 @@ class D4PGConfig(ActorCriticConfig):
     policy_gradient_state: str = field("first", choices=("first", "last"), suffix="gradient_at_{}")
     """The policy gradient is of x_i (first, algorithm 1) or of x_{i+N} (last, Acme)."""
     policy_sizes: tuple[int, ...] = field((300, 200), above=0)
-    """Hidden layers of pi. Figure 1 has them, but the PDF's text has lost their sizes; Ape-X
+    """Hidden layers of pi. Figure 1 has them, but our copy of the text has lost their sizes; Ape-X
     appendix D (the same authors)."""
     critic_sizes: tuple[int, ...] = field((400, 300), above=0)
-    """Hidden layers of Z. Lost as those of pi are; Ape-X appendix D."""
+    """Hidden layers of Z. Our copy of the text has lost their sizes as well; Ape-X appendix D."""
     terrain_sizes: tuple[int, ...] = field((200, 100), above=0)
     """Layers for the heights of parkour's terrain in each network, before they join the other
     inputs (section 4.3). Sizes are Not in the paper; two layers as the policy has, but narrower."""
     layer_norm: bool = field(True)
     """LayerNorm before the first tanh. Not in the paper; Acme, by the same group."""
     max_gradient_norm: float = field(0.0, minimum=0, suffix="norm{:g}")
-    """Largest norm of the gradient of each network, 0: any. Not in the paper; 40 in Acme."""
+    """Largest norm of the gradient of each network, 0: no limit. Not in the paper; 40 in Acme."""
     target_period: int = field(100, minimum=1)
     """t_target, learner steps. Not in the paper; Ape-X appendix D."""
     actor_period: int = field(400, minimum=1)

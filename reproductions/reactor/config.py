@@ -27,8 +27,8 @@ class ReactorConfig(Config):
     batch_size: int = field(4, minimum=1, suffix="batch{}")
     """Sequences of an update (section 3.4)."""
     acting_steps_per_update: float = field(5.0, above=0, suffix="acting{:g}")
-    """Acting steps per learning step, 4 to 6 (section 3.4). Of a worker: that is Not in the paper,
-    but figure 2's times agree with it."""
+    """Acting steps per learning step of a worker, 4 to 6 (section 3.4). That they are a worker's is
+    Not in the paper, but figure 2's times agree with it."""
     learning_rate: float = field(5e-5, above=0, suffix="lr{:g}")
     """Step size of Adam (section 3.4.1); three were tried (section 6.1)."""
     adam_beta1: float = field(0.0, minimum=0, below=1, suffix="momentum{:g}")
@@ -39,13 +39,13 @@ class ReactorConfig(Config):
     adam_epsilon: float = field(1e-8, above=0, suffix="adam{:g}")
     """Adam's epsilon. Not in the paper; Adam's default."""
     target_period: int = field(1000, minimum=1, suffix="target{}")
-    """T_update, updates between copies of the target network (section 4.1). Of all workers: that is
-    Not in the paper, whose server keeps the target network."""
+    """T_update, updates of all workers between copies of the target network (section 4.1). That all
+    workers count is Not in the paper, whose server keeps the target network."""
     discount: float = field(0.99, minimum=0, maximum=1, suffix="gamma{:g}")
     """gamma. Not in the paper; that of DQN and A3C."""
     reward_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
-    """Rewards are clipped to [-reward_clip, reward_clip], 0: not. Part of DQN's preprocessing
-    (section 4.1)."""
+    """Rewards are clipped to [-reward_clip, reward_clip], 0: no clipping. Part of DQN's
+    preprocessing (section 4.1)."""
     distributional: bool = field(True, suffix="distributional")
     """Distributional Retrace (section 3.2), or Retrace (section 2.1.2), which the paper calls
     Reactor ND."""
@@ -81,13 +81,13 @@ class ReactorConfig(Config):
     importance_exponent: float = field(1.0, minimum=0, suffix="beta{:g}")
     """beta of (1 / (N P))^beta on a sequence's whole loss (section 3.3). 0: no weights."""
     stored_state: bool = field(False, suffix="stored_state")
-    """A sequence begins with the actor's states of the LSTMs, stored with each frame, not with
-    zeros. Not in the paper; zeros are its strategy according to R2D2, which stores states."""
+    """Sequences begin with the actor's LSTM states, stored with each frame, instead of zeros. Not
+    in the paper, which has zeros according to R2D2, where states are stored."""
     replay_capacity: int = field(100_000, minimum=2, maximum=2**30, suffix="replay{}")
-    """Frames in a worker's memory. Not in the paper; with 10 workers DQN's million."""
+    """Frames in a worker's memory. Not in the paper; with 10 workers DQN's million in all."""
     min_replay_size: int = field(10_000, minimum=1)
-    """Sequences in a worker's memory before its first update; from each frame on there is one. Not
-    in the paper; with 10 workers 100,000, twice DQN's."""
+    """Sequences in a worker's memory before its first update; a sequence begins at each frame. Not
+    in the paper; with 10 workers 100,000 in all, twice DQN's."""
     actor_period: int = field(1, minimum=1)
     """Timesteps between an actor's uses of newer parameters, which its learner downloads for each
     learning step. Not in the paper; both are in one process, so a copy costs an actor nearly

@@ -65,7 +65,7 @@ class ReferConfig(Config):
     as in the authors' program; or stored, of the V and rho stored before (algorithm 3)."""
     naf_beta: str = field("mean", choices=("mean", "all"), suffix="beta_of_{}")
     """The outputs of NAF whose own gradient rule 2 multiplies by beta: the mean, as in the authors'
-    program, or all (eq 10). The paper does not say it for NAF."""
+    program, or all (eq 10). The paper does not say which of these NAF has."""
     max_importance_weight: float = field(1000.0, above=1, suffix="rho{:g}")
     """Bound of rho and of 1 / rho (section 5.3, for ReF-ER-2); the authors' program has it, as e^7,
     for all."""
@@ -106,7 +106,7 @@ class ReferConfig(Config):
     """Standard deviations at which Gaussian noise is truncated (appendix A)."""
     noise: str = field("gaussian", choices=("gaussian", "ou"), suffix="{}_noise")
     """Exploration of NAF and DDPG: gaussian, or ou, Ornstein-Uhlenbeck, of DDPG with plain or
-    prioritised replay (appendix A); the authors' program has it for NAF, too."""
+    prioritised replay (appendix A); the authors' program also has it for NAF."""
     ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
     """theta of Ornstein-Uhlenbeck noise (appendix A)."""
     ou_sigma: float = field(0.2, minimum=0, suffix="ou{:g}")
@@ -155,9 +155,9 @@ class ReferConfig(Config):
     reward_scale_period: int = field(1000, minimum=1, suffix="rescaled{}")
     """Updates between estimates of sigma_r (appendix B)."""
     updates_per_call: int = field(16, minimum=1, suffix="calls{}")
-    """Updates whose steps are drawn at once: actions, Q_ret, the far part of the memory and the
-    errors to rank are as old as such a call. Not in the paper, which has 1; two to four times as
-    fast. ACER has 1, since its updates take long."""
+    """Updates whose steps are drawn at once. Actions, Q_ret, the far part of the memory and the
+    errors to rank are then up to a call old. Not in the paper, which has 1; 16 is two to four times
+    as fast. ACER has 1, since its updates take long."""
 
     @property
     def annealing_per_update(self) -> float:

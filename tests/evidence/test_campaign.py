@@ -240,7 +240,7 @@ def test_a_signal_stops_the_runs_in_order(tmp_path, start):
         assert starts_of(run)[-1]["outcome"] == "stopped"
         # A second signal would be taken for impatience.
         assert "signals [15]" in execute.log_of(run).read_text()
-    assert "0 of 2 runs are finished\nstopped; the same command goes on\n" in err
+    assert "0 of 2 runs are finished\nstopped; the same command continues\n" in err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")

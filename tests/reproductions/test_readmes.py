@@ -162,8 +162,8 @@ def test_the_rates_of_reactors_run():
     for text in (
         f"200 million frames in two days (figure 2) are {acted:.0f} actor steps "
         f"and {learnt:.0f} updates a second",
-        f"{size:,} parameters at 18 actions",
-        f"take {learnt * 8 * size / 1e6:.0f} MB/s at the server",
+        f"{size:,} parameters with 18 actions",
+        f"take {learnt * 8 * size / 1e6:.0f} MB/s of downloads and updates at the server",
         f"replay takes {raw:.2f} GB, with stored states {with_states:.2f} GB",
     ):
         assert text in section, text
@@ -205,8 +205,8 @@ def test_the_annealing_of_a_run_of_refers_length():
     ]
     rate = float(rules.annealed(config.learning_rate, whole, config.annealing))
     assert (
-        f"has {whole:,} updates, at whose end c_max is {c_max[1]:.2f} instead of {c_max[0]:.0f}, "
-        f"and the learning rate {rate:.1e} instead of 1e-4"
+        f"has {whole:,} updates. At its end, annealing has reduced c_max from {c_max[0]:.0f} to "
+        f"{c_max[1]:.2f}, and the learning rate from 1e-4 to {rate:.1e}."
     ) in words_of(Readme("refer").section("Deviations from the paper"))
 
 

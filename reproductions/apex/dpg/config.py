@@ -55,7 +55,7 @@ class DPGConfig(ApexConfig, ActorCriticConfig):
     """Clips each element of the gradient of the policy's weights, 0: none. The other reading of
     appendix D, with dqda_clip=0."""
     max_gradient_norm: float = field(40.0, minimum=0, suffix="norm{:g}")
-    """Largest norm of the critic's gradient, 0: any (appendix C; D: otherwise as per DQN)."""
+    """Largest norm of the critic's gradient, 0: no limit (appendix C; D: otherwise as per DQN)."""
     target_period: int = field(100, minimum=1)
     """Learner steps between copies of both targets (appendix D)."""
     replay_capacity: int = field(

@@ -22,7 +22,8 @@ class DQNConfig(ApexConfig):
     """Ape-X DQN on Atari (section 4.1, appendix C)."""
 
     n_step: int = field(3, minimum=1, suffix="n{}")
-    """n, length of the returns (appendix C, where the PDF's text lost it; RLlib has 3, too)."""
+    """n, length of the returns (appendix C, where our copy of the text has lost it; RLlib also has
+    3)."""
     batch_size: int = field(512, minimum=1, suffix="batch{}")
     """Transitions of an update (section 4.1); 32 to 1024 were tried (appendix E)."""
     learning_rate: float = field(0.00025 / 4, above=0, suffix="lr{:g}")
@@ -35,7 +36,7 @@ class DQNConfig(ApexConfig):
     256^2: DQN's constant, which belongs to a loss summed over a batch, becomes that for a mean if
     it is inside the root."""
     max_gradient_norm: float = field(40.0, minimum=0, suffix="norm{:g}")
-    """Largest global norm of the gradient, 0: any (appendix C)."""
+    """Largest global norm of the gradient, 0: no limit (appendix C)."""
     target_period: int = field(2500, minimum=1, suffix="target{}")
     """Learner steps between copies of the target (appendix C)."""
     replay_capacity: int = field(
@@ -46,13 +47,13 @@ class DQNConfig(ApexConfig):
     )
     """Transitions, a soft limit (section 4.1); 1 million in section 5; figures 4 and 5 vary it."""
     reward_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
-    """Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: not (appendix
-    C, where the PDF's text lost the range; that of DQN)."""
+    """Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: no clipping
+    (appendix C, where our copy of the text has lost the range; that of DQN)."""
     epsilon: float = field(0.4, minimum=0, maximum=1, suffix="epsilon{:g}")
-    """epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1, where the PDF's
-    text lost the numbers; RLlib has 0.4, too)."""
+    """epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1, where our copy
+    of the text has lost the numbers; RLlib also has 0.4)."""
     epsilon_alpha: float = field(7.0, minimum=0, suffix="ladder{:g}")
-    """alpha of the ladder of epsilons (section 4.1, lost as well; RLlib has 7, too)."""
+    """alpha of the ladder of epsilons (section 4.1, lost as well; RLlib also has 7)."""
     epsilons: tuple[float, ...] = field((), minimum=0, maximum=1, suffix="other_epsilons")
     """A fixed set instead of the ladder, as in (0.4,0.1): actor i takes number i modulo their count
     (appendix B). Figure 7 has six, whose values are in no text; ours are 0.4^(1 + 7k/5)."""

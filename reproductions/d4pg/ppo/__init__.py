@@ -1,1 +1,1 @@
-"""Distributed PPO, with which D4PG compares on parkour."""
+"""Distributed PPO, the baseline of D4PG on parkour."""

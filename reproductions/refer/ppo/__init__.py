@@ -1,1 +1,1 @@
-"""PPO, with which ReF-ER compares."""
+"""PPO, a baseline of ReF-ER."""
