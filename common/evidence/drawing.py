@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 import numpy as np
 
-from common.evidence.effects import Effect
+from common.evidence.effects import Effect, signed
 from common.evidence.paper import Style
 from common.reporting.curves import COLOR_NAMES
 
@@ -240,6 +240,8 @@ _OUTCOME_COLOURS = {
     "unclear": COLOR_NAMES["grey"],
 }
 _EFFECT_HEIGHT = 0.2
+_EFFECT_LIMIT = 300.0
+"""Percent: effects end there, with an arrow; the label of one that is larger has its number."""
 
 
 class ForestRow(NamedTuple):
@@ -268,19 +270,23 @@ def forest(effects: Sequence[ForestRow], margin: float) -> Page:
     place.grid(False, axis="y")
     place.axvspan(-100 * margin, 100 * margin, color="0.9", linewidth=0)
     place.axvline(0, **_REFERENCE)
-    for position, (_, effect, is_mean) in zip(positions, effects):
-        middle, low, high = (100 * end for end in (effect.estimate, effect.low, effect.high))
+    labels = []
+    for position, (label, effect, is_mean) in zip(positions, effects):
+        ends = [100 * end for end in (effect.low, effect.estimate, effect.high)]
+        low, middle, high = np.clip(ends, -_EFFECT_LIMIT, _EFFECT_LIMIT)
+        is_far = abs(ends[1]) > _EFFECT_LIMIT
+        labels.append(label + f" ({signed(ends[1])} %)" * is_far)
         page.legend[str(effect.outcome)] = place.errorbar(
             middle,
             position,
             xerr=[[middle - low], [high - middle]],
             color=_OUTCOME_COLOURS[effect.outcome],
-            fmt="o",
+            fmt=(">" if middle > 0 else "<") if is_far else "o",
             markersize=3 + 2 * is_mean,
             linewidth=0.8 + 0.8 * is_mean,
             capsize=2,
         )
-    place.set_yticks(positions, [row.label for row in effects])
+    place.set_yticks(positions, labels)
     for label, row in zip(place.get_yticklabels(), effects):
         label.set_fontweight("bold" if row.is_mean else "normal")
     place.set_ylim(bottoms[-1] - 0.1, 0.1)

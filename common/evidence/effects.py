@@ -51,6 +51,11 @@ def interval(
     return float(low), float(high)
 
 
+def signed(number: float, digits: int = 1) -> str:
+    """Returns "+12.3", or "-1.2e+07" of a large number, which only a method that diverges has."""
+    return f"{number:+.{digits}f}" if abs(number) < 10_000 else f"{number:+.1e}"
+
+
 class Outcome(enum.StrEnum):
     """The outcome of a comparison."""
 

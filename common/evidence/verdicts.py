@@ -14,7 +14,7 @@ import pandas
 from common.evidence import figures, selection, tables
 from common.evidence.aggregate_figure import AGGREGATES
 from common.evidence.claims import Claim, Finding, JudgedEffect, Measured
-from common.evidence.effects import Effect, Verdict
+from common.evidence.effects import LAST_LOOK, Effect, Verdict, signed
 from common.evidence.paper import Experiment, Paper
 from common.evidence.reported import Reported
 from common.evidence.runs import KeptRun, KeptRuns
@@ -151,7 +151,7 @@ def _parts(judged: JudgedEffect, effect: Effect) -> tuple[str, str, str, str]:
     """Returns the estimate, the ends of its interval and the unit; one seed has no interval."""
     digits, unit = (2, "log10") if judged.is_logarithm else (1, "%")
     ends = (effect.estimate, effect.low, effect.high)
-    cells = [f"{_factor(judged) * end:+.{digits}f}" if math.isfinite(end) else "" for end in ends]
+    cells = [signed(_factor(judged) * end, digits) if math.isfinite(end) else "" for end in ends]
     return cells[0], cells[1], cells[2], unit
 
 
@@ -196,7 +196,9 @@ def _why_open(finding: Finding) -> str:
         hours = f", {missing.hours:.1f} h" if math.isfinite(missing.hours) else ""
         words.append(f"{missing.missing} runs missing{hours}")
     if finding.seeds_needed and finding.seeds_needed > finding.effects[0].effect.seeds:
-        words.append(f"{finding.seeds_needed} seeds needed")
+        needed = min(finding.seeds_needed, LAST_LOOK)
+        more = "more than " * (needed < finding.seeds_needed)
+        words.append(f"{more}{needed} seeds needed")
     return "; ".join(words)
 
 

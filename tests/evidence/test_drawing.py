@@ -238,6 +238,20 @@ def test_outcomes_are_told_by_colours_over_the_margin(tmp_path):
     assert len(imread(both)) > len(imread(alone))
 
 
+def test_an_effect_beyond_the_axis_has_an_arrow_and_its_number():
+    far = effect(-2e8, -3e8, -1e8, "behind")
+    page = drawing.forest([*BOTH, drawing.ForestRow("diverges", far, True)], 0.05)
+    ((place,),) = page.blocks
+    assert max(map(abs, place.get_xlim())) < 400
+    labels = [label.get_text() for label in place.get_yticklabels()]
+    assert labels == ["n_step", "noise", "diverges (-2.0e+10 %)"]
+    assert [line.get_marker() for line in place.lines if line.get_marker() in "o<>"] == [
+        "o",
+        "o",
+        "<",
+    ]
+
+
 def moment(step, chosen, size=5):
     generator = np.random.default_rng(step)
     probabilities = [generator.dirichlet(np.ones(size)) for _ in chosen]
