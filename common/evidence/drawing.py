@@ -240,7 +240,7 @@ _OUTCOME_COLOURS = {
     "unclear": COLOR_NAMES["grey"],
 }
 _EFFECT_HEIGHT = 0.2
-_EFFECT_LIMIT = 300.0
+_EFFECT_LIMIT = 150.0
 """Percent: effects end there, with an arrow; the label of one that is larger has its number."""
 
 
