@@ -8,7 +8,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 import numpy as np
 
 from common.evidence import drawing
-from common.evidence.effects import signed
 from common.evidence.paper import Style
 from common.reporting.curves import count_text
 
@@ -160,7 +159,8 @@ def _draw_part(
         near, fallen = (panel.curves, ()) if part.is_log else _divide(panel.curves)
         far = _far_lines(near, panel.lines)
         words = [f"{label}: {value:,.6g}" for value, label in far]
-        words += [f"{curve.label}: down to {signed(curve.middle.min(), 0)}" for curve in fallen]
+        lows = [(curve.label, curve.middle.min()) for curve in fallen]
+        words += [f"{name}: down to {low:{',.0f' if low > -1e6 else '.1e'}}" for name, low in lows]
         longest = max(map(len, [title, *words]))
         is_wide = columns <= 4 and longest <= _WIDE_TITLE * 4 / columns
         place.set_title(

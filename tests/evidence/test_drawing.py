@@ -130,7 +130,7 @@ def test_a_curve_that_diverges_leaves_the_height_to_the_others():
     assert legend == ["ddpg", "fallen", "two"]
     low, high = axes.get_ylim()
     assert -600 < low < -330 and 880 < high < 1100
-    assert axes.get_title() == "a\nfallen: down to -2.0e+04"
+    assert axes.get_title() == "a\nfallen: down to -20,000"
 
 
 def test_a_curve_above_the_others_may_fall():
