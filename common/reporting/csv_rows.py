@@ -353,7 +353,7 @@ def _lines_from(path: str | os.PathLike, begin: int) -> tuple[list[str], list[by
     """Returns a file's header, its whole lines from byte `begin` on, and where the last one ends.
 
     Args:
-      path: the file; if it does not exist, it has no lines.
+      path: the file; if it does not exist, or its header is not whole, it has no lines.
       begin: counted from the end of the file if it is negative. The first line may then lack its
         beginning.
 
@@ -363,6 +363,8 @@ def _lines_from(path: str | os.PathLike, begin: int) -> tuple[list[str], list[by
     try:
         with open(path, "rb") as file:
             first = file.readline()
+            if not first.endswith(b"\n"):  # no header yet; rows may come while this reads on
+                return [], [], 0
             size = os.fstat(file.fileno()).st_size
             file.seek(max(len(first), begin if begin >= 0 else size + begin))
             *lines, torn = file.read().split(b"\n")
@@ -371,7 +373,7 @@ def _lines_from(path: str | os.PathLike, begin: int) -> tuple[list[str], list[by
         return [], [], 0
     except OSError as error:
         raise _unusable(path, error) from None
-    return _fields(f"{path}:1", first.removesuffix(b"\n")), lines, end
+    return _fields(f"{path}:1", first[:-1]), lines, end
 
 
 def _check_header(path: str | os.PathLike, header: Sequence[str], names: Sequence[str]) -> None:

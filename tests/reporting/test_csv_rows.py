@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import os
 from pathlib import Path
 import re
@@ -295,6 +296,28 @@ def test_last_row_reads_the_tail_of_a_long_file(tmp_path):
     assert last_row(path) == {"writer": 0, "number": 199_999, "text": "x" * 40}
     assert time.perf_counter() - start < 0.1
     assert os.path.getsize(path) > 5_000_000
+
+
+@pytest.mark.parametrize("begun", ["", "writer,nu"])
+def test_a_file_that_gets_its_header_while_it_is_read_has_no_row_yet(tmp_path, monkeypatch, begun):
+    path, opened = tmp_path / "rows.csv", []
+    path.write_text(begun)
+
+    class Slow(io.FileIO):
+        def readline(self, *arguments):
+            line = super().readline(*arguments)
+            if not opened:
+                opened.append(self)
+                CsvRows(path, COLUMNS).append({"writer": 1, "number": 7, "text": "a"})
+            return line
+
+    monkeypatch.setattr(csv_rows, "open", Slow, raising=False)
+    assert last_row(path) is None
+    assert opened and last_row(path) == {"writer": 1, "number": 7, "text": "a"}
+    opened.clear()
+    path.write_text(begun)
+    new = NewRows(path, "number")
+    assert opened and new.read() == [(7.0,)]
 
 
 def test_new_numbers_are_those_of_whole_rows_since_the_last_call(tmp_path):
