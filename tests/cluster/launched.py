@@ -158,10 +158,10 @@ class Program:
 def forked():
     """Yields a function that starts programs: `start(log, module, *arguments, **variables)`.
 
-    A fork is what `python -m` would be, but for the import, for XLA, which compiles for longer than
-    these runs take, and for the rows of learner.csv: tests wait for them, so they come every half
-    second. It reads flags and variables anew, and has run no op of TensorFlow. Use it for roles
-    that a test starts by hand.
+    A fork is what `python -m` would be, but for the import and for XLA, which compiles for longer
+    than these runs take. Rows of learner.csv, for which tests wait, come every half second, and a
+    role waits for another process that keeps the run for three seconds only. It reads flags and
+    variables anew, and has run no op of TensorFlow. Use it for roles that a test starts by hand.
 
     Those that still run at the end are killed.
     """
@@ -221,6 +221,7 @@ def _become(log, module, arguments, variables):
     sys.orig_argv = [sys.executable, "-m", module, *arguments]
     with (
         mock.patch("common.learning.bookkeeping._SECONDS", 0.5),
+        mock.patch("common.program.task._LOCK_SECONDS", 3.0),
         mock.patch("tensorflow.function", functools.partial(_uncompiled, tf.function)),
     ):
         runpy.run_module(module, run_name="__main__", alter_sys=True)
