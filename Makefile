@@ -148,9 +148,17 @@ $(VENV)/.video: $(VENV)/.built
 	$(PIP) --quiet --no-deps av==18.1.0
 	@touch $@
 
-# What `python -m binaries.benchmark --peers` compares with.
-peers: setup
+# What `python -m binaries.benchmark --peers` compares with: cpprb, and learners in build/peers, of
+# 1 GB. Where PyTorch's own index cannot be reached, PyTorch comes with CUDA: 6 GB.
+peers: setup build/peers/bin/python
 	$(PIP) --quiet --no-deps cpprb==11.0.0
+
+LEARNERS := torch==2.15.0 jax==0.10.2 optax==0.2.8 stable-baselines3==2.9.2
+build/peers/bin/python: | $(UV)
+	$(UV) venv --quiet --clear --python=$(RUN) build/peers.new
+	$(UV) pip install --quiet --torch-backend=cpu --python=build/peers.new/bin/python $(LEARNERS) || \
+		$(UV) pip install --quiet --python=build/peers.new/bin/python $(LEARNERS)
+	mv build/peers.new build/peers
 
 clean:
 	rm -rf $(VENV) build *.egg-info common/replay/_ops.tf-*.so

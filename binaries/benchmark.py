@@ -1,7 +1,7 @@
 """Measures the speeds and sizes of replay, learner, actor and parameter server.
 
     python -m binaries.benchmark                    # all except whole runs and mazes
-    python -m binaries.benchmark replay --peers     # compared with cpprb
+    python -m binaries.benchmark replay --peers     # compared with another library
     python -m binaries.benchmark learner --json learner.json
     python -m binaries.benchmark workers --repeats=3     # whole runs, three minutes a repeat
     python -m binaries.benchmark refer      # the benchmarks of an agent
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-from common.benchmarks import report
+from common.benchmarks import learner_peers, report
 from common.cluster import processes
 from common.cluster.errors import ClusterError
 from common.reporting.command_line import Parser, check_writable, exit_with, fail
@@ -50,7 +50,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         action="store_true",
-        help="replay, image_replay: also measure cpprb (see `make peers`)",
+        help="also measure other libraries, once `make peers` has installed them. replay, "
+        "image_replay: cpprb; learner: JAX, PyTorch and Stable-Baselines3",
     )
     parser.add_argument(
         "--json",
@@ -75,9 +76,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"--repeats must be at least 1, is {arguments.repeats}")
     if arguments.json is not None:
         check_writable("--json", arguments.json)
-    has_peer = any(case.has_peer for case in _chosen(arguments.case))
-    if arguments.peers and has_peer and importlib.util.find_spec("cpprb") is None:
-        parser.error("--peers compares with cpprb, which `make peers` installs: run it first")
+    needed = {case.peer for case in _chosen(arguments.case)}
+    installed = {"": True, "learners": learner_peers.PYTHON.exists()}
+    installed["cpprb"] = importlib.util.find_spec("cpprb") is not None
+    if arguments.peers and not all(map(installed.get, needed)):
+        parser.error("--peers needs the libraries that `make peers` installs: run it first")
     return arguments
 
 

@@ -16,7 +16,7 @@ import reproductions
 
 ROOT = pathlib.Path(__file__).parents[1]
 OURS = {"common", "reproductions", "binaries"}
-OPTIONAL = {"av", "cpprb", "optuna", "ray"}
+OPTIONAL = {"av", "cpprb", "jax", "optax", "optuna", "ray", "stable_baselines3", "torch"}
 """From `make video` and `make peers`, and the extras `ray` and `search`."""
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

@@ -5,6 +5,8 @@ updates, always on the same items, without a memory, decoding or another thread.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import functools
 import time
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 import tree
 
 from common.agents.agent import Agent
+from common.benchmarks import learner_peers
 from common.benchmarks.replay_cases import random_steps
 from common.benchmarks.report import Bench, Row, rate, say
 from common.benchmarks.roles import played, serving_keeper, started_role
@@ -37,6 +40,8 @@ def learner(
     The first two rows make the configured number of updates in a call, and one. The peer makes the
     configured number on fixed batches. For "..._with_actors" see `_with_actors`.
 
+    On request the first row is also compared with learners of other libraries, see `learner_peers`.
+
     Args:
       bench: the request.
       items: transitions in the memory; rates do not depend on it.
@@ -54,16 +59,19 @@ def learner(
         fixed, calls = fixed_updates(agent, trained, batch, WALKER), max(1, updates // n)
         name = f"learner/{bench.program.name}"
         say("tracing and compiling")
-        speeds = bench.in_turns(
-            name,
-            {
-                "memory": lambda: n * rate(keeper.trainer.step, calls),
-                "one by one": lambda: rate(single.step, n * calls),
-                peer: lambda: n * rate(fixed, calls),
-            },
-        )
+        candidates = {
+            "memory": lambda: n * rate(keeper.trainer.step, calls),
+            "one by one": lambda: rate(single.step, n * calls),
+            peer: lambda: n * rate(fixed, calls),
+        }
+        with learner_peers.started() if bench.peers else contextlib.nullcontext({}) as others:
+            for title, measure in others.values():
+                candidates[title] = functools.partial(measure, n * calls)
+            speeds = bench.in_turns(name, candidates)
         alone = speeds.row(f"{name}_batch{agent.batch_size}", "updates/s", "memory", peer)
         yield alone
+        for other, (title, _) in others.items():
+            yield speeds.row(f"{alone.name}_{other}", "updates/s", "memory", title)
         yield speeds.row(f"{name}_updates_per_call_1", "updates/s", "one by one", peer)
         yield from _with_actors(bench, keeper, actor_seconds, alone)
         memory.check()

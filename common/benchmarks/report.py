@@ -95,7 +95,7 @@ class Bench:
     Attributes:
       program: the agent that is measured.
       repeats: of each measurement, whose median counts.
-      peers: whether cpprb is measured, too.
+      peers: whether other libraries are measured, too.
     """
 
     program: AgentDeclaration
@@ -161,7 +161,7 @@ class Case:
       measures: description for users.
       quick: sizes that show that it works, not how fast.
       sizes: sizes that differ from the function's defaults.
-      has_peer: whether it is compared with cpprb on request.
+      peer: what it is compared with on request, "cpprb" or "learners"; "": nothing.
       one_thread: whether NumPy and TensorFlow have one thread, as in an actor's process.
       uses_gpu: whether it may use a GPU, as its role.
       by_name_only: whether a request for several cases leaves it out.
@@ -172,7 +172,7 @@ class Case:
     measures: str
     quick: Mapping[str, Any]
     sizes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    has_peer: bool = False
+    peer: str = ""
     one_thread: bool = False
     uses_gpu: bool = False
     by_name_only: bool = False

@@ -8,13 +8,14 @@ CASES = (
         "replay_cases:replay",
         "the memory of transitions: loops, bytes, latency, service",
         dict(capacity=20_000, loops=100, samples=200),
-        has_peer=True,
+        peer="cpprb",
     ),
     Case(
         "learner",
         "learner_cases:learner",
         "D4PG's updates, also next to actors",
         dict(items=20_000, updates=32, actor_seconds=1.0),
+        peer="learners",
         uses_gpu=True,
     ),
     Case(

@@ -1,3 +1,5 @@
+import importlib.util
+import pathlib
 import sys
 import types
 
@@ -37,13 +39,21 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(ca
         assert str(path) in refuse(capsys, f"--json={path}")
 
 
-def test_a_missing_peer_is_refused(capsys, monkeypatch):
-    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
-    for request in ([], ["replay"], ["d4pg"], ["image_replay"]):
-        line = refuse(capsys, *request, "--peers")
-        assert "with cpprb," in line and "make peers" in line
+def test_a_missing_peer_is_refused(capsys, monkeypatch, tmp_path):
+    installed = importlib.util.find_spec
     monkeypatch.setattr(benchmark, "_measure", lambda *_: [])
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(benchmark.learner_peers, "PYTHON", pathlib.Path(sys.executable))
+    for request in ([], ["replay"], ["d4pg"], ["image_replay"]):
+        assert "make peers" in refuse(capsys, *request, "--peers")
     benchmark.main(["learner", "--peers"])
+    capsys.readouterr()
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: installed("json"))
+    monkeypatch.setattr(benchmark.learner_peers, "PYTHON", tmp_path / "absent")
+    for request in (["d4pg"], ["learner"]):
+        assert "make peers" in refuse(capsys, *request, "--peers")
+    for request in (["replay"], ["actor"]):
+        benchmark.main([*request, "--peers"])
 
 
 def test_a_suite_is_printed_and_written(capsys, monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ CASES = (
         "replay_cases:image_replay",
         "the memory of transitions, with images of Pong",
         dict(capacity=1000, loops=10, service_loops=16, transitions=1000, games=4),
-        has_peer=True,
+        peer="cpprb",
     ),
     Case(
         "image_learner",
