@@ -94,10 +94,7 @@ def _search(
     rows, part = tf.shape(features)[0], learner.value.state(features)
 
     def valued(candidates: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        number = candidates.shape[1]
-        flat = tf.reshape(candidates, [-1, space.size])
-        values = learner.value.values(tf.repeat(part, number, axis=0), flat)
-        return candidates, tf.reshape(values, [rows, number])
+        return candidates, learner.value.values_of(part, candidates)
 
     if config.search == "exact":
         every = tf.constant(space.all_actions())[tf.newaxis]
