@@ -305,8 +305,9 @@ def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
     space = ActionSpace.of(spec, config.num_levels, config.action_set)
     takes_finite = spec.is_hybrid and config.search not in ("cem", "policy")
     if config.num_levels == 0 and max(space.choices) and not takes_finite:
+        numbered = f"actions of {_number(space.choices)} choices"
         raise ValueError(
-            f"--environment has actions of {_number(space.choices)} choices, but this "
+            f"--environment has {actions_of(spec) if spec.is_hybrid else numbered}, but this "
             "setting needs continuous actions (num_levels 0): name another environment, or "
             "--setting=aql"
         )

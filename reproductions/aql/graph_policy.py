@@ -77,7 +77,8 @@ def sample(proposal: Proposal | FlatPolicy, features: tf.Tensor, number: int) ->
             encoding = tf.clip_by_value(output + noise, -1.0, 1.0)
             actions.append(encoding)
         encoded = tf.concat([encoded, encoding], axis=1)
-    return tf.reshape(tf.concat(actions, axis=1), [-1, number, space.size])
+    # Not -1 in place of the number of states, which does not follow from 0 actions.
+    return tf.reshape(tf.concat(actions, axis=1), [tf.shape(features)[0], number, space.size])
 
 
 def _uniform(space: ActionSpace, rows: tf.Tensor, number: int) -> tf.Tensor:
@@ -93,10 +94,7 @@ def _search(
     rows, part = tf.shape(features)[0], learner.value.state(features)
 
     def valued(candidates: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        number = candidates.shape[1]
-        flat = tf.reshape(candidates, [-1, space.size])
-        values = learner.value.values(tf.repeat(part, number, axis=0), flat)
-        return candidates, tf.reshape(values, [rows, number])
+        return candidates, learner.value.values_of(part, candidates)
 
     if config.search == "exact":
         every = tf.constant(space.all_actions())[tf.newaxis]

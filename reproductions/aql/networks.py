@@ -205,11 +205,11 @@ class ValueNetwork(snt.Module):
         hidden = tf.nn.relu(state_part + self.action(self.space.encode(actions)))
         return self.joint(hidden)[:, 0]
 
-    def __call__(self, observation: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """Returns values: observations [B, Ds], candidates [B, n, D] -> [B, n] float32."""
-        batch, num, size = actions.shape
-        part = tf.repeat(self.state(self.shared(observation)), num, axis=0)
-        return tf.reshape(self.values(part, tf.reshape(actions, [-1, size])), [batch, num])
+    def values_of(self, state_part: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
+        """Returns values: states' parts [B, J], n candidates at each, [B, n, D] -> [B, n]."""
+        parts = tf.repeat(state_part, candidates.shape[1], axis=0)
+        values = self.values(parts, tf.reshape(candidates, [-1, self.space.size]))
+        return tf.reshape(values, tf.shape(candidates)[:2])
 
 
 class ProposalNetwork(snt.Module):

@@ -58,7 +58,7 @@ def fit(
     """
     order = np.argsort(-values, axis=1, kind="stable")[:, :num_elites]
     elites = np.take_along_axis(candidates, order[:, :, np.newaxis], axis=1)
-    return elites.mean(axis=1), np.maximum(elites.std(axis=1), min_std).astype(elites.dtype)
+    return elites.mean(axis=1), np.maximum(elites.std(axis=1), min_std)
 
 
 def cem(

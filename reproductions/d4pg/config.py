@@ -68,7 +68,7 @@ class D4PGConfig(ActorCriticConfig):
     terrain_sizes: tuple[int, ...] = field((200, 100), above=0)
     """Layers for the heights of parkour's terrain in each network, before they join the other
     inputs (section 4.3). Sizes are Not in the paper; two layers as the policy has, but narrower."""
-    layer_norm: bool = field(True)
+    layer_norm: bool = field(True, suffix="layer_norm")
     """LayerNorm before the first tanh. Not in the paper; Acme, by the same group."""
     max_gradient_norm: float = field(0.0, minimum=0, suffix="norm{:g}")
     """Largest norm of the gradient of each network, 0: no limit. Not in the paper; 40 in Acme."""

@@ -117,7 +117,7 @@ class ReferConfig(Config):
     critic_decay: float = field(1e-4, minimum=0, suffix="l2_{:g}")
     """Coefficient of the squared weights in the loss of DDPG's critic (appendix A): the gradient
     has this times the weight."""
-    priority_exponent: float = field(0.5, minimum=0, suffix="alpha{:g}")
+    priority_exponent: float = field(0.5, minimum=0, maximum=7, suffix="alpha{:g}")
     """alpha of priorities, rank^-alpha or |error|^alpha. Not in the paper; the authors' program."""
     priority_mix: float = field(0.001, above=0, maximum=1, suffix="mix{:g}")
     """Share of proportional draws that are uniform, so that steps without an error are also drawn.

@@ -54,9 +54,7 @@ def centred_advantage_np(
     mean: np.ndarray,
     variance: np.ndarray,
 ) -> np.ndarray:
-    """Returns what `centred_advantage` does, in NumPy, to 1e-5."""
-    if config.advantage == "none":
-        return np.zeros(len(mean), np.float32)
+    """Returns what `centred_advantage` does where there is an advantage, in NumPy, to 1e-5."""
     if config.advantage == "quadratic":
         lower = closed_form.lower_triangular_np(outputs, mean.shape[-1])
         return closed_form.centred_quadratic_np(action, mean, lower, variance)

@@ -63,6 +63,7 @@ DRAWS = {
     "aql_hybrid": ("aql", HYBRID, AQL),
     "aql_hybrid_gaussian": ("aql", HYBRID, {**AQL, "num_levels": 0}),
     "aql_uniform": ("aql", INTEGERS, {**AQL, "search": "uniform"}),
+    "aql_without_proposed": ("aql", INTEGERS, {**AQL, "num_proposal_samples": 0}),
     "qt_opt": ("aql", CONTROL, {**AQL, **CEM}),
     "impala_flat": (
         "aql",

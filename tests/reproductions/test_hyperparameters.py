@@ -293,6 +293,8 @@ def test_shared_layers_come_with_rmsprop():
             "_vmax100_gradient_at_last_alpha1",
         ),
         (D4PG, "d4pg_prioritized_n5", {"critic": "scalar", "n_step": 1}, "_scalar_n1"),
+        (D4PG, "d4pg_prioritized_n5", {"layer_norm": False}, "_no_layer_norm"),
+        (DECLARED["d4pg_ppo"].settings, "ppo", {"layer_norm": False}, "_no_layer_norm"),
         (
             REACTOR,
             "reactor_tislr",

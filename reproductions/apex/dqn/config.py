@@ -14,7 +14,7 @@ from common.replay.footprint import transition_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 360
-"""N (section 4.1); figures 4 to 6, 13 and 14 vary it."""
+"""N (section 4.1); figures 4 to 6, 13 and 14 have others."""
 
 
 @dataclasses.dataclass
@@ -45,7 +45,7 @@ class DQNConfig(ApexConfig):
         maximum=2**29,  # up to a removal the memory has room for twice as many
         suffix="replay{}",
     )
-    """Transitions, a soft limit (section 4.1); 1 million in section 5; figures 4 and 5 vary it."""
+    """Transitions, a soft limit (section 4.1); 1 million in figure 4; figure 5 varies it."""
     reward_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
     """Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: no clipping
     (appendix C, where our copy of the text has lost the range; that of DQN)."""
@@ -91,7 +91,7 @@ class DQNConfig(ApexConfig):
 
 _UNIFORM = {"priority_exponent": 0.0, "learning_rate": 0.00025}
 _MILLION = {"replay_capacity": 1_000_000}
-_GREEDIER = {"evaluation_epsilon": 0.4**7}  # the least of the ladder, 0.00164
+_GREEDIER = {"evaluation_epsilon": 0.4**7}  # 0.00164; the ladder ends at 0.4^8
 _TWO_CORES = {
     "batch_size": 64,
     "learning_rate": 1e-4,
@@ -164,7 +164,7 @@ AGENT = AgentDeclaration(
     num_actors=lambda config, setting: num_actors(setting),
     num_actors_help=(
         f"N, actors: {NUM_ACTORS} (section 4.1), the default, but with the settings for "
-        f"two cores {num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 vary it."
+        f"two cores {num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 have others."
     ),
     layouts=(DISTRIBUTED, ONE_PROCESS),
     require="common.environments.spec:require_discrete",

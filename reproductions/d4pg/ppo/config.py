@@ -68,7 +68,7 @@ class D4PGPPOConfig(RolloutConfig):
     terrain_sizes: tuple[int, ...] = field(D4PGConfig.terrain_sizes, above=0)
     """Layers for the heights of parkour's terrain in each network, as D4PG has them (section
     4.3)."""
-    layer_norm: bool = field(D4PGConfig.layer_norm)
+    layer_norm: bool = field(D4PGConfig.layer_norm, suffix="layer_norm")
     """LayerNorm before the first tanh, as in D4PG here."""
     noisy_evaluation: bool = field(False, suffix="noisy_evaluation", earlier=True)
     """Evaluates the policy with its noise. Tests are "without exploration noise" (section 4), but

@@ -32,6 +32,11 @@ def make_agent(name="aql", **values):
     return AQL(config, name)
 
 
+def values_at(network, observation, candidates):
+    """Q of candidates [B, n, D] at observations [B, Ds]."""
+    return network.values_of(network.state(network.shared(observation)), candidates)
+
+
 def randomize(variables, scale=0.5, seed=3):
     """Makes every variable differ from its first value."""
     generator = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from small_agents import make_agent, randomize
+from small_agents import make_agent, randomize, values_at
 
 from binaries import evaluate
 from common import environments
@@ -74,7 +74,7 @@ def test_the_greedy_policy_takes_its_best_candidate(name, monkeypatch):
     assert len(seen) == calls
     candidates = np.concatenate(seen, axis=1)
     assert candidates.shape == (6, number, 3)
-    values = learner.value(observations(), candidates).numpy()
+    values = values_at(learner.value, observations(), candidates).numpy()
     expected = candidates[np.arange(6), values.argmax(axis=1)]
     np.testing.assert_array_equal(extras["best_index"], expected)
     np.testing.assert_array_equal(extras["action_index"], expected)
@@ -164,8 +164,8 @@ def test_probabilities_are_those_of_the_learners_proposal_along_the_best_action(
     assert np.log(along).sum() == pytest.approx(float(log_prob[0]), rel=1e-4)
     # 125 actions are no more than the candidates, of which nearly all are drawn.
     every = policy.space.all_actions()[np.newaxis]
-    value = learner.value(observation[np.newaxis], best[np.newaxis]).numpy()[0, 0]
-    values = learner.value(observation[np.newaxis], every).numpy()[0]
+    value = values_at(learner.value, observation[np.newaxis], best[np.newaxis]).numpy()[0, 0]
+    values = values_at(learner.value, observation[np.newaxis], every).numpy()[0]
     assert value >= np.sort(values)[-5] and found.values.max() <= values.max() + 1e-5
 
 

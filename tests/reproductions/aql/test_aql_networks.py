@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_agents import values_at
 import tensorflow as tf
 
 from common.environments.spec import EnvironmentSpec
@@ -42,7 +43,9 @@ def test_the_twin_is_the_network(shared_sizes, joint_sizes):
     twin.load(0 * flat)
     twin.load(flat)
     values = twin.at(twin.shared(observation, ())[0])(actions)
-    np.testing.assert_allclose(values, network(observation, actions), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        values, values_at(network, observation, actions), rtol=1e-5, atol=1e-4
+    )
     assert values.dtype == np.float32
 
 
@@ -57,7 +60,9 @@ def test_a_small_space_is_evaluated_once_with_the_same_result():
     found = []
     for twin in (whole, shortcut):
         q = twin.at(twin.shared(observation, ())[0])
-        np.testing.assert_allclose(q(actions), network(observation, actions), rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(
+            q(actions), values_at(network, observation, actions), rtol=1e-5, atol=1e-4
+        )
         found.append(search.search(q, actions[:, :20], actions[:, 20:]))
     np.testing.assert_array_equal(*found)
 
@@ -88,7 +93,7 @@ def test_first_values_are_near_zero():
     network = networks.ValueNetwork(AQLConfig(), EnvironmentSpec(67, 21), ActionSpace((5,) * 21))
     generator = np.random.default_rng(0)
     observation = generator.standard_normal((8, 67)).astype(np.float32)
-    values = network(observation, network.space.uniform((8, 20), generator))
+    values = values_at(network, observation, network.space.uniform((8, 20), generator))
     assert np.abs(values).max() < 0.05
 
 

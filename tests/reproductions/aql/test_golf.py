@@ -87,5 +87,6 @@ def test_proposals_that_allow_it():
         if name == "aql_gaussian":  # the second is no level
             assert not set(action[:, 1]) <= {-1, -0.5, 0, 0.5, 1}
     for name in ("qt_opt", "d3pg"):
-        with pytest.raises(ValueError, match="needs continuous actions"):
+        message = "has hybrid actions of 2 elements, but this setting needs continuous actions"
+        with pytest.raises(ValueError, match=message):
             AGENT.require_spec(SETTINGS.configuration(name), spec)

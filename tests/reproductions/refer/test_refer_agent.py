@@ -410,6 +410,14 @@ def test_what_is_drawn_by_rank():
     assert proportional.data._sample == Proportional(0.25, 0.001)  # of squares: |error|^0.5
 
 
+@pytest.mark.parametrize("sampling", ["rank", "proportional"])
+def test_exponents_of_priorities_are_those_that_a_memory_takes(sampling):
+    """Else the roles end again and again, in a run directory that keeps the wrong value."""
+    Refer(make_config("ddpg_per", sampling=sampling, priority_exponent=7.0), "ddpg_per")
+    with pytest.raises(ValueError, match=r"^--config.priority_exponent must be in \[0, 7\], is 8"):
+        make_config("ddpg_per", sampling=sampling, priority_exponent=8.0)
+
+
 def test_acer_may_draw_whole_episodes():
     run = Run("acer_episodes_lr1e-05")
     run.train(1)
