@@ -92,7 +92,7 @@ class SequenceAdder(Adder):
         """
         del timestep, extras  # `act` also gets them
         begin, end = self._num_given, self._num_given + len(self._held)
-        if not self._held or end < self._length:
+        if end < self._length:
             return ()
         timesteps = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._held)
         self._num_given, self._held = end, []
