@@ -230,8 +230,10 @@ class RunDirectory:
         """The names of the kept checkpoints, for an error."""
         if not self.path.is_dir():
             return "there is nothing"
-        kept = sorted(self.checkpoints.glob("step_*"), key=lambda path: (len(path.name), path.name))
-        return f"there are {', '.join(path.name for path in kept)}" if kept else "none is kept"
+        # A full disk, or a kill, may have left a directory without a checkpoint.
+        names = {index.parent.name for index in self.checkpoints.glob("step_*/*.index")}
+        kept = sorted(names, key=lambda name: (len(name), name))
+        return f"there are {', '.join(kept)}" if kept else "none is kept"
 
     def film(self, learner_steps: float) -> Path:
         """Returns the file of the film of an evaluation after so many learner steps."""
