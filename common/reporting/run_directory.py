@@ -128,7 +128,7 @@ class RunDirectory:
       path: the value of --workdir.
 
     Attributes:
-      path: of the directory.
+      path: of the directory, absolute.
       config_json: environment, seed, setting and hyperparameters of the run.
       run_json: code, versions, machine, limits and times of each start.
       learner_csv: the learner and the speeds of the run, a row every few seconds.
@@ -144,7 +144,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # a user's environment may change the working directory
         self.config_json = self.path / "config.json"
         self.run_json = self.path / "run.json"
         self.learner_csv = self.path / "learner.csv"
