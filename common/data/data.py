@@ -14,6 +14,7 @@ import dm_env
 import numpy as np
 import tensorflow as tf
 
+from common.environments.batch import ABSENT, LAST
 from common.environments.spec import EnvironmentSpec
 from common.replay.local_replay import LocalReplay
 from common.replay.memory import HARD_CAPACITY, Distribution, ItemWire, Memory
@@ -81,6 +82,11 @@ class Adder(abc.ABC):
     def flush(self) -> Sequence[Delivery]:
         """Returns the completed rows that were held back for a larger delivery."""
         return ()
+
+
+def takes_action(timestep: dm_env.TimeStep) -> np.ndarray:
+    """Returns whether an action follows in each row, bool [K]: not at LAST, and not if ABSENT."""
+    return (timestep.step_type != LAST) & (timestep.step_type != ABSENT)
 
 
 class Data(abc.ABC):

@@ -8,7 +8,7 @@ import dm_env
 import numpy as np
 import tree
 
-from common.data.data import Adder, Data, Delivery, StoredState
+from common.data.data import Adder, Data, Delivery, StoredState, takes_action
 from common.environments.batch import ABSENT, FIRST, LAST
 from common.environments.spec import UnusableEnvironmentError
 from common.replay.episode_memory import EpisodeMemory, WindowMemory
@@ -67,7 +67,7 @@ class EpisodeAdder(Adder):
                 no_action = np.zeros_like(running.states[-1].action)
                 running.append(int(index), timestep.observation, no_action, extras)
                 self._finished.append(running.episode(is_end[index]))
-        num_steps = int(np.count_nonzero(_goes_on(timestep)))
+        num_steps = int(np.count_nonzero(takes_action(timestep)))
         self.num_steps += num_steps
         self._num_collected += num_steps
         return self.flush() if self._num_collected >= self._send_batch else ()
@@ -86,18 +86,13 @@ class EpisodeAdder(Adder):
         Raises:
           UnusableEnvironmentError: an episode is longer than the memory.
         """
-        for index in np.flatnonzero(_goes_on(timestep)):
+        for index in np.flatnonzero(takes_action(timestep)):
             if len(self._running[index].states) == self._max_steps:
                 raise UnusableEnvironmentError(
                     f"--environment has an episode of more than {self._max_steps} steps, which the "
                     "memory holds: raise --config.replay_capacity, or let episodes end earlier"
                 )
             self._running[index].append(int(index), timestep.observation, action[index], extras)
-
-
-def _goes_on(timestep: dm_env.TimeStep) -> np.ndarray:
-    """Returns whether an action follows in each row, bool [K]."""
-    return (timestep.step_type != LAST) & (timestep.step_type != ABSENT)
 
 
 class _Running:

@@ -93,8 +93,8 @@ class RolloutAdder(Adder):
         """Adds the step that led to a timestep; returns the rollout if it is complete."""
         if not self._taken:
             return ()
-        # No step led to a FIRST. This reward makes the TD error there 0.
-        is_step = timestep.step_type != FIRST
+        # No step led to a FIRST or an ABSENT row. This reward makes the TD error there 0.
+        is_step = timestep.step_type > FIRST
         _, value, _ = self._taken[-1]
         reward = np.where(is_step, timestep.reward, value)
         discount = np.where(is_step, self._discount * timestep.discount, 0)

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tree
 
 from common.data.data import Adder, Delivery, ItemData
-from common.environments.batch import FIRST, LAST
+from common.environments.batch import ABSENT, FIRST, LAST
 from common.replay.columns import transition_keys
 from common.replay.memory import UNKNOWN_PRIORITY, Items
 from common.types import Nest
@@ -47,7 +47,7 @@ class SequenceAdder(Adder):
     once, with the beginnings of the completed sequences. A sequence may span several episodes:
     FIRST and LAST are ordinary timesteps, and a discount of 0 at FIRST keeps returns from crossing
     a reset. A time limit (LAST with discount 1) and a lost life (discount 0 within an episode) keep
-    their discounts, times gamma.
+    their discounts, times gamma. An ABSENT row becomes a LAST with reward and discount 0.
 
     `act` completes a timestep, which the next `observe` returns. The first T - 1 timesteps are held
     back until their sequence is complete, because a memory drops steps that no item contains. After
@@ -92,7 +92,7 @@ class SequenceAdder(Adder):
         """
         del timestep, extras  # `act` also gets them
         begin, end = self._num_given, self._num_given + len(self._held)
-        if not self._held or end < self._length:
+        if end < self._length:
             return ()
         timesteps = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._held)
         self._num_given, self._held = end, []
@@ -113,7 +113,8 @@ class SequenceAdder(Adder):
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
         """Stores the timestep that `observe` just got; see base class."""
-        is_first = timestep.step_type == FIRST
+        step_type = timestep.step_type
+        has_no_step = step_type <= FIRST  # no action led to a FIRST or an ABSENT row
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
         discount = self._gamma * timestep.discount.astype(np.float64)
         observation, action, extras = tree.map_structure(
@@ -123,9 +124,9 @@ class SequenceAdder(Adder):
             StoredTimestep(
                 observation=observation,
                 action=action,
-                reward=np.where(is_first, 0, reward).astype(np.float32),
-                discount=np.where(is_first, 0, discount).astype(np.float32),
-                step_type=timestep.step_type.astype(np.uint8),
+                reward=np.where(has_no_step, 0, reward).astype(np.float32),
+                discount=np.where(has_no_step, 0, discount).astype(np.float32),
+                step_type=np.where(step_type == ABSENT, LAST, step_type).astype(np.uint8),
                 extras=extras,
             )
         )

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from common.data.data import Adder, Delivery, ItemData
+from common.data.data import Adder, Delivery, ItemData, takes_action
 from common.environments.batch import FIRST, LAST
 from common.replay import columns
 from common.replay.memory import Items
@@ -80,11 +80,11 @@ class NStepAdder(Adder):
     Atari game's lost life) cuts the return, and the episode continues. Rewards are clipped before
     they are summed.
 
-    `act` opens a transition in each environment that is not at LAST. `observe` adds the timestep's
-    reward to the open transitions and completes those that end, the oldest of an environment first.
-    The transitions of an actor are numbered 0, 1, 2, ... over the lifetime of the adder, across
-    episodes, without gaps. Their keys are made of these numbers: with C copies, the key of copy j
-    of transition t has the step C * t + j.
+    `act` opens a transition in each environment that takes an action: it is neither at LAST nor
+    ABSENT. `observe` adds the timestep's reward to the open transitions and completes those that
+    end, the oldest of an environment first. The transitions of an actor are numbered 0, 1, 2, ...
+    over the lifetime of the adder, across episodes, without gaps. Their keys are made of these
+    numbers: with C copies, the key of copy j of transition t has the step C * t + j.
 
     All environments advance together, so the transitions opened at time t are in slot t mod n of a
     ring, and a mask marks the open transitions.
@@ -166,7 +166,7 @@ class NStepAdder(Adder):
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Opens a transition in each environment that is not at LAST; see base class."""
+        """Opens a transition in each environment that takes an action; see base class."""
         stored = (timestep.observation, action, extras)
         leaves = tree.flatten(stored)
         if self._ring is None:
@@ -175,7 +175,7 @@ class NStepAdder(Adder):
         slot = self._time % self._n
         for ring, leaf in zip(self._ring_leaves, leaves, strict=True):
             ring[slot] = leaf
-        opened = timestep.step_type != LAST
+        opened = takes_action(timestep)
         self._is_open[slot] = opened
         self._steps[slot] = self._next_step
         self._next_step += opened
@@ -203,8 +203,8 @@ class NStepAdder(Adder):
     ) -> _Completed | None:
         """Adds a timestep to the open transitions; returns the transitions that it completes."""
         step_type = timestep.step_type
-        # A reset within an episode drops its open transitions, because they have no end.
-        self._is_open &= step_type != FIRST
+        # An episode without LAST leaves open transitions, which are dropped: they have no end.
+        self._is_open &= step_type > FIRST
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
         self._rewards += self._discounts * reward
         self._discounts *= self._gamma * timestep.discount.astype(np.float64)

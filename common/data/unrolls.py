@@ -96,8 +96,8 @@ class UnrollAdder(Adder):
         del extras
         if not self._held:
             return ()
-        # A reset within an episode also counts, although its last timestep is not LAST.
-        is_last = timestep.step_type == FIRST
+        # An episode without LAST also ends here: a FIRST or an ABSENT row follows.
+        is_last = timestep.step_type <= FIRST
         followed = (timestep.reward, timestep.discount)
         reward, discount = (np.where(is_last, 0, each).astype(np.float32) for each in followed)
         self._outcomes.append((reward, discount, is_last))

@@ -116,7 +116,7 @@ class Signature:
         return tree.unflatten_as(self.specs, columns)
 
     def checked(self, steps: Nest) -> list[np.ndarray]:
-        """Returns the columns of `steps` [M, ...] as arrays, without strings.
+        """Returns the columns of `steps` [M, ...] as arrays; what is in strings is not checked.
 
         Raises:
           ValueError: `steps` is a nest of another structure, or a column has another dtype or

@@ -190,13 +190,7 @@ class EpisodeMemory(Store):
         After an error no step was counted; episodes before the one that was refused were added.
         """
         for episode in rows.episodes:
-            self.add(
-                episode.states,
-                episode.rewards,
-                episode.values,
-                episode.terminated,
-                episode.advantages,
-            )
+            self.add(*episode)
         self.count_steps(rows.num_steps)
         return True
 
@@ -428,9 +422,10 @@ class EpisodeMemory(Store):
 
     def counters(self) -> Counters:
         """Returns the counters; `statistics` returns more."""
-        counters, _ = self._ops.episode_statistics(self._handle)
-        steps, _, _, inserted, removed, sampled, _, missing, _ = counters.numpy().tolist()
-        return Counters(steps, inserted, sampled, removed=removed, missing=missing)
+        now = self.statistics()
+        return Counters(
+            now.steps, now.inserted, now.sampled, removed=now.removed, missing=now.missing
+        )
 
     def num_drawable(self, counters: Counters) -> int:
         """Returns how many items a batch of a `draw` can have, given the counters."""

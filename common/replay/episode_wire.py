@@ -14,6 +14,8 @@ from common.types import Batch, Nest
 class Episode(NamedTuple):
     """A finished episode of T steps, as an adder gives it.
 
+    The order is that of the arguments of `EpisodeMemory.add`.
+
     Attributes:
       states: columns of [T + 1, ...].
       rewards: float32 [T]; `rewards[t]` came after step t.

@@ -44,7 +44,8 @@ def transition_bytes_per_step(
     is_png = getattr(config, "torso", "mlp") == "atari"
     observation = _png_bytes(environment) if is_png else _raw_bytes(spec)
     action = 4 if spec.is_discrete else 4 * spec.action_size
-    return _in_memory(2 * observation + action + 2 * 4)  # with the reward and the discount
+    step = 2 * observation + action + 2 * 4  # with the reward and the discount
+    return round(_SOFT * (step + _STRUCTURES))
 
 
 def sequence_bytes_per_step(
@@ -133,10 +134,6 @@ def _png_bytes(environment: dm_env.Environment) -> float:
         frames.append(environment.step(random_action(actions, generator)).observation)
     image = np.mean([len(file) for file in png.encode(np.stack(frames))])
     return _BUSIER * float(image) + _STRING
-
-
-def _in_memory(bytes_per_step: float) -> int:
-    return round(_SOFT * (bytes_per_step + _STRUCTURES))
 
 
 SHARD_BITS, ACTOR_BITS, INCARNATION_BITS, STEP_BITS = 5, 12, 14, 32

@@ -458,7 +458,7 @@ class Memory(Store):
         """Sets the raw priorities [B] of items; returns how many of them are gone (int64).
 
         Raises:
-          tf.errors.InvalidArgumentError: a priority is negative or not finite; no priority has
+          tf.errors.InvalidArgumentError: a priority is none that `insert` takes; no priority has
             changed.
         """
         return self._ops.replay_update_priorities(self._handle, keys, priorities)

@@ -128,7 +128,7 @@ class RunDirectory:
       path: the value of --workdir.
 
     Attributes:
-      path: of the directory.
+      path: of the directory, absolute.
       config_json: environment, seed, setting and hyperparameters of the run.
       run_json: code, versions, machine, limits and times of each start.
       learner_csv: the learner and the speeds of the run, a row every few seconds.
@@ -144,7 +144,7 @@ class RunDirectory:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # a user's environment may change the working directory
         self.config_json = self.path / "config.json"
         self.run_json = self.path / "run.json"
         self.learner_csv = self.path / "learner.csv"
@@ -230,8 +230,10 @@ class RunDirectory:
         """The names of the kept checkpoints, for an error."""
         if not self.path.is_dir():
             return "there is nothing"
-        kept = sorted(self.checkpoints.glob("step_*"), key=lambda path: (len(path.name), path.name))
-        return f"there are {', '.join(path.name for path in kept)}" if kept else "none is kept"
+        # A full disk, or a kill, may have left a directory without a checkpoint.
+        names = {index.parent.name for index in self.checkpoints.glob("step_*/*.index")}
+        kept = sorted(names, key=lambda name: (len(name), name))
+        return f"there are {', '.join(kept)}" if kept else "none is kept"
 
     def film(self, learner_steps: float) -> Path:
         """Returns the file of the film of an evaluation after so many learner steps."""

@@ -3,7 +3,7 @@
 import dm_env
 import numpy as np
 
-FIRST, MID, LAST = 0, 1, 2
+ABSENT, FIRST, MID, LAST = -1, 0, 1, 2
 
 
 def timestep(step_type, reward, discount, observation):

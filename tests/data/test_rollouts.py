@@ -4,7 +4,7 @@ import dm_env
 import numpy as np
 import pytest
 import tensorflow as tf
-from timesteps import FIRST, LAST, MID, random_experience, timestep
+from timesteps import ABSENT, FIRST, LAST, MID, random_experience, timestep
 
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
@@ -123,6 +123,20 @@ def test_a_true_end_a_time_limit_and_a_cut():
     ((rollout, _),) = feed(RolloutAdder(3, GAMMA, LAMBDA), timesteps, values)
     errors = [1 - 10, 2 + 0.9 * 40 - 30, 3 + 0.9 * 60 - 50]
     np.testing.assert_allclose(rollout.steps.advantages, errors, rtol=1e-6)
+
+
+def test_no_step_leads_to_where_an_environment_is_gone():
+    step_types = [FIRST, MID, ABSENT, ABSENT, FIRST, MID, MID]
+    timesteps = [
+        timestep([step_type], [float(step_type == MID)], [1.0], np.full((1, 1), number, np.float32))
+        for number, step_type in enumerate(step_types)
+    ]
+    values = np.array([[10.0], [20], [30], [40], [50], [60], [70]])
+    ((rollout, num_steps),) = feed(RolloutAdder(3, GAMMA, 0.0), timesteps, values)
+    np.testing.assert_array_equal(rollout.steps.states.observation[:, 0], [0, 4, 5])
+    errors = [1 + 0.9 * after - value for value, after in ((10, 20), (50, 60), (60, 70))]
+    np.testing.assert_allclose(rollout.steps.advantages, errors, rtol=1e-6)
+    assert num_steps == 3
 
 
 def test_unrolls_within_a_rollout_take_the_value_for_the_rest():

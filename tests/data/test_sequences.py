@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sides_task import EPISODE_STEPS, make_environments
 import tensorflow as tf
-from timesteps import FIRST, LAST, MID, random_experience, timestep
+from timesteps import ABSENT, FIRST, LAST, MID, random_experience, timestep
 
 from common.data.sequences import SequenceAdder, Sequences, StoredTimestep
 from common.environments.spec import EnvironmentSpec
@@ -156,6 +156,16 @@ def test_resets_lost_lives_and_time_limits():
     g = np.float32(GAMMA)
     #                                                  life, limit,   end
     np.testing.assert_array_equal(steps.discount, [0, g, 0, g, g, 0, g, 0, 0])
+
+
+def test_where_an_environment_is_gone_an_episode_ends_without_reward():
+    step_types = [FIRST, MID, ABSENT, ABSENT, FIRST, MID]
+    stream = [np.array(values)[:, None] for values in (step_types, [0, 1, 0, 0, 0, 1], [1] * 6)]
+    ((items, count),) = run(make_adder(1, 5), *stream)[-1]
+    np.testing.assert_array_equal(items.steps.step_type, [FIRST, MID, LAST, LAST, FIRST])
+    np.testing.assert_array_equal(items.steps.reward, [0, 1, 0, 0, 0])
+    np.testing.assert_array_equal(items.steps.discount, [0, np.float32(GAMMA), 0, 0, 0])
+    assert count == 3
 
 
 def test_actions_with_dimensions_and_no_extras():

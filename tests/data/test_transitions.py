@@ -7,7 +7,7 @@ from agent_loops import StubAgent, StubLearner, StubPolicy, make_loop, put
 import numpy as np
 import pytest
 import tensorflow as tf
-from timesteps import FIRST, LAST, MID, random_experience, timestep
+from timesteps import ABSENT, FIRST, LAST, MID, random_experience, timestep
 
 from common.data.transitions import NStepAdder, StoredTransition, Transitions
 from common.environments.spec import EnvironmentSpec
@@ -178,6 +178,14 @@ def test_an_abandoned_episode_gives_nothing_more():
     got = single([0, 1, 0, 1, 1, 1], [1] * 6, [FIRST, MID, FIRST, MID, MID, MID])
     np.testing.assert_array_equal(got.observation_tm1[:, 0], [2])
     np.testing.assert_array_equal(got.observation_t[:, 0], [5])
+
+
+def test_no_transition_ends_or_begins_where_an_environment_is_gone():
+    step_types = [FIRST, MID, MID, ABSENT, ABSENT, FIRST, MID, LAST]
+    got = single([0, 1, 1, 0, 0, 0, 2, 3], [1, 1, 1, 1, 1, 1, 1, 0], step_types)
+    np.testing.assert_array_equal(got.observation_tm1[:, 0], [5, 6])
+    np.testing.assert_array_equal(got.observation_t[:, 0], [7, 7])
+    np.testing.assert_allclose(got.n_step_reward, [2 + 0.99 * 3, 3], rtol=1e-6)
 
 
 # With an agent, whose steps have two numbers.

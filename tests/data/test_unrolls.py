@@ -4,7 +4,7 @@ from agent_loops import make_loop
 import numpy as np
 import pytest
 import tensorflow as tf
-from timesteps import FIRST, LAST, MID, random_experience, timestep
+from timesteps import ABSENT, FIRST, LAST, MID, random_experience, timestep
 from unroll_task import EPISODE_STEPS, TIMESTEPS, Sums, make_agent
 
 from common.data.unrolls import UnrollAdder, UnrollQueue
@@ -78,6 +78,18 @@ def test_an_episode_without_an_end_is_not_continued_by_the_next_one():
     np.testing.assert_array_equal(unroll.is_last, [[False, True, False]])
     np.testing.assert_array_equal(unroll.discount, [[1, 0, 1]])
     np.testing.assert_array_equal(unroll.reward, [[1, 0, 1]])
+
+
+def test_no_action_is_taken_where_an_environment_is_gone():
+    adder, step_types = (
+        make_adder(1, 5),
+        np.array([[FIRST], [MID], [ABSENT], [ABSENT], [FIRST], [MID]]),
+    )
+    (unroll,) = run(adder, step_types, np.array([[0], [1], [0], [0], [0], [2]]), np.ones((6, 1)))
+    np.testing.assert_array_equal(unroll.is_last, [[False, True, True, True, False]])
+    np.testing.assert_array_equal(unroll.discount, [[1, 0, 0, 0, 1]])
+    np.testing.assert_array_equal(unroll.reward, [[1, 0, 0, 0, 2]])
+    assert adder.num_steps == 2
 
 
 def test_of_a_recurrent_state_an_unroll_keeps_the_first():

@@ -384,6 +384,24 @@ def test_a_checkpoint_that_stays_is_made_again_if_its_writer_was_killed(run, mon
     assert Checkpoints(run.directory.kept_checkpoint(110), {"learner": run.learner}).restore()
 
 
+def test_a_checkpoint_that_should_stay_but_finds_a_full_disk_is_named_nowhere(run, monkeypatch):
+    bookkeeping = run.start(keep_every=100)
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def reach(steps):
+        run.learner.steps.assign(steps)
+        bookkeeping.after_call(dict.fromkeys(METRICS, tf.constant(1.0)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        reach(110)
+    assert run.directory.kept_in_words == "none is kept"
+    reach(230)
+    assert run.directory.kept_in_words == "there are step_230"
+
+
 def test_evaluations_are_shown_next_to_the_learner_and_the_best_is_known(run):
     bookkeeping = run.start(quiet_seconds=0.0)
     rows = CsvRows(run.directory.evaluator_csv, csv_rows.EVALUATOR)

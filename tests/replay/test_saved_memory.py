@@ -3,10 +3,13 @@
 cc/hostile_operations.cc loads files with right checksums and wrong contents.
 """
 
+import locale
 import os
 import pathlib
 import resource
+import shutil
 import struct
+import subprocess
 
 from many_threads import run_threads
 import numpy as np
@@ -325,6 +328,25 @@ def test_a_file_of_another_memory_of_episodes_is_refused(tmp_path, arguments, li
     make_episodes().save(tmp_path / "memory")
     refuses(make_episodes(**arguments), tmp_path / "memory", f"it is of another memory: .*{line}")
     refuses(make_memory(), tmp_path / "memory", '"kind: episode memory" where .*"kind: keyed mem')
+
+
+def test_a_file_of_a_program_with_another_decimal_point_is_of_the_same_memory(
+    tmp_path, monkeypatch
+):
+    """Libraries of windows, such as Qt, set the locale of the user."""
+    make = ["localedef", "-i", "de_DE", "-f", "UTF-8", str(tmp_path / "de_DE.UTF-8")]
+    if (
+        not shutil.which(make[0])
+        or subprocess.run(make, capture_output=True, check=False).returncode
+    ):
+        pytest.skip("there are no sources of locales")
+    monkeypatch.setenv("LOCPATH", str(tmp_path))
+    locale.setlocale(locale.LC_NUMERIC, "de_DE.UTF-8")
+    try:
+        make_memory("mixed").save(tmp_path / "memory")
+    finally:
+        locale.setlocale(locale.LC_NUMERIC, "C")
+    make_memory("mixed").load(tmp_path / "memory")
 
 
 def test_a_memory_in_use_loads_nothing(saved):

@@ -39,6 +39,16 @@ def test_open_makes_the_layout_and_accepts_the_same_config(tmp_path):
     assert _contents(run.path) == {**before, run.learner_csv: b"kept"}
 
 
+def test_a_run_stays_where_it_is_if_the_process_changes_its_directory(tmp_path, monkeypatch):
+    """An environment may do that to find its files."""
+    (tmp_path / "assets").mkdir()
+    monkeypatch.chdir(tmp_path)
+    run = RunDirectory("run")
+    monkeypatch.chdir("assets")
+    run.open(CONFIG)
+    assert (tmp_path / "run/config.json").exists() and run.read_config()["seed"] == 1
+
+
 def test_another_config_is_refused_in_one_line_that_names_each_key(tmp_path):
     RunDirectory(tmp_path).open(CONFIG)
     before = _contents(tmp_path)

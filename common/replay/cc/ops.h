@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -17,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
@@ -183,7 +183,9 @@ std::string Exact(T value) {
   std::string text;
   for (int digits = 6; digits <= std::numeric_limits<T>::max_digits10; ++digits) {
     text = absl::StrFormat("%.*g", digits, value);
-    if (static_cast<T>(std::strtod(text.c_str(), nullptr)) == value) break;
+    // Not std::strtod, which expects a comma where the program's locale does.
+    double read;
+    if (absl::SimpleAtod(text, &read) && static_cast<T>(read) == value) break;
   }
   return text;
 }
