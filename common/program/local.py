@@ -149,7 +149,8 @@ _IDLE_SECONDS = 30.0
 """No actor step for this long is reported. Actors that the rate limiter holds back still step more
 often than this."""
 _LAST_EVALUATION_SECONDS = 1800.0
-"""Longest wait for roles that outlive the role that keeps the run."""
+"""Longest wait for roles that are down but should outlive the role that keeps the run. One that
+runs is not cut: 200 episodes of Atari take it hours, and the next start would cut them again."""
 _FULL_DISK_BYTES = 10**6
 """Free bytes that are too few for a checkpoint."""
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
@@ -249,10 +250,11 @@ class LaunchedRun:
             if not _has_ended(states[self._layout.keeper.name, 0]):
                 continue
             finished_at = finished_at or time.monotonic()
-            waits = any(
-                name in last and not _has_ended(state) for (name, _), state in states.items()
-            )
-            if not waits or time.monotonic() - finished_at > _LAST_EVALUATION_SECONDS:
+            is_late = time.monotonic() - finished_at > _LAST_EVALUATION_SECONDS
+            if not any(
+                name in last and not _has_ended(state) and (state.running or not is_late)
+                for (name, _), state in states.items()
+            ):
                 return None
         return None
 

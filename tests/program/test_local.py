@@ -193,6 +193,25 @@ def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
     assert not any("no news" in line for line in lines)
 
 
+def test_a_long_last_evaluation_is_not_cut(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "_LAST_EVALUATION_SECONDS", 0.0)
+    begun, evaluated = tmp_path / "run/starts", tmp_path / "evaluated"
+    code = f"""
+import pathlib, time
+while not pathlib.Path({str(begun)!r}).exists():
+    time.sleep(0.1)
+time.sleep(2.0)
+pathlib.Path({str(evaluated)!r}).touch()
+"""
+    run("sys.exit(0)", others=[("evaluator", [sys.executable, "-c", code])])
+    assert evaluated.exists()
+
+
+def test_an_evaluator_that_is_down_is_not_waited_for_without_end(run, monkeypatch):
+    monkeypatch.setattr(local, "_LAST_EVALUATION_SECONDS", 0.0)
+    run("sys.exit(0)", others=[("evaluator", [sys.executable, "-c", "import sys; sys.exit(1)"])])
+
+
 @pytest.mark.parametrize("end", ["moved", "removed", "replaced"])
 def test_a_run_directory_that_is_moved_or_removed_ends_the_run_with_a_line(run, tmp_path, end):
     away = {
