@@ -286,8 +286,9 @@ class LaunchedRun:
                     row.pop("replay_size", None)  # out of date
         if not state.has_been_ready:
             notes.append("starting")
-        if available_disk(self._directory.path) < _FULL_DISK_BYTES:
-            notes.append("disk full")
+        with contextlib.suppress(OSError):  # a file system that does not answer now
+            if available_disk(self._directory.path) < _FULL_DISK_BYTES:
+                notes.append("disk full")
         idle = time.monotonic() - self._acted_at
         if is_fresh and idle >= _IDLE_SECONDS:
             notes.append(f"no actor step for {idle:.0f}s")

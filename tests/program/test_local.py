@@ -1,5 +1,6 @@
 """Tests of common.program.local: a local run, its temporary files, and the resources it needs."""
 
+import errno
 import os
 import pathlib
 import shutil
@@ -157,6 +158,14 @@ def test_a_damaged_last_row_is_passed_over_until_the_next(run):
 def test_a_full_disk_is_seen(run, monkeypatch):
     monkeypatch.setattr(local, "available_disk", lambda path: 0)
     run("until('disk full'); sys.exit(0)")
+
+
+def test_a_file_system_that_does_not_answer_for_a_while_does_not_end_the_run(run, monkeypatch):
+    def fail(path):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(local, "available_disk", fail)
+    run("until('777'); sys.exit(0)")
 
 
 def test_starting_ends_where_there_is_no_learner_csv(run):
