@@ -21,8 +21,14 @@ from common.acting.policy import Policy, state_at
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest, report_ready
-from common.environments import start_states
-from common.environments.batch import FIRST, LAST, BatchedEnvironment, EnvironmentBatch
+from common.environments import start_states, watch
+from common.environments.batch import (
+    FIRST,
+    LAST,
+    BatchedEnvironment,
+    EnvironmentBatch,
+    WatchedBatch,
+)
 from common.learning import checkpoint
 from common.learning.bookkeeping import SavedCounters
 from common.learning.checkpoint import StoredPolicy
@@ -250,7 +256,7 @@ class _Camera:
         """Plays an episode with the parameters [P], and writes its film."""
         environment, context = self._environment(), self._context
         self._policy.load(flat)
-        batch = BatchedEnvironment([environment])
+        batch = WatchedBatch(BatchedEnvironment([environment]), context.environment)
         run_episodes(batch, self._policy, 1, is_stopped, context.episode_steps)
         found = environment.film()
         environment.close()
@@ -263,7 +269,8 @@ class _Camera:
         context = self._context
         seed = environment_seeds(context.seed, 1)[0]
         frames = context.agent.declaration.num_frames
-        return self._film.FilmedEnvironment(context.environment, seed, True, frames)
+        with watch.Call.of_making(context.environment):
+            return self._film.FilmedEnvironment(context.environment, seed, True, frames)
 
 
 _POLL_SECONDS = 1.0

@@ -19,7 +19,7 @@ from common.cluster import rpc_server
 from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience
 from common.cluster.topology import Topology, free_ports
-from common.environments import UnusableEnvironmentError
+from common.environments import UnusableEnvironmentError, film, watch
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint
@@ -248,6 +248,28 @@ def test_every_second_evaluation_films_an_episode_of_its_own(tmp_path, monkeypat
     films = sorted(path.name for path in directory.films.iterdir())
     assert films == ["step_10.gif", "step_30.gif"]
     assert directory.film(10).read_bytes().startswith(b"GIF89a")
+
+
+def test_an_environment_that_hangs_while_it_is_filmed_ends_the_process(run, monkeypatch, capsys):
+    ended = threading.Event()
+
+    class Hanging(UntilAction):
+        def __init__(self, *arguments):
+            pass
+
+        def step(self, action):
+            assert ended.wait(SECONDS)
+            return super().step(action)
+
+        def film(self):
+            return film.Film([np.zeros((8, 8, 3), np.uint8)], 0.04, [0])
+
+    monkeypatch.setattr(film, "FilmedEnvironment", Hanging)
+    monkeypatch.setattr(watch, "limit_seconds", 1.0)
+    monkeypatch.setattr(watch.os, "_exit", lambda code: ended.set())
+    evaluation = evaluator.Evaluation(dataclasses.replace(run.context, film_every=1))
+    evaluation.run(np.ones(1, np.float32), LearnerStatus(1, 10, 10, 1.0, False), lambda: False)
+    assert "has not returned from a step for 1 s, at timestep 1" in capsys.readouterr().err
 
 
 def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):
