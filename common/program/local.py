@@ -276,7 +276,7 @@ class LaunchedRun:
         is_fresh = has_news and silence < _NEWS_SECONDS and state.running
         if row is not None and not is_fresh:
             row |= dict.fromkeys(_SPEEDS)  # the last row's speeds are out of date
-            if self._run.limits.reached_by(row | {"wall_seconds": elapsed}):
+            if _has_ended(state) or self._run.limits.reached_by(row | {"wall_seconds": elapsed}):
                 notes.append("waiting for the last evaluation")
             elif state.has_been_ready and silence >= _NEWS_SECONDS:
                 if state.restarts or row["learner_steps"] != self._first_steps:

@@ -188,14 +188,15 @@ def test_a_learner_that_a_signal_stopped_has_not_finished_the_run(run):
     assert any("learner 0 ended with exit code 143" in line for line in lines)
 
 
-def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
+@pytest.mark.parametrize("limits", [Budget(learner_steps=1), Budget(episode_return=1.0)])
+def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path, limits):
     shown = tmp_path / "shown"
     code = (
         f"import time\nwhile 'last evaluation' not in open({str(shown)!r}).read(): time.sleep(0.1)"
     )
     lines = run(
         "until('777'); sys.exit(0)",
-        limits=Budget(learner_steps=1),
+        limits=limits,
         others=[("evaluator", [sys.executable, "-c", code])],
     )
     assert any("waiting for the last evaluation" in line for line in lines)
