@@ -38,7 +38,7 @@ from common.reporting import csv_rows
 from common.reporting.budget import EPISODE_STEPS
 from common.reporting.csv_rows import CsvRows
 from common.reporting.progress import has_ended
-from common.reporting.records import replace_file, skipped_if_full, whole_file
+from common.reporting.records import replace_file, skipped_if_full, when_there_is_room, whole_file
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
@@ -220,7 +220,8 @@ class Evaluation:
                     "episode_return_mean": float(returns.mean()),
                     "episode_returns": returns.tolist(),
                 }
-            replace_file(context.directory.evaluation_json, json.dumps(record) + "\n")
+            file, text = context.directory.evaluation_json, json.dumps(record) + "\n"
+            when_there_is_room(lambda: replace_file(file, text), context.stop.wait)
         self._rows.append(row)
         if mean > self._best:
             self._best = mean

@@ -1,6 +1,7 @@
 """An evaluator at work, and at the end of its run."""
 
 import dataclasses
+import errno
 import json
 import threading
 import time
@@ -27,7 +28,7 @@ from common.learning.bookkeeping import SavedCounters
 from common.learning.checkpoint import Checkpoints
 from common.program.layouts import DISTRIBUTED
 from common.remote.parameters import LearnerStatus, ParameterClient, ParameterService
-from common.reporting import csv_rows
+from common.reporting import csv_rows, records
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.roles import evaluator
@@ -323,6 +324,23 @@ def test_the_evaluator_starts_after_a_return_has_ended_the_run(run):
     assert run.thread.is_alive()  # the learner may only be restarting
     run.directory.close_run_record("finished")
     assert run.ends() and run.rows() == [(32, 1.0)]
+
+
+def test_the_last_evaluation_waits_for_room_on_a_full_disk(run, monkeypatch):
+    write, full = evaluator.replace_file, [OSError(errno.ENOSPC, "No space left on device")] * 2
+
+    def replace_file(path, text):
+        if full:
+            raise full.pop()
+        write(path, text)
+
+    monkeypatch.setattr(evaluator, "replace_file", replace_file)
+    monkeypatch.setattr(records, "_ROOM_SECONDS", 0.1)
+    evaluation = evaluator.Evaluation(run.context)
+    status = LearnerStatus(1, 32, 320, 1.0, finished=True)
+    assert evaluation.run(np.ones(1, np.float32), status, lambda: False) == 1.0
+    assert json.loads(run.directory.evaluation_json.read_text())["episode_returns"] == [1.0] * 3
+    assert run.rows() == [(32, 1.0)]
 
 
 def test_the_last_evaluation_also_plays_from_the_file_of_starts(tmp_path):
