@@ -42,7 +42,10 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--steps", type=int, default=2_000, metavar="N", help="steps of random play with --check"
     )
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.steps < 1:
+        fail(f"--steps must be at least 1, is {arguments.steps}")
+    return arguments
 
 
 def _agents(spec: EnvironmentSpec) -> list[str]:

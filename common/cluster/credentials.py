@@ -109,7 +109,7 @@ def load_token(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def load_or_create_token(environment: Mapping[str, str] = os.environ) -> str:
-    """Returns `load(environment)`, or a new token if neither variable is set.
+    """Returns `load_token(environment)`, or a new token if neither variable is set.
 
     Intended for launchers, which pass the token to the roles in their environment.
     """

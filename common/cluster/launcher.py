@@ -143,8 +143,8 @@ class Cluster:
       for the `give_up_after`-th time;
     - if the process that keeps the run ends with GIVE_UP_CODE at any time, or ends `give_up_after`
       times in a row before it is ready;
-    - if any process ends with FINAL_CODE, or three times in a row, within a minute of being ready,
-      by the same exception at the same place.
+    - if any process ends with FINAL_CODE, or three times in a row, before it is ready or within a
+      minute of that, by the same exception at the same place.
 
     Otherwise a process may die any number of times once it has been ready (Ape-X appendix F).
 

@@ -100,7 +100,7 @@ class Server:
         self._functions: list[Any] = []  # the server needs them to stay alive
         self._servers = [tf.distribute.experimental.rpc.Server.create("grpc", address)]
         # Also at exit: an interpreter that ends while Python answers a call hangs for ever.
-        self._stop = weakref.finalize(self, _stop, self._servers)
+        self._stop = weakref.finalize(self, _closer(self._servers))
         self._expected = self._credentials.client_proof(self.advertised_address, self._identity)
         answer = in_python(self._answer, tf.string)
         self._offer(CHALLENGE, answer, [tf.TensorSpec([], tf.string, "nonce")])
@@ -209,11 +209,26 @@ class Server:
         self._stop()
 
 
-def _stop(servers: list[Any]) -> None:
-    # A server stops when its object is deleted, by the thread that has the last reference.
-    thread = threading.Thread(target=servers.clear, name="close", daemon=True)
+def _closer(servers: list[Any]) -> Callable[[], None]:
+    """Returns a function that stops servers, or goes on without their end after a few seconds.
+
+    A server stops when its object is deleted, by the thread that has the last reference. That
+    thread starts here, because Python 3.12 starts none at its end.
+    """
+    is_due = threading.Event()
+
+    def clear() -> None:
+        is_due.wait()
+        servers.clear()
+
+    thread = threading.Thread(target=clear, name="close", daemon=True)
     thread.start()
-    thread.join(_CLOSE_SECONDS)
+
+    def close() -> None:
+        is_due.set()
+        thread.join(_CLOSE_SECONDS)
+
+    return close
 
 
 def _checked(argument: tf.Tensor, spec: tf.TensorSpec | Count) -> tf.Tensor:

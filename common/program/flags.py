@@ -207,6 +207,14 @@ def check() -> None:
     for flag in flags.FLAGS.get_flags_for_module(__name__):
         if isinstance(flag.value, float) and not math.isfinite(flag.value):
             raise UsageError(f"--{flag.name} must be a finite number, is {flag.value}")
+    for holder, file in ((WORKDIR, "config.json"), (INIT_FROM, "checkpoint")):
+        try:
+            os.stat(os.path.join(holder.value or "", file))
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # a new run, or what reads it says more
+        except OSError as error:
+            shown = f"--{holder.name}={holder.value}"[: _MOST_VALUE * 2]
+            raise UsageError(f"{shown}: {error.strerror}: give another directory") from None
     source = pathlib.Path(INIT_FROM.value or "")
     if INIT_FROM.value and not any(
         (folder / "checkpoint").exists() for folder in (source, source / "checkpoints")
@@ -216,13 +224,6 @@ def check() -> None:
             f"--{INIT_FROM.name}={source} has no checkpoint: name a run directory, or a kept "
             f"checkpoint, RUN/checkpoints/step_N (of {run.path} {run.kept_in_words})"
         )
-    try:
-        os.stat(os.path.join(WORKDIR.value or "", "config.json"))
-    except (FileNotFoundError, NotADirectoryError):
-        pass  # a new one, or `RunDirectory.open` says more
-    except OSError as error:
-        shown = f"--{WORKDIR.name}={WORKDIR.value}"[: _MOST_VALUE * 2]
-        raise UsageError(f"{shown}: {error.strerror}: give another directory") from None
 
 
 def changed() -> dict[str, Any]:

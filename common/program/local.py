@@ -149,7 +149,8 @@ _IDLE_SECONDS = 30.0
 """No actor step for this long is reported. Actors that the rate limiter holds back still step more
 often than this."""
 _LAST_EVALUATION_SECONDS = 1800.0
-"""Longest wait for roles that outlive the role that keeps the run."""
+"""Longest wait for roles that are down but should outlive the role that keeps the run. One that
+runs is not cut: 200 episodes of Atari take it hours, and the next start would cut them again."""
 _FULL_DISK_BYTES = 10**6
 """Free bytes that are too few for a checkpoint."""
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
@@ -249,10 +250,11 @@ class LaunchedRun:
             if not _has_ended(states[self._layout.keeper.name, 0]):
                 continue
             finished_at = finished_at or time.monotonic()
-            waits = any(
-                name in last and not _has_ended(state) for (name, _), state in states.items()
-            )
-            if not waits or time.monotonic() - finished_at > _LAST_EVALUATION_SECONDS:
+            is_late = time.monotonic() - finished_at > _LAST_EVALUATION_SECONDS
+            if not any(
+                name in last and not _has_ended(state) and (state.running or not is_late)
+                for (name, _), state in states.items()
+            ):
                 return None
         return None
 
@@ -274,7 +276,7 @@ class LaunchedRun:
         is_fresh = has_news and silence < _NEWS_SECONDS and state.running
         if row is not None and not is_fresh:
             row |= dict.fromkeys(_SPEEDS)  # the last row's speeds are out of date
-            if self._run.limits.reached_by(row | {"wall_seconds": elapsed}):
+            if _has_ended(state) or self._run.limits.reached_by(row | {"wall_seconds": elapsed}):
                 notes.append("waiting for the last evaluation")
             elif state.has_been_ready and silence >= _NEWS_SECONDS:
                 if state.restarts or row["learner_steps"] != self._first_steps:
@@ -284,8 +286,9 @@ class LaunchedRun:
                     row.pop("replay_size", None)  # out of date
         if not state.has_been_ready:
             notes.append("starting")
-        if available_disk(self._directory.path) < _FULL_DISK_BYTES:
-            notes.append("disk full")
+        with contextlib.suppress(OSError):  # a file system that does not answer now
+            if available_disk(self._directory.path) < _FULL_DISK_BYTES:
+                notes.append("disk full")
         idle = time.monotonic() - self._acted_at
         if is_fresh and idle >= _IDLE_SECONDS:
             notes.append(f"no actor step for {idle:.0f}s")

@@ -297,7 +297,7 @@ def _name_of(environment: str | Callable[..., Any]) -> str:
     if module == "__main__":  # a script, a module of `python -m`, or a notebook, which has no file
         spec, file = getattr(home, "__spec__", None), getattr(home, "__file__", "")
         module = spec.name if spec else pathlib.Path(file).stem
-    if names and callable(environment):
+    if module and names and callable(environment):
         return f"python:{module}:{names[0]}"
     known = getattr(getattr(environment, "spec", None), "id", "ID")
     raise ValueError(

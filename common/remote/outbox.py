@@ -205,14 +205,16 @@ class Outbox:
           others: the store's other shards, if the limit is over all.
           in_lockstep: whether the actors wait until all is sent.
           job: that keeps the store, for messages.
-          most_waiting: deliveries that may wait; beyond them the actors wait.
+          most_waiting: deliveries that may wait; beyond them the actors wait. All may in lockstep.
         """
         self._store = store
         self._limiter = limiter
         self._stop = stop
         self._total_counters = CountersOfAll(others)
         self._in_lockstep = in_lockstep
-        self._queue: queue.Queue[Delivery | None] = queue.Queue(most_waiting)
+        # In lockstep actors wait for credit, where they learn of the end of the run.
+        size = 0 if in_lockstep else most_waiting
+        self._queue: queue.Queue[Delivery | None] = queue.Queue(size)
         self._thread = Background(self._send_all, "send")
         self._counters: Counters | None = None
         self._deadline = math.inf

@@ -21,8 +21,14 @@ from common.acting.policy import Policy, state_at
 from common.agents.trained import restore_newest
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import Patience, StopRequest, report_ready
-from common.environments import start_states
-from common.environments.batch import FIRST, LAST, BatchedEnvironment, EnvironmentBatch
+from common.environments import start_states, watch
+from common.environments.batch import (
+    FIRST,
+    LAST,
+    BatchedEnvironment,
+    EnvironmentBatch,
+    WatchedBatch,
+)
 from common.learning import checkpoint
 from common.learning.bookkeeping import SavedCounters
 from common.learning.checkpoint import StoredPolicy
@@ -32,7 +38,7 @@ from common.reporting import csv_rows
 from common.reporting.budget import EPISODE_STEPS
 from common.reporting.csv_rows import CsvRows
 from common.reporting.progress import has_ended
-from common.reporting.records import replace_file, skipped_if_full, whole_file
+from common.reporting.records import replace_file, skipped_if_full, when_there_is_room, whole_file
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
@@ -214,7 +220,8 @@ class Evaluation:
                     "episode_return_mean": float(returns.mean()),
                     "episode_returns": returns.tolist(),
                 }
-            replace_file(context.directory.evaluation_json, json.dumps(record) + "\n")
+            file, text = context.directory.evaluation_json, json.dumps(record) + "\n"
+            when_there_is_room(lambda: replace_file(file, text), context.stop.wait)
         self._rows.append(row)
         if mean > self._best:
             self._best = mean
@@ -250,7 +257,7 @@ class _Camera:
         """Plays an episode with the parameters [P], and writes its film."""
         environment, context = self._environment(), self._context
         self._policy.load(flat)
-        batch = BatchedEnvironment([environment])
+        batch = WatchedBatch(BatchedEnvironment([environment]), context.environment)
         run_episodes(batch, self._policy, 1, is_stopped, context.episode_steps)
         found = environment.film()
         environment.close()
@@ -263,7 +270,8 @@ class _Camera:
         context = self._context
         seed = environment_seeds(context.seed, 1)[0]
         frames = context.agent.declaration.num_frames
-        return self._film.FilmedEnvironment(context.environment, seed, True, frames)
+        with watch.Call.of_making(context.environment):
+            return self._film.FilmedEnvironment(context.environment, seed, True, frames)
 
 
 _POLL_SECONDS = 1.0

@@ -78,9 +78,11 @@ def test_a_missing_workdir():
     assert_refused(run_light(D4PG, [CARTPOLE]), ["--workdir is missing"])
 
 
-def test_a_workdir_that_is_too_long():
-    words = [f"--workdir={'x' * 50}", "File name too long", "give another"]
-    assert_refused(run_light(D4PG, [CARTPOLE, f"--workdir={'x' * 5000}"]), words)
+@pytest.mark.parametrize("flag", ["workdir", "init_from"])
+def test_a_directory_whose_name_is_too_long(flag, tmp_path):
+    words = [f"--{flag}={'x' * 50}", "File name too long", "give another"]
+    flags = [CARTPOLE, f"--workdir={tmp_path}/run", f"--{flag}={'x' * 5000}"]
+    assert_refused(run_light(D4PG, flags), words)
 
 
 def test_a_run_of_another_config_stays_as_it_was(tmp_path):

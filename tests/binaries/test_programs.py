@@ -305,15 +305,16 @@ def test_a_suite_whose_package_is_missing_says_so_and_goes_on(capsys):
 
 
 @pytest.mark.parametrize(
-    "which, words",
+    "arguments, words",
     [
-        ("contrl", "there are atari, control"),
-        ("python", "give a whole name, python:..."),
-        ("gym:Nope-v1", 'unknown environment "gym:Nope-v1"'),
+        (["contrl"], "there are atari, control"),
+        (["python"], "give a whole name, python:..."),
+        (["gym:Nope-v1"], 'unknown environment "gym:Nope-v1"'),
+        (["--check", "gym:CartPole-v1", "--steps=0"], "--steps must be at least 1, is 0"),
     ],
 )
-def test_bad_input_is_one_line(capsys, which, words):
-    assert words in refusal(capsys, environments.main, which)
+def test_bad_input_is_one_line(capsys, arguments, words):
+    assert words in refusal(capsys, environments.main, *arguments)
 
 
 def test_it_needs_no_tensorflow():

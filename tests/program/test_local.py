@@ -1,5 +1,6 @@
 """Tests of common.program.local: a local run, its temporary files, and the resources it needs."""
 
+import errno
 import os
 import pathlib
 import shutil
@@ -159,6 +160,14 @@ def test_a_full_disk_is_seen(run, monkeypatch):
     run("until('disk full'); sys.exit(0)")
 
 
+def test_a_file_system_that_does_not_answer_for_a_while_does_not_end_the_run(run, monkeypatch):
+    def fail(path):
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(local, "available_disk", fail)
+    run("until('777'); sys.exit(0)")
+
+
 def test_starting_ends_where_there_is_no_learner_csv(run):
     lines = run(f"(run / 'learner.csv').unlink(); until('starting'); {READY}; until('')")
     assert "starting" in lines[1] and "starting" not in lines[-1]
@@ -179,18 +188,38 @@ def test_a_learner_that_a_signal_stopped_has_not_finished_the_run(run):
     assert any("learner 0 ended with exit code 143" in line for line in lines)
 
 
-def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path):
+@pytest.mark.parametrize("limits", [Budget(learner_steps=1), Budget(episode_return=1.0)])
+def test_the_run_waits_for_the_last_evaluation_and_says_so(run, tmp_path, limits):
     shown = tmp_path / "shown"
     code = (
         f"import time\nwhile 'last evaluation' not in open({str(shown)!r}).read(): time.sleep(0.1)"
     )
     lines = run(
         "until('777'); sys.exit(0)",
-        limits=Budget(learner_steps=1),
+        limits=limits,
         others=[("evaluator", [sys.executable, "-c", code])],
     )
     assert any("waiting for the last evaluation" in line for line in lines)
     assert not any("no news" in line for line in lines)
+
+
+def test_a_long_last_evaluation_is_not_cut(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "_LAST_EVALUATION_SECONDS", 0.0)
+    begun, evaluated = tmp_path / "run/starts", tmp_path / "evaluated"
+    code = f"""
+import pathlib, time
+while not pathlib.Path({str(begun)!r}).exists():
+    time.sleep(0.1)
+time.sleep(2.0)
+pathlib.Path({str(evaluated)!r}).touch()
+"""
+    run("sys.exit(0)", others=[("evaluator", [sys.executable, "-c", code])])
+    assert evaluated.exists()
+
+
+def test_an_evaluator_that_is_down_is_not_waited_for_without_end(run, monkeypatch):
+    monkeypatch.setattr(local, "_LAST_EVALUATION_SECONDS", 0.0)
+    run("sys.exit(0)", others=[("evaluator", [sys.executable, "-c", "import sys; sys.exit(1)"])])
 
 
 @pytest.mark.parametrize("end", ["moved", "removed", "replaced"])

@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import gymnasium
 import numpy as np
@@ -141,6 +142,16 @@ class Own(gymnasium.Env):
 if GUARD:
     print(reproductions.make("d4pg", Own, env_kwargs={"length": 5}))
 """
+
+
+def test_a_function_of_the_notebook_itself_is_told_how_to_become_one_of_a_module(monkeypatch):
+    notebook = types.ModuleType("__main__")  # it has no file
+    exec("def make(seed): ...", vars(notebook))
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    with pytest.raises(
+        ValueError, match=r"(?s)at the top of a module.*%%writefile.*<function make"
+    ):
+        reproductions.make("d4pg", notebook.make)
 
 
 @pytest.mark.parametrize("is_guarded", [True, False])

@@ -361,6 +361,15 @@ def test_acts_no_further_until_the_queue_has_taken_the_whole_burst(learner):
     assert taken(learner, 2) == [4, 104]
 
 
+def test_actors_with_a_large_burst_wait_for_credit_where_they_learn_of_the_end(learner):
+    outbox = in_lockstep(learner)
+    adding = threading.Thread(target=outbox.add, args=[twice(*range(12))], daemon=True)
+    adding.start()
+    adding.join(10.0)
+    assert not adding.is_alive() and not outbox.has_credit()
+    outbox.close()
+
+
 class LosesAnswers(RemoteStore):
     """A store whose every second answer is lost, after the delivery has arrived."""
 

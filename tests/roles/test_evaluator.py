@@ -1,6 +1,7 @@
 """An evaluator at work, and at the end of its run."""
 
 import dataclasses
+import errno
 import json
 import threading
 import time
@@ -19,7 +20,7 @@ from common.cluster import rpc_server
 from common.cluster.errors import ClusterError
 from common.cluster.processes import Patience
 from common.cluster.topology import Topology, free_ports
-from common.environments import UnusableEnvironmentError
+from common.environments import UnusableEnvironmentError, film, watch
 from common.environments.batch import BatchedEnvironment
 from common.environments.spec import EnvironmentSpec
 from common.learning import checkpoint
@@ -27,7 +28,7 @@ from common.learning.bookkeeping import SavedCounters
 from common.learning.checkpoint import Checkpoints
 from common.program.layouts import DISTRIBUTED
 from common.remote.parameters import LearnerStatus, ParameterClient, ParameterService
-from common.reporting import csv_rows
+from common.reporting import csv_rows, records
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import last_row, read_rows
 from common.roles import evaluator
@@ -250,6 +251,28 @@ def test_every_second_evaluation_films_an_episode_of_its_own(tmp_path, monkeypat
     assert directory.film(10).read_bytes().startswith(b"GIF89a")
 
 
+def test_an_environment_that_hangs_while_it_is_filmed_ends_the_process(run, monkeypatch, capsys):
+    ended = threading.Event()
+
+    class Hanging(UntilAction):
+        def __init__(self, *arguments):
+            pass
+
+        def step(self, action):
+            assert ended.wait(SECONDS)
+            return super().step(action)
+
+        def film(self):
+            return film.Film([np.zeros((8, 8, 3), np.uint8)], 0.04, [0])
+
+    monkeypatch.setattr(film, "FilmedEnvironment", Hanging)
+    monkeypatch.setattr(watch, "limit_seconds", 1.0)
+    monkeypatch.setattr(watch.os, "_exit", lambda code: ended.set())
+    evaluation = evaluator.Evaluation(dataclasses.replace(run.context, film_every=1))
+    evaluation.run(np.ones(1, np.float32), LearnerStatus(1, 10, 10, 1.0, False), lambda: False)
+    assert "has not returned from a step for 1 s, at timestep 1" in capsys.readouterr().err
+
+
 def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):
     run.serve()
     run.publish(-1.0, 16)  # its episodes never end
@@ -301,6 +324,23 @@ def test_the_evaluator_starts_after_a_return_has_ended_the_run(run):
     assert run.thread.is_alive()  # the learner may only be restarting
     run.directory.close_run_record("finished")
     assert run.ends() and run.rows() == [(32, 1.0)]
+
+
+def test_the_last_evaluation_waits_for_room_on_a_full_disk(run, monkeypatch):
+    write, full = evaluator.replace_file, [OSError(errno.ENOSPC, "No space left on device")] * 2
+
+    def replace_file(path, text):
+        if full:
+            raise full.pop()
+        write(path, text)
+
+    monkeypatch.setattr(evaluator, "replace_file", replace_file)
+    monkeypatch.setattr(records, "_ROOM_SECONDS", 0.1)
+    evaluation = evaluator.Evaluation(run.context)
+    status = LearnerStatus(1, 32, 320, 1.0, finished=True)
+    assert evaluation.run(np.ones(1, np.float32), status, lambda: False) == 1.0
+    assert json.loads(run.directory.evaluation_json.read_text())["episode_returns"] == [1.0] * 3
+    assert run.rows() == [(32, 1.0)]
 
 
 def test_the_last_evaluation_also_plays_from_the_file_of_starts(tmp_path):
