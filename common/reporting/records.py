@@ -151,8 +151,12 @@ def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
 
 
 def as_typed(command: Sequence[str]) -> list[str]:
-    """Returns a command line in which paths below the working directory are relative to it."""
-    return [argument.replace(os.path.join(os.getcwd(), ""), "") for argument in command]
+    """Returns a command line in which paths below the working directory are relative to it.
+
+    These are arguments that are such a path, and flags whose whole value is one.
+    """
+    here = re.escape(os.path.join(os.getcwd(), ""))
+    return [re.sub(rf"^(--?[\w.]+=)?{here}", r"\1", argument) for argument in command]
 
 
 def as_shell_words(command: Sequence[str]) -> str:

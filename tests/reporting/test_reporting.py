@@ -125,6 +125,25 @@ def test_another_broken_pipe_is_an_error():
 
 
 @pytest.mark.parametrize(
+    "directory, command, typed",
+    [
+        ("/data", ["/data/.venv/bin/python", "--workdir=/data/run"], [".venv/bin/python", "run"]),
+        (
+            "/data",
+            ["/usr/bin/python", "--workdir=/mnt/data/run"],
+            ["/usr/bin/python", "/mnt/data/run"],
+        ),
+        ("/", ["/usr/bin/python", "--workdir=/mnt/run"], ["usr/bin/python", "mnt/run"]),
+    ],
+)
+def test_a_command_line_means_the_same_paths_as_it_is_shown(directory, command, typed, monkeypatch):
+    """A directory whose path has that of the working directory inside kept half of its name."""
+    monkeypatch.setattr(os, "getcwd", lambda: directory)
+    python, workdir = typed
+    assert records.as_typed(command) == [python, f"--workdir={workdir}"]
+
+
+@pytest.mark.parametrize(
     "error, is_of_disk",
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "learner.csv"), True),
