@@ -63,7 +63,7 @@ def read_json(path: Path) -> Any:
     """Returns what a JSON file holds; None if it does not exist.
 
     Raises:
-      JsonError: as of `parse`, or the file cannot be read, or holds nothing but null.
+      JsonError: as of `parse_json`, or the file cannot be read, or holds nothing but null.
     """
     try:
         found = parse_json(path.read_bytes(), path)
