@@ -85,6 +85,11 @@ class Wrong(Gym):
         return np.zeros(2) + np.zeros(3)
 
 
+class Unclosed(Gym):
+    def close(self):
+        self.window.close()
+
+
 class Unsized(Gym):
     def __init__(self, size):
         self.size = size
@@ -202,11 +207,16 @@ def test_arguments_and_seeds_of_functions_and_classes(own_modules):
         ("h3_package.still:Old", ["its step() gave 4 values", "check_env", "still.py, line"]),
         ("h3_package.still:Unseeded", ["unexpected keyword argument 'seed' (", "still.py, line"]),
         ("h3_package.still:Wrong", ["ValueError", "operands", "still.py, line"]),
+        ("h3_package.still:Unclosed", ["no attribute 'window' (", "still.py, line"]),
         ("__main__:make", ["cannot import __main__", '"python:my_module:make"']),
     ],
 )
 def test_a_mistake_is_named_in_one_line(name, words, own_modules, refusal):
-    message = refusal(environments.opened(f"python:{name}", seed=0).__enter__)
+    def opens_and_closes():
+        with environments.opened(f"python:{name}", seed=0):
+            pass
+
+    message = refusal(opens_and_closes)
     plain = name.partition("(")[0]
     assert message.startswith(f'environment "python:{plain}"')
     for word in words:
