@@ -170,13 +170,24 @@ def in_one_line(name: str, code: Any = None) -> Iterator[None]:
         text = f'environment "{name}": {_one_line(error)}{_place(code)}'
         raise UnusableEnvironmentError(text) from None
     except (Exception, SystemExit) as error:
-        text = f"{type(error).__name__}: {_one_line(error)}"
-        if not isinstance(error, SyntaxError):  # whose message names the place
-            frames = traceback.extract_tb(error.__traceback__)
-            users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
-            places = [f" ({frame.filename}, line {frame.lineno})" for frame in users[-1:]]
-            text += places[0] if places else _place(code)
-        raise UnusableEnvironmentError(f'environment "{name}" failed: {text}') from error
+        raise failure(name, error, code) from error
+
+
+def failure(name: str, error: BaseException, code: Any = None) -> UnusableEnvironmentError:
+    """Returns the error that says in one line what an environment raised, with the user's line.
+
+    Args:
+      name: of the environment, with its suite.
+      error: what it raised.
+      code: its function or class, whose line stands for the user's if no other is in the trace.
+    """
+    text = f"{type(error).__name__}: {_one_line(error)}"
+    if not isinstance(error, SyntaxError):  # whose message names the place
+        frames = traceback.extract_tb(error.__traceback__)
+        users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+        places = [f" ({frame.filename}, line {frame.lineno})" for frame in users[-1:]]
+        text += places[0] if places else _place(code)
+    return UnusableEnvironmentError(f'environment "{name}" failed: {text}')
 
 
 def class_of(environment: Any) -> type:
