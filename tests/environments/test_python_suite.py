@@ -131,6 +131,18 @@ number = 3
 """
 
 
+ASKS = """
+import threading
+
+from common.environments import user_code
+
+here, there = user_code.is_importing(), []
+other = threading.Thread(target=lambda: there.append(user_code.is_importing()))
+other.start()
+other.join()
+"""
+
+
 @pytest.fixture
 def own_modules(tmp_path, monkeypatch):
     """Enters a directory with a user's modules, like a program that is started there."""
@@ -146,6 +158,13 @@ def own_modules(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if name.startswith("h3_package"):
             del sys.modules[name]
+
+
+def test_an_import_is_that_of_its_thread(own_modules, tmp_path):
+    """An agent that another thread made meanwhile, as in Optuna's trials, was refused."""
+    (tmp_path / "h3_package" / "asks.py").write_text(ASKS)
+    asked = user_code.module("h3_package.asks")
+    assert asked.here and asked.there == [False] and not user_code.is_importing()
 
 
 def test_one_of_gymnasium(own_modules):
