@@ -250,6 +250,15 @@ def test_every_second_evaluation_films_an_episode_of_its_own(tmp_path, monkeypat
     assert directory.film(10).read_bytes().startswith(b"GIF89a")
 
 
+def test_an_environment_that_cannot_be_drawn_is_refused_before_the_first_film(tmp_path):
+    """The evaluator ended at each first film, before it wrote the row of the evaluation."""
+    options = {"environment": "gym:CartPole-v1", "film_every": 1, "evaluation_episodes": 1}
+    spec = EnvironmentSpec(4, 2, is_discrete=True)
+    context = make_context(agent_of(Constant()), spec, DISTRIBUTED, tmp_path, **options)
+    with pytest.raises(UnusableEnvironmentError, match="env_kwargs=render_mode=rgb_array"):
+        evaluator.Evaluation(context)
+
+
 def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):
     run.serve()
     run.publish(-1.0, 16)  # its episodes never end
