@@ -104,8 +104,7 @@ def _check(name: str, steps: int) -> Iterator[str]:
     with environments.opened(name, seed=0) as environment:
         spec = EnvironmentSpec.of(environment)
         yield _line(name, spec)
-        with watch.Call(name, "random play"):
-            seen = advice.play(environment, steps, max_seconds=20.0)
+        seen = advice.play(name, environment, steps, max_seconds=20.0)
         with watch.Call(name, "Gymnasium's checker"):
             complaints = _of_gymnasium(environment)
     lengths = (

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 import dm_env
 import numpy as np
 
+from common.environments import watch
+from common.environments.batch import FIRST, LAST, BatchedEnvironment
 from common.environments.canonical import leaves
 from common.environments.spec import EnvironmentSpec, random_action
+from common.environments.user_code import class_of, in_one_line
 
 _LONG = 50
 """Steps from which on equal lengths of all episodes are hardly the task's own."""
@@ -42,24 +45,42 @@ class Specimen(NamedTuple):
 
 
 def play(
-    environment: dm_env.Environment, max_steps: int, max_seconds: float, seed: int = 0
+    name: str, environment: dm_env.Environment, max_steps: int, max_seconds: float
 ) -> Specimen:
-    """Plays at random, at least a step, and until one of the limits is reached."""
-    generator, action = np.random.default_rng(seed), environment.action_spec()
-    timestep = environment.reset()
-    low = high = np.asarray(timestep.observation)
+    """Plays at random, at least a step, and until one of the limits is reached.
+
+    The same environment gets the same actions each time.
+
+    Args:
+      name: of the environment, for errors.
+      environment: to play in.
+      max_steps: limit on the steps.
+      max_seconds: limit on the time.
+
+    Raises:
+      UnusableEnvironmentError: the environment failed, or would end a run by what it gave.
+    """
+    with watch.Call(name, "random play"), in_one_line(name, class_of(environment)):
+        return _played(environment, max_steps, max_seconds)
+
+
+def _played(environment: dm_env.Environment, max_steps: int, max_seconds: float) -> Specimen:
+    generator, action = np.random.default_rng(0), environment.action_spec()
+    batch = BatchedEnvironment([environment])  # which checks what it gives, as in a run
+    low = high = batch.reset().observation[0]
     rewards, lengths, true_ends, length = [], [], 0, 0
     began = time.perf_counter()
     while len(rewards) < max_steps and (not rewards or time.perf_counter() - began < max_seconds):
-        timestep = environment.step(random_action(action, generator))
-        low, high = np.minimum(low, timestep.observation), np.maximum(high, timestep.observation)
-        if timestep.first():
+        timestep = batch.step(random_action(action, generator)[np.newaxis])
+        observation = timestep.observation[0]
+        low, high = np.minimum(low, observation), np.maximum(high, observation)
+        if timestep.step_type[0] == FIRST:
             continue
-        rewards.append(float(timestep.reward))
+        rewards.append(float(timestep.reward[0]))
         length += 1
-        if timestep.last():
+        if timestep.step_type[0] == LAST:
             lengths.append(length)
-            true_ends += timestep.discount == 0
+            true_ends += int(timestep.discount[0] == 0)
             length = 0
     seconds = time.perf_counter() - began
     own = getattr(environment, "wrapped", environment).observation_spec()
@@ -80,6 +101,8 @@ def faults(specimen: Specimen) -> Iterator[str]:
     """Yields a line for each thing that is probably a mistake, whatever the agent is."""
     if not (np.isfinite(specimen.low).all() and np.isfinite(specimen.high).all()):
         yield "an observation has numbers that are not finite"
+    if not np.isfinite(specimen.rewards).all():
+        yield "a reward is not finite"
     for shape in specimen.flattened:
         yield (
             f"an image of floats, {list(shape)}, becomes a vector: give it as uint8 from 0 to 255 "
@@ -123,7 +146,7 @@ def hints(specimen: Specimen) -> Iterator[str]:
 
 
 def return_range(specimen: Specimen, config: Any) -> str | None:
-    """Returns a line if the returns of a critic's atoms do not suit the rewards; else None.
+    """Returns a line if the returns of a critic's atoms do not suit finite rewards; else None.
 
     The range is that of random play's discounted returns, and of rewards that stay at their lowest
     or highest twentieth for as long as the longest episode: with a reward r at each of L steps, the
@@ -140,6 +163,8 @@ def return_range(specimen: Specimen, config: Any) -> str | None:
     if getattr(config, "critic", "categorical") != "categorical":
         return None
     rewards, gamma = specimen.rewards, config.discount
+    if not np.isfinite(rewards).all():
+        return None
     if clip := getattr(config, "reward_clip", 0):
         rewards = np.clip(rewards, -clip, clip)
     least, most = np.quantile(rewards, [0.05, 0.95])
@@ -174,8 +199,8 @@ def _discounted(rewards: np.ndarray, lengths: list[int], gamma: float) -> np.nda
 
 
 def _rounded(bound: float) -> str:
-    """Returns a bound with two digits, rounded away from 0."""
+    """Returns a bound with two digits, rounded away from 0, but not by the error of a float32."""
     if bound == 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(abs(bound))) - 1)
-    return f"{math.copysign(math.ceil(abs(bound) / unit - 1e-9) * unit, bound):g}"
+    return f"{math.copysign(math.ceil(abs(bound) / unit - 1e-5) * unit, bound):g}"

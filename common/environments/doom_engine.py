@@ -221,7 +221,7 @@ cd "{folder}" && exec setpriv --pdeathsig KILL -- "{engine}" "$@"
 
 
 class DoomEngine:
-    """A game of one player on maps of `maze_maps`."""
+    """A game of one player on maps of `maze_text`."""
 
     def __init__(self, name: str):
         """Starts the engine.

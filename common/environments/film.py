@@ -20,7 +20,8 @@ from PIL import Image
 from common import environments
 from common.environments import rendering
 from common.environments.canonical import picture
-from common.environments.spec import UnusableEnvironmentError
+from common.environments.spec import UnusableEnvironmentError, kind_of
+from common.environments.user_code import failure
 
 FRAME_SECONDS = 0.04
 """Simulated time between frames, rounded to whole steps: 25 frames a second."""
@@ -153,19 +154,29 @@ class _Camera:
 
     def _picture(self) -> np.ndarray:
         try:
-            return picture(self._environment, *self._size)
+            drawn = np.asarray(picture(self._environment, *self._size))
         except UnusableEnvironmentError as error:
             raise UnusableEnvironmentError(f"no picture of {self._name}: {error}") from error
+        if drawn.dtype != np.uint8 or drawn.shape[2:] != (3,):
+            raise UnusableEnvironmentError(
+                f"no picture of {self._name}: its render(height, width) gave {kind_of(drawn)}, "
+                "where uint8 [height, width, 3] is due"
+            )
+        return drawn
 
 
 def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
-    """Makes an environment and answers calls until the other end of the pipe is closed."""
+    """Makes an environment and answers calls until the other end of the pipe is closed.
+
+    An error is the last answer.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
     rendering.enable()
+    name, *_ = arguments
     try:
         environment = environments.make(*arguments)
-        camera = _Camera(environment, arguments[0], height, width)
+        camera = _Camera(environment, name, height, width)
         pipe.send((environment.observation_spec(), environment.action_spec()))
         while True:
             method, *arguments = pipe.recv()
@@ -174,6 +185,8 @@ def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
         environment.close()
     except UnusableEnvironmentError as error:
         pipe.send(error)
+    except Exception as error:  # of the user's code
+        pipe.send(failure(name, error))
 
 
 _COLOURS = 48  # 500 frames of a humanoid, 320 x 240, then take 6 MB

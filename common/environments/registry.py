@@ -21,6 +21,7 @@ from common.environments.spec import (
     UnknownEnvironmentError,
     UnusableEnvironmentError,
 )
+from common.environments.user_code import class_of, in_one_line
 
 # The suites. That called "atari" is the module `atari_suite` of this room. It defines
 #   names() -> list[str]: the names that may follow "atari:"; empty if they cannot be listed.
@@ -99,14 +100,14 @@ def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.E
       frames: images in an observation.
 
     Raises:
-      As `make`.
+      As `make`; UnusableEnvironmentError: it cannot be closed.
     """
     suite, rest, arguments = _find(name)
     with watch.Call.of_making(name):
         environment = suite.make(rest, seed, **_rules(suite, False, frames), **arguments)
         getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
     yield environment
-    with watch.Call(name, "close()"):
+    with watch.Call(name, "close()"), in_one_line(name, class_of(environment)):
         environment.close()
 
 

@@ -13,11 +13,12 @@ A start is a number of actions and the return up to there, by which a reader see
 simulator still does the same. Actions are those that `common.environments.make` takes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import itertools
 import json
 import pathlib
+import reprlib
 from typing import Any, NamedTuple
 
 import dm_env
@@ -27,6 +28,7 @@ from common.environments import registry
 from common.environments.batch import BatchedEnvironment
 from common.environments.canonical import Wrapper
 from common.environments.spec import UnusableEnvironmentError
+from common.user_error import UserError
 
 NUM_STARTS = 100
 """Starts in a new file (Nair et al. 2015)."""
@@ -75,11 +77,7 @@ def read(path: pathlib.Path, environment: str) -> StartStates:
     """
     try:
         content = json.loads(path.read_bytes())
-        starts = tuple(
-            StartState(int(episode["seed"]), episode["actions"][:step], float(before))
-            for episode in content["episodes"]
-            for step, before in episode["starts"]
-        )
+        starts = tuple(start for episode in content["episodes"] for start in _starts_of(episode))
         found = StartStates(path, content["environment"], content["origin"], starts)
     except OSError as error:
         raise UnusableEnvironmentError(f"--starts={path}: {error.strerror}") from None
@@ -94,6 +92,17 @@ def read(path: pathlib.Path, environment: str) -> StartStates:
             f"of {environment}"
         )
     return found
+
+
+def _starts_of(episode: dict[str, Any]) -> Iterator[StartState]:
+    """Yields the starts of an episode of a file; raises ValueError if one is impossible."""
+    for step, before in episode["starts"]:
+        seed, actions = int(episode["seed"]), episode["actions"]
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"a seed is in [0, 2^32), not {seed}")
+        if not 0 <= step <= len(actions):
+            raise ValueError(f"a start after {step} actions is in an episode of {len(actions)}")
+        yield StartState(seed, actions[:step], float(before))
 
 
 def make_batch(
@@ -138,8 +147,8 @@ class StartedEnvironment(Wrapper):
         """Starts an episode.
 
         Raises:
-          UnusableEnvironmentError: the actions end the episode, or lead to another return than the
-            file's.
+          UnusableEnvironmentError: the environment does not take the actions, or they end the
+            episode, or lead to another return than the file's.
         """
         if not self._is_new:
             self.wrapped.close()
@@ -148,7 +157,16 @@ class StartedEnvironment(Wrapper):
         self._is_new, start = False, self._start
         timestep, total = self.wrapped.reset(), 0.0
         for action in start.actions:
-            timestep = self.wrapped.step(np.asarray(action, self.action_spec().dtype))
+            try:
+                timestep = self.wrapped.step(np.asarray(action, self.action_spec().dtype))
+            except UserError:
+                raise
+            except Exception as error:  # what else the environment's code raises
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                raise UnusableEnvironmentError(
+                    f"--starts={self._starts.path}: {self._starts.environment} does not take the "
+                    f"action {reprlib.repr(action)} of seed {start.seed} ({reason})"
+                ) from error
             total += timestep.reward or 0.0
             if timestep.last():
                 break

@@ -12,6 +12,7 @@ import os
 import pathlib
 import sys
 import sysconfig
+import threading
 import traceback
 from types import ModuleType
 from typing import Any
@@ -21,8 +22,18 @@ import numpy as np
 
 from common.environments.spec import UnusableEnvironmentError
 
-_importing: list[str] = []
-"""Names of the modules whose import has begun and not ended."""
+
+class _Importing(threading.local):
+    """What a thread imports.
+
+    Attributes:
+      depth: number of users' modules whose import has begun and not ended.
+    """
+
+    depth = 0
+
+
+_importing = _Importing()
 
 
 def module(name: str) -> ModuleType:
@@ -34,7 +45,7 @@ def module(name: str) -> ModuleType:
     """
     if not {"", os.getcwd()} & set(sys.path):  # the program was not started with python -m
         sys.path.insert(0, os.getcwd())
-    _importing.append(name)
+    _importing.depth += 1
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -44,12 +55,12 @@ def module(name: str) -> ModuleType:
             ) from None
         raise  # the missing module is one that this module imports
     finally:
-        _importing.pop()
+        _importing.depth -= 1
 
 
 def is_importing() -> bool:
-    """Returns whether the import of a user's module goes on, which should only define things."""
-    return bool(_importing)
+    """Returns whether this thread imports a user's module, which should only define things."""
+    return _importing.depth > 0
 
 
 def source_of(environment: str) -> pathlib.Path | None:
@@ -170,13 +181,24 @@ def in_one_line(name: str, code: Any = None) -> Iterator[None]:
         text = f'environment "{name}": {_one_line(error)}{_place(code)}'
         raise UnusableEnvironmentError(text) from None
     except (Exception, SystemExit) as error:
-        text = f"{type(error).__name__}: {_one_line(error)}"
-        if not isinstance(error, SyntaxError):  # whose message names the place
-            frames = traceback.extract_tb(error.__traceback__)
-            users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
-            places = [f" ({frame.filename}, line {frame.lineno})" for frame in users[-1:]]
-            text += places[0] if places else _place(code)
-        raise UnusableEnvironmentError(f'environment "{name}" failed: {text}') from error
+        raise failure(name, error, code) from error
+
+
+def failure(name: str, error: BaseException, code: Any = None) -> UnusableEnvironmentError:
+    """Returns the error that says in one line what an environment raised, with the user's line.
+
+    Args:
+      name: of the environment, with its suite.
+      error: what it raised.
+      code: its function or class, whose line stands for the user's if no other is in the trace.
+    """
+    text = f"{type(error).__name__}: {_one_line(error)}"
+    if not isinstance(error, SyntaxError):  # whose message names the place
+        frames = traceback.extract_tb(error.__traceback__)
+        users = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+        places = [f" ({frame.filename}, line {frame.lineno})" for frame in users[-1:]]
+        text += places[0] if places else _place(code)
+    return UnusableEnvironmentError(f'environment "{name}" failed: {text}')
 
 
 def class_of(environment: Any) -> type:

@@ -137,8 +137,8 @@ class ProgramRun:
             a line if a user's environment is probably wrong for the agent.
 
         Raises:
-          UserError: there is no such environment, the agent cannot act in it, or --starts has
-            none of it.
+          UserError: there is no such environment, the agent cannot act in it, --starts has none of
+            it, or a user's environment fails.
         """
         from common import environments
         from common.environments import start_states, watch
@@ -159,10 +159,9 @@ class ProgramRun:
 
     def _advise(self, environment: Any) -> None:
         """Prints the first of what seems wrong after a moment of random play."""
-        from common.environments import advice, watch
+        from common.environments import advice
 
-        with watch.Call(self.environment, "random play"):
-            seen = advice.play(environment, max_steps=1_000, max_seconds=0.5)
+        seen = advice.play(self.environment, environment, max_steps=1_000, max_seconds=0.5)
         for line in filter(None, (*advice.faults(seen), advice.return_range(seen, self.config))):
             check = f"python -m binaries.environments --check {shlex.quote(self.environment)}"
             print(f"advice: {line} ({check} may say more)", file=sys.stderr, flush=True)

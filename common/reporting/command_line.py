@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 import tempfile
+import threading
 from typing import NoReturn
 
 from common.reporting import records
@@ -114,15 +115,19 @@ def _is_unread(descriptor: int) -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
+_HIDING = threading.RLock()
+"""Held by the thread that hides output: another one would take its file for the terminal."""
+
+
 @contextlib.contextmanager
 def native_output_only_on_failure() -> Iterator[None]:
     """Hides what native code prints on standard error, unless the `with` block fails.
 
-    TensorFlow 2.21 prints at import whatever its log level is.
+    TensorFlow 2.21 prints at import whatever its log level is. Threads enter one after the other.
     """
-    sys.stderr.flush()
-    terminal = os.dup(2)
-    with tempfile.TemporaryFile() as kept:
+    with _HIDING, tempfile.TemporaryFile() as kept:
+        sys.stderr.flush()
+        terminal = os.dup(2)
         os.dup2(kept.fileno(), 2)
         try:
             yield

@@ -264,8 +264,9 @@ def read_rows(path: str | os.PathLike) -> "pandas.DataFrame":
     # Imported here because the actors append rows and have no use for pandas.
     import pandas
 
-    rows = [map(_value, cells.values()) for _, cells in numbered_rows(path)]
-    return pandas.DataFrame(rows, columns=read_lines(path)[0][1])
+    rows = [cells for _, cells in numbered_rows(path)]
+    header = list(rows[0]) if rows else read_lines(path)[0][1]
+    return pandas.DataFrame([map(_value, cells.values()) for cells in rows], columns=header)
 
 
 def read_numbers(

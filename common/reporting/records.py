@@ -63,7 +63,7 @@ def read_json(path: Path) -> Any:
     """Returns what a JSON file holds; None if it does not exist.
 
     Raises:
-      JsonError: as of `parse`, or the file cannot be read, or holds nothing but null.
+      JsonError: as of `parse_json`, or the file cannot be read, or holds nothing but null.
     """
     try:
         found = parse_json(path.read_bytes(), path)
@@ -151,8 +151,12 @@ def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
 
 
 def as_typed(command: Sequence[str]) -> list[str]:
-    """Returns a command line in which paths below the working directory are relative to it."""
-    return [argument.replace(os.path.join(os.getcwd(), ""), "") for argument in command]
+    """Returns a command line in which paths below the working directory are relative to it.
+
+    These are arguments that are such a path, and flags whose whole value is one.
+    """
+    here = re.escape(os.path.join(os.getcwd(), ""))
+    return [re.sub(rf"^(--?[\w.]+=)?{here}", r"\1", argument) for argument in command]
 
 
 def as_shell_words(command: Sequence[str]) -> str:

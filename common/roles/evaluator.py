@@ -251,7 +251,8 @@ class _Camera:
 
         self._context, self._film = context, film
         self._policy = context.agent.make_evaluator(context.spec, 1)
-        self._environment().close()  # an environment that cannot be drawn ends the role now
+        with contextlib.closing(self._environment()) as drawn:
+            drawn.reset()  # an environment that cannot be drawn ends the role now
 
     def film(self, flat: np.ndarray, path: pathlib.Path, is_stopped: Callable[[], bool]) -> None:
         """Plays an episode with the parameters [P], and writes its film."""

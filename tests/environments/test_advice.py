@@ -10,7 +10,7 @@ import pytest
 from common.environments import advice
 from common.environments.advice import Specimen
 from common.environments.canonical import CanonicalEnvironment
-from common.environments.spec import EnvironmentSpec
+from common.environments.spec import EnvironmentSpec, UnusableEnvironmentError
 
 D4PG = types.SimpleNamespace(v_min=-150.0, v_max=150.0, discount=0.99, critic="categorical")
 FINE = Specimen(
@@ -48,15 +48,63 @@ class Counting(dm_env.Environment):
         return specs.BoundedArray((2,), float, [2, 0], [6, 1])
 
 
+def play(environment, max_seconds=1e9):
+    return advice.play("python:my_module:make", CanonicalEnvironment(environment), 100, max_seconds)
+
+
 def test_random_play_is_seen():
-    seen = advice.play(CanonicalEnvironment(Counting()), max_steps=100, max_seconds=1e9)
+    seen = play(Counting())
     assert seen.spec == EnvironmentSpec(217, 2)
     assert (len(seen.rewards), seen.lengths, seen.true_ends) == (100, [3] * 33, 33)
     assert 2 <= seen.rewards.min() < 2.5 and 5.5 < seen.rewards.max() <= 6
     assert (seen.low[0], seen.high[0]) == (0, 3) and seen.flattened == [(8, 9, 3)]
-    again = advice.play(CanonicalEnvironment(Counting()), max_steps=100, max_seconds=1e9)
-    np.testing.assert_array_equal(again.rewards, seen.rewards)
-    assert len(advice.play(CanonicalEnvironment(Counting()), 100, max_seconds=0).rewards) == 1
+    np.testing.assert_array_equal(play(Counting()).rewards, seen.rewards)
+    assert len(play(Counting(), max_seconds=0).rewards) == 1
+
+
+class Breaking(Counting):
+    """A second episode in which a function changes the first step."""
+
+    def __init__(self, change):
+        self.episodes, self.change = 0, change
+
+    def reset(self):
+        self.episodes += 1
+        return super().reset()
+
+    def step(self, action):
+        timestep = super().step(action)
+        is_due = self.episodes == 2 and self.count == 1
+        return self.change(timestep) if is_due else timestep
+
+
+def _stuck(timestep):
+    raise RuntimeError("the valve is stuck")
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (_stuck, "failed: RuntimeError: the valve is stuck ("),
+        (lambda step: step._replace(reward=None), "gave a reward of None, where a number is due ("),
+        (lambda step: step._replace(discount=np.ones(1)), "gave a discount of float64 [1], where"),
+        (lambda step: dm_env.restart(step.observation), "gave a FIRST step before the episode's"),
+    ],
+)
+def test_a_mistake_that_random_play_finds_is_one_line(change, words):
+    """It was a trace, or was not found before the run ended by it."""
+    with pytest.raises(UnusableEnvironmentError) as caught:
+        play(Breaking(change))
+    message = str(caught.value)
+    assert message.startswith('environment "python:my_module:make"') and "\n" not in message
+    assert words in message and "test_advice.py, line " in message
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf])
+def test_a_reward_that_is_not_finite_is_a_fault(reward):
+    seen = play(Breaking(lambda step: step._replace(reward=reward)))
+    assert "a reward is not finite" in advice.faults(seen)
+    assert advice.return_range(seen, D4PG) is None
 
 
 def test_what_is_fine_gets_no_advice():
@@ -110,3 +158,5 @@ def test_the_range_of_returns():
         config = types.SimpleNamespace(**{**vars(D4PG), **other})
         assert advice.return_range(no_end, config) is None
     assert advice.return_range(dense, types.SimpleNamespace(discount=0.9)) is None
+    rounded = no_end._replace(rewards=np.full(200, float(np.float32(1.6))))
+    assert advice.return_range(rounded, D4PG).endswith("--config.v_max=160 would suit them")

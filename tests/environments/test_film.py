@@ -116,6 +116,62 @@ def test_an_environment_that_does_not_draw_itself_is_named(make):
         filmed.reset()
 
 
+FAULTY = """
+import dm_env
+from dm_env import specs
+import numpy as np
+
+
+class Base(dm_env.Environment):
+    def __init__(self, seed):
+        pass
+
+    def reset(self):
+        return dm_env.restart(np.zeros(2))
+
+    def step(self, action):
+        return dm_env.transition(0.0, np.zeros(2))
+
+    def observation_spec(self):
+        return specs.Array((2,), float)
+
+    def action_spec(self):
+        return specs.BoundedArray((1,), float, -1, 1)
+
+
+class WithoutSizes(Base):
+    def render(self):
+        return np.zeros((4, 4, 3), np.uint8)
+
+
+class OfFloats(Base):
+    def render(self, height, width):
+        return np.zeros((height, width, 3))
+
+
+class Stuck(Base):
+    def render(self, height, width):
+        raise RuntimeError("the valve is stuck")
+"""
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("WithoutSizes", ["failed: TypeError: ", "takes 1 positional argument but 3 were given"]),
+        ("OfFloats", ["no picture of", "gave float64 [240, 320, 3], where uint8 [height, width"]),
+        ("Stuck", ["failed: RuntimeError: the valve is stuck (", "faulty.py, line 36)"]),
+    ],
+)
+def test_a_mistake_in_render_is_named(make, refusal, tmp_path, monkeypatch, name, words):
+    """The advice was to try another renderer; floats ended the program that writes the film."""
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    monkeypatch.chdir(tmp_path)
+    message = refusal(make(f"python:faulty:{name}").reset)
+    for word in words:
+        assert word in message, message
+
+
 def frames(count):
     """A red square on blue that moves one pixel a frame."""
     pictures = np.zeros((count, 20, 40, 3), np.uint8)

@@ -85,6 +85,11 @@ class Wrong(Gym):
         return np.zeros(2) + np.zeros(3)
 
 
+class Unclosed(Gym):
+    def close(self):
+        self.window.close()
+
+
 class Unsized(Gym):
     def __init__(self, size):
         self.size = size
@@ -126,6 +131,18 @@ number = 3
 """
 
 
+ASKS = """
+import threading
+
+from common.environments import user_code
+
+here, there = user_code.is_importing(), []
+other = threading.Thread(target=lambda: there.append(user_code.is_importing()))
+other.start()
+other.join()
+"""
+
+
 @pytest.fixture
 def own_modules(tmp_path, monkeypatch):
     """Enters a directory with a user's modules, like a program that is started there."""
@@ -141,6 +158,13 @@ def own_modules(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if name.startswith("h3_package"):
             del sys.modules[name]
+
+
+def test_an_import_is_that_of_its_thread(own_modules, tmp_path):
+    """An agent that another thread made meanwhile, as in Optuna's trials, was refused."""
+    (tmp_path / "h3_package" / "asks.py").write_text(ASKS)
+    asked = user_code.module("h3_package.asks")
+    assert asked.here and asked.there == [False] and not user_code.is_importing()
 
 
 def test_one_of_gymnasium(own_modules):
@@ -202,11 +226,16 @@ def test_arguments_and_seeds_of_functions_and_classes(own_modules):
         ("h3_package.still:Old", ["its step() gave 4 values", "check_env", "still.py, line"]),
         ("h3_package.still:Unseeded", ["unexpected keyword argument 'seed' (", "still.py, line"]),
         ("h3_package.still:Wrong", ["ValueError", "operands", "still.py, line"]),
+        ("h3_package.still:Unclosed", ["no attribute 'window' (", "still.py, line"]),
         ("__main__:make", ["cannot import __main__", '"python:my_module:make"']),
     ],
 )
 def test_a_mistake_is_named_in_one_line(name, words, own_modules, refusal):
-    message = refusal(environments.opened(f"python:{name}", seed=0).__enter__)
+    def opens_and_closes():
+        with environments.opened(f"python:{name}", seed=0):
+            pass
+
+    message = refusal(opens_and_closes)
     plain = name.partition("(")[0]
     assert message.startswith(f'environment "python:{plain}"')
     for word in words:

@@ -117,6 +117,11 @@ def change(**values):
         (change(episodes=[]), "has 0 starts of gym:CartPole-v1"),
         (change(episode={"starts": [[3, 2.0]]}), "have a return of 3, not 2"),
         (change(episode={"actions": [0] * 99, "starts": [[99, 3.0]]}), "or end the episode"),
+        (change(episode={"actions": [0, 9, 0]}), "does not take the action 9 of seed 0 (Asserti"),
+        (change(episode={"actions": [0, None, 0]}), "does not take the action None of seed 0 (T"),
+        (change(episode={"seed": -1}), "a seed is in [0, 2^32), not -1"),
+        (change(episode={"starts": [[4, 3.0]]}), "a start after 4 actions is in an episode of 3"),
+        (change(episode={"starts": [[-1, 2.0]]}), "a start after -1 actions is in an episode of"),
     ],
 )
 def test_what_a_file_lacks_is_one_line(tmp_path, content, words, refusal):

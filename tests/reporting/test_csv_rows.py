@@ -197,6 +197,24 @@ def test_a_column_is_added_for_each_new_name(tmp_path):
         GrowingRows(tmp_path, COLUMNS)
 
 
+def test_a_table_is_read_at_one_moment_though_a_column_comes(tmp_path, monkeypatch):
+    """It had the rows of one moment and the columns of a later one."""
+    path = tmp_path / "learner.csv"
+    growing = GrowingRows(path, ("number",))
+    growing.append({"number": 1})
+    numbered = csv_rows.numbered_rows
+
+    def read_and_grow(path):
+        rows = numbered(path)
+        growing.append({"number": 2, "loss": 0.5})
+        return rows
+
+    monkeypatch.setattr(csv_rows, "numbered_rows", read_and_grow)
+    assert read_rows(path).to_dict("list") == {"number": [1]}
+    monkeypatch.undo()
+    assert list(read_rows(path)) == ["number", "loss"]
+
+
 def test_a_disk_that_is_full_when_a_column_comes_skips_the_row(tmp_path, monkeypatch):
     path = tmp_path / "rows.csv"
     rows = GrowingRows(path, COLUMNS)

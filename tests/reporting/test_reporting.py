@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 import textwrap
+import threading
 
 from matplotlib.image import imread
 import numpy as np
@@ -17,6 +18,7 @@ import tensorflow as tf
 
 from common.reporting import csv_rows, records, tensorboard
 from common.reporting.budget import Budget
+from common.reporting.command_line import native_output_only_on_failure
 from common.reporting.csv_rows import CsvRows
 from common.reporting.curves import learning_curve
 from common.reporting.progress import result_of
@@ -122,6 +124,52 @@ def test_a_users_mistake_is_one_line():
 def test_another_broken_pipe_is_an_error():
     code, _, error = run("raise BrokenPipeError('of a client')")
     assert code == 1 and "BrokenPipeError: of a client" in error
+
+
+def test_threads_that_hide_output_leave_standard_error_as_it_was():
+    """That of the process became the removed file of one, as in Optuna's trials in threads."""
+    before, is_in, may_leave = os.dup(2), threading.Event(), threading.Event()
+
+    def first():
+        with native_output_only_on_failure():
+            is_in.set()
+            may_leave.wait()
+
+    def second():
+        is_in.wait()
+        with native_output_only_on_failure():
+            threads[0].join()
+
+    threads = [threading.Thread(target=function) for function in (first, second)]
+    for thread in threads:
+        thread.start()
+    threads[1].join(timeout=0.2)  # it would be in its block by then
+    may_leave.set()
+    threads[1].join()
+    try:
+        assert os.path.samestat(os.fstat(2), os.fstat(before))
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+@pytest.mark.parametrize(
+    "directory, command, typed",
+    [
+        ("/data", ["/data/.venv/bin/python", "--workdir=/data/run"], [".venv/bin/python", "run"]),
+        (
+            "/data",
+            ["/usr/bin/python", "--workdir=/mnt/data/run"],
+            ["/usr/bin/python", "/mnt/data/run"],
+        ),
+        ("/", ["/usr/bin/python", "--workdir=/mnt/run"], ["usr/bin/python", "mnt/run"]),
+    ],
+)
+def test_a_command_line_means_the_same_paths_as_it_is_shown(directory, command, typed, monkeypatch):
+    """A directory whose path has that of the working directory inside kept half of its name."""
+    monkeypatch.setattr(os, "getcwd", lambda: directory)
+    python, workdir = typed
+    assert records.as_typed(command) == [python, f"--workdir={workdir}"]
 
 
 @pytest.mark.parametrize(

@@ -273,6 +273,15 @@ def test_an_environment_that_hangs_while_it_is_filmed_ends_the_process(run, monk
     assert "has not returned from a step for 1 s, at timestep 1" in capsys.readouterr().err
 
 
+def test_an_environment_that_cannot_be_drawn_is_refused_before_the_first_film(tmp_path):
+    """The evaluator ended at each first film, before it wrote the row of the evaluation."""
+    options = {"environment": "gym:CartPole-v1", "film_every": 1, "evaluation_episodes": 1}
+    spec = EnvironmentSpec(4, 2, is_discrete=True)
+    context = make_context(agent_of(Constant()), spec, DISTRIBUTED, tmp_path, **options)
+    with pytest.raises(UnusableEnvironmentError, match="env_kwargs=render_mode=rgb_array"):
+        evaluator.Evaluation(context)
+
+
 def test_a_newer_snapshot_does_not_end_an_evaluation_under_way(run):
     run.serve()
     run.publish(-1.0, 16)  # its episodes never end
