@@ -187,6 +187,18 @@ def test_bars_show_their_values(tmp_path):
         )
 
 
+def test_an_error_bar_is_drawn_where_the_mean_is_outside_of_it():
+    """As with one slow run of five: the 25th percentile is above the mean."""
+    bar = Bar("ours", Style(COLOR_NAMES["blue"]), 91.2, 100.0, 102.0)
+    for page in (
+        drawing.bars({"pong": [bar]}, "actor steps/s", ()),
+        drawing.proportion([2, 4], [bar, bar], "actors", "actor steps/s"),
+    ):
+        (error, *_) = (each for each in page.blocks[0][0].collections)
+        ((low, high),) = error.get_segments()
+        assert [low[1], high[1]] == [100.0, 102.0]
+
+
 def test_a_setting_without_a_style_gets_a_free_colour():
     blue, red = Style(COLOR_NAMES["blue"]), Style(COLOR_NAMES["vermillion"])
     looks = {"a": Look("A", blue), "b": Look("B", red), "c": Look("C")}
