@@ -397,6 +397,24 @@ def test_captions_count_in_the_papers_quantity(tmp_path):
     assert "seeds: 1; the paper's seeds: 3;" in words
 
 
+@pytest.mark.parametrize("x, name", [("wall_seconds", "shaded"), ("", "bars")])
+def test_captions_tell_of_a_band_only_if_there_is_one(tmp_path, draw, x, name):
+    """A mean over tasks has a band if each task has enough seeds; a task's own curve needs its."""
+    mean = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN, x=x)
+    apart = dataclasses.replace(FIGURE_2, x=x)
+    halves = (Part("left"), Part("right", overrides={"over_tasks": OverTasks.APART}))
+    plant_run(tmp_path, FULL, FINGER, 0, [1.0] * 5)
+    for seed in range(3):
+        assert f"{name}: " not in draw(experiment=apart).words
+        plant_run(tmp_path, FULL, CARTPOLE, seed, [1.0] * 5)
+    assert f"{name}: 25th to 75th percentile" in draw(experiment=apart).words
+    assert f"{name}: " in draw(experiment=dataclasses.replace(mean, parts=halves)).words
+    for seed in (1, 2):
+        assert f"{name}: " not in draw(experiment=mean).words
+        plant_run(tmp_path, FULL, FINGER, seed, [1.0] * 5)
+    assert f"{name}: " in draw(experiment=mean).words
+
+
 def test_scales_are_ordered_by_how_near_they_are_to_the_papers(tmp_path):
     for scale in ("quickstart", "smoke", "two_cores"):
         plant_run(tmp_path, FULL, CARTPOLE, 0, [1.0], scale=scale)
