@@ -370,11 +370,8 @@ def by_run(
     grouped = frame.groupby(_RUN, sort=False)
     keys = [frame[name] for name in _RUN]
     part, value = frame["x"] / grouped["x"].transform("max"), frame["value"]
-    late = part > LATE
-    halves = [
-        value[late & (is_second == (part > (1 + LATE) / 2))].groupby(keys).mean()
-        for is_second in (False, True)
-    ]
+    late, second = part > LATE, part > (1 + LATE) / 2 + 1e-9  # 25/30 is more than 5/6 of floats
+    halves = [value[late & (second == half)].groupby(keys).mean() for half in (False, True)]
     means, first, peak = value[late].groupby(keys).mean(), grouped["value"].first(), math.nan
     if is_return:
         peak = value.groupby([*keys, _eighth(part).clip(lower=1)]).mean().groupby(_RUN).max()
