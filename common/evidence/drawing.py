@@ -154,14 +154,17 @@ class Page:
             axes.set_position([round(float(end), 6) for end in axes.get_position().bounds])
 
 
-def reference_lines(
-    place: Axes, lines: Sequence[Line], far: Sequence[Line] = ()
-) -> dict[str, Artist]:
-    """Draws reported numbers, except those that are `far`, and returns {label: line}."""
+def reference_lines(place: Axes, lines: Sequence[Line], labels: Sequence[str]) -> dict[str, Artist]:
+    """Draws reported numbers, and returns {label: line}.
+
+    Args:
+      place: the axes.
+      lines: the numbers.
+      labels: of all lines of the page, by whose order a label has the same dashes everywhere.
+    """
+    dashes = dict(zip(labels, _DASHES * len(labels)))
     return {
-        line[1]: place.axhline(line[0], linestyle=dashes, **_REFERENCE)
-        for dashes, line in zip(_DASHES * len(lines), lines)
-        if line not in far
+        label: place.axhline(value, linestyle=dashes[label], **_REFERENCE) for value, label in lines
     }
 
 
@@ -217,7 +220,7 @@ def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line
             if bar.seeds:
                 place.plot(position + spread * np.ones(len(bar.seeds)), bar.seeds, "o", **dots)
             ticks |= {position: bar.label} if len(groups) == 1 else {number: name}
-    legend |= reference_lines(place, lines)
+    legend |= reference_lines(place, lines, [label for _, label in lines])
     long = max(map(len, ticks.values()), default=0) * len(ticks) > 70
     place.set_xticks(
         list(ticks), ticks.values(), rotation=30 if long else 0, ha="right" if long else "center"

@@ -124,6 +124,20 @@ def test_lines_far_from_the_curves_stand_below_the_title():
     assert axes.get_title() == "a\nthe paper: 70,000"
 
 
+def test_a_reported_number_has_the_dashes_of_the_legend_in_each_panel():
+    """Also where another panel has more of them, as of settings that it lacks."""
+    all_lines = ((300.0, "random play"), (500.0, "ND, reported"), (700.0, "reported"))
+    drawn = [panels.Panel(name, (curve("one", 500),), 300.0) for name in ("a", "b")]
+    both = [dataclasses.replace(drawn[0], lines=all_lines)]
+    both.append(dataclasses.replace(drawn[1], lines=(all_lines[0], all_lines[2])))
+    page = panels.draw([panels.PanelGroup(tuple(both), "wall_seconds", 300.0, "return")])
+    legend = {page.legend[label].get_linestyle() for _, label in all_lines}
+    assert len(legend) == 3
+    for place, panel in zip(page.blocks[0], both):
+        styles = {line.get_ydata()[0]: line.get_linestyle() for line in place.lines[1:]}
+        assert styles == {y: page.legend[label].get_linestyle() for y, label in panel.lines}
+
+
 def test_a_curve_that_diverges_leaves_the_height_to_the_others():
     curves = (curve("ddpg", 800), curve("fallen", -20_000), curve("two", -300))
     axes, legend = placed_panel(curves)
