@@ -262,6 +262,7 @@ def test_a_cut_run_goes_on_and_another_run_in_a_directory_is_named(tmp_path, cap
     err = capsys.readouterr().err
     assert f"run 1 of 2 · good on {TASKS[0]}, seed 0 40%" in err
     assert f"failed: better on {TASKS[0]}, seed 0: " in err and "num_actors is 5, not 2" in err
+    assert "tried once more" not in err  # nor is the time of a retry lost for each such run
     (killed, last) = campaign.starts("good")
     assert (killed["outcome"], last["outcome"]) == (None, "finished")
     assert last["scale"] == "small"
