@@ -226,12 +226,18 @@ def test_a_setting_without_a_style_gets_a_free_colour():
 
 def test_settings_of_the_same_style_differ_by_their_dashes():
     dashed, blue = Style(COLOR_NAMES["blue"], "--"), Style(COLOR_NAMES["blue"], width=2.0)
-    looks = dict.fromkeys(["a", "b", "c", "d"], Look("", blue))
-    looks["dashed"] = Look("", dashed)
+    looks = {name: Look(name, blue) for name in "abcd"} | {"dashed": Look("dashed", dashed)}
     styles = figures.styles(["a", "b", "c", "d", "dashed"], looks)
     assert styles["a"] == blue and styles["dashed"] == dashed
     assert [styles[name].line for name in "bc"] == [":", "-."] and styles["b"].width == 2
     assert {styles[name].color for name in "abc"} == {COLOR_NAMES["blue"]} != {styles["d"].color}
+
+
+def test_settings_of_one_label_are_one_curve_of_the_legend():
+    looks = dict.fromkeys(["suite", "parkour"], Look("D4PG", Style(COLOR_NAMES["blue"])))
+    looks |= {"hand": Look("D4PG"), "other": Look("DDPG")}
+    styles = figures.styles(["suite", "other", "parkour", "hand"], looks)
+    assert styles["suite"] == styles["parkour"] == styles["hand"] != styles["other"]
 
 
 def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay():
