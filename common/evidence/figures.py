@@ -180,7 +180,7 @@ def draw(
     settings = [name for name in experiment.settings if name in having]
     return page.save(
         title(paper, experiment, scale, [run.environment for run in listed]),
-        caption(paper, experiment, listed, settings, len(every) - len(listed)),
+        caption(paper, experiment, listed, settings, [run for run in every if run not in listed]),
         *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
     )
 

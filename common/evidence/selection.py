@@ -183,7 +183,7 @@ def caption(
     experiment: Experiment,
     runs: Sequence[KeptRun],
     settings: Sequence[str],
-    left_out: int = 0,
+    left_out: Sequence[KeptRun] = (),
 ) -> str:
     """Returns the text below a figure, of which these runs and curves are drawn.
 
@@ -192,7 +192,7 @@ def caption(
       experiment: the figure.
       runs: that are drawn.
       settings: of the curves that are drawn.
-      left_out: the number of other runs.
+      left_out: other runs of the figure.
     """
     curves = {run.curve for run in runs}
     shown = shown_tasks(experiment, curves)
@@ -200,7 +200,8 @@ def caption(
     counts = collections.Counter(run.curve for run in runs)
     seeds, spread = counts.values(), {"shaded" if experiment.x else "bars": str(paper.band)}
     has_names = experiment.over_tasks is not OverTasks.APART and len(shown) <= LISTED
-    others = [f'"{paper.label(name)}"' for name in experiment.settings if name not in settings]
+    there = {*settings, *(run.setting for run in left_out)}
+    others = [f'"{paper.label(name)}"' for name in experiment.settings if name not in there]
     tasks = [task_title(name) for name in experiment.environments if name not in shown]
     return joined(
         {
@@ -211,7 +212,7 @@ def caption(
             **(spread if _has_band(experiment, counts) else {}),
             "smoothed": f"over {experiment.smoothed} points" * (experiment.smoothed > 1),
             "runs": _length(experiment, runs),
-            "left out": f"{left_out} runs, evaluated at other intervals" * bool(left_out),
+            "left out": f"{len(left_out)} runs, evaluated at other intervals" * bool(left_out),
             "the paper's runs": _budget(experiment),
             "curves not run": _few(others, len(experiment.settings)),
             "tasks not run": _few(tasks, len(experiment.environments)),

@@ -112,6 +112,13 @@ def test_a_panel_does_not_mix_runs_that_were_evaluated_by_two_rules(tmp_path, dr
     for panel in page.shown[0].panels:
         assert [curve.middle[-1] for curve in panel.curves] == [8.0, 8.0]
     assert "left out: 2 runs, evaluated at other intervals;" in page.words
+    assert "curves not run: 8/10;" in page.words
+    # A curve without any other run is left out, which does not mean that it was not run.
+    for setting, number in (("d3pg_uniform_n1", 8), ("d4pg_uniform_n5", 30)):
+        plant_run(tmp_path, setting, CARTPOLE, 0, [float(number)] * number, scale="small")
+    words = draw(scale="small").words
+    assert "left out: 3 runs, evaluated at other intervals;" in words
+    assert "curves not run: 6/10;" in words
 
 
 def test_a_curve_is_smoothed_over_the_papers_points(tmp_path, draw):
