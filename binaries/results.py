@@ -223,7 +223,7 @@ class _Results:
         if not experiment.runs:
             fail(f"{paper.title} {name} ({experiment.title}): {experiment.unavailable}")
         scale = self._scale or selection.nearest_scale(paper, kept, experiment)
-        if scale is None or not self._runs(paper, experiment, scale):
+        if scale is None or not self._runs(paper, experiment.at(scale), scale):
             fail(self._how_to_make(paper, experiment, scale))
         return experiment, scale
 
@@ -231,8 +231,8 @@ class _Results:
         root = self._kept.root
         where = f"at the scale {scale} in {root}" if scale else f"in {root}"
         problem = f"there are no runs of {paper.title} {experiment.name} {where}"
-        if experiment.unavailable:
-            return f"{problem}: {experiment.unavailable}"
+        if why := experiment.at(scale or DEFAULT_SCALE).unavailable:
+            return f"{problem}: {why}"
         is_listed = scale in [listed.name for listed in paper.scales]
         command = as_it_runs(
             f"python -m binaries.experiment --paper={paper.name} {experiment.flag} "

@@ -114,7 +114,7 @@ class Finding:
 
     @property
     def is_exploratory(self) -> bool:
-        """True if some of its runs were made before the rule or the test that judges them."""
+        """True if too few of its runs follow the rule, or began after the test was changed."""
         return any(not judged.effect.is_confirmed for judged in self.effects)
 
     @property

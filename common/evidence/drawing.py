@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import math
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -154,14 +154,17 @@ class Page:
             axes.set_position([round(float(end), 6) for end in axes.get_position().bounds])
 
 
-def reference_lines(
-    place: Axes, lines: Sequence[Line], far: Sequence[Line] = ()
-) -> dict[str, Artist]:
-    """Draws reported numbers, except those that are `far`, and returns {label: line}."""
+def reference_lines(place: Axes, lines: Sequence[Line], labels: Sequence[str]) -> dict[str, Artist]:
+    """Draws reported numbers, and returns {label: line}.
+
+    Args:
+      place: the axes.
+      lines: the numbers.
+      labels: of all lines of the page, by whose order a label has the same dashes everywhere.
+    """
+    dashes = dict(zip(labels, _DASHES * len(labels)))
     return {
-        line[1]: place.axhline(line[0], linestyle=dashes, **_REFERENCE)
-        for dashes, line in zip(_DASHES * len(lines), lines)
-        if line not in far
+        label: place.axhline(value, linestyle=dashes[label], **_REFERENCE) for value, label in lines
     }
 
 
@@ -173,8 +176,8 @@ class Bar:
       label: of the method.
       style: of the method.
       value: mean over seeds.
-      low: lower end of the error bar; None with few seeds.
-      high: upper end of the error bar; None with few seeds.
+      low: lower end of the error bar; None with few seeds. Percentiles may be above the mean.
+      high: upper end of the error bar; None with few seeds. Percentiles may be below the mean.
       seeds: the value of each; none if tasks are combined.
     """
 
@@ -185,12 +188,11 @@ class Bar:
     high: float | None = None
     seeds: tuple[float, ...] = ()
 
-    @property
-    def reach(self) -> list[list[float]] | None:
-        """The error bar's lengths below and above the value."""
-        if self.low is None or self.high is None:
-            return None
-        return [[self.value - self.low], [self.high - self.value]]
+    def draw_error(self, place: Axes, position: float, **look: Any) -> None:
+        """Draws the error bar, if there is one."""
+        if self.low is not None and self.high is not None:
+            middle = (self.low + self.high) / 2
+            place.errorbar(position, middle, self.high - middle, fmt="none", capsize=2, **look)
 
 
 def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line]) -> Page:
@@ -212,15 +214,13 @@ def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line
             hatch = "////" if bar.style.line != "-" else None
             look = {"color": bar.style.color, "hatch": hatch, "edgecolor": "white"}
             legend[bar.label] = place.bar(position, bar.value, 0.9 * width, **look)
-            if bar.reach is not None:
-                error = {"color": "0.2", "linewidth": 0.9, "capsize": 2}
-                place.errorbar(position, bar.value, bar.reach, **error)
+            bar.draw_error(place, position, color="0.2", linewidth=0.9)
             spread = np.linspace(-0.2, 0.2, len(bar.seeds)) * width if len(bar.seeds) > 1 else 0
             dots = {"color": "0.15", "markersize": 2.2, "markeredgewidth": 0}
             if bar.seeds:
                 place.plot(position + spread * np.ones(len(bar.seeds)), bar.seeds, "o", **dots)
             ticks |= {position: bar.label} if len(groups) == 1 else {number: name}
-    legend |= reference_lines(place, lines)
+    legend |= reference_lines(place, lines, [label for _, label in lines])
     long = max(map(len, ticks.values()), default=0) * len(ticks) > 70
     place.set_xticks(
         list(ticks), ticks.values(), rotation=30 if long else 0, ha="right" if long else "center"
@@ -306,8 +306,9 @@ def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_la
     page = Page()
     ((place,),) = page.blocks
     for size, bar in zip(sizes, values, strict=True):
-        look = {"color": values[-1].style.color, "marker": "o", "capsize": 2}
-        drawn = place.errorbar(size, bar.value, bar.reach, **look)
+        color = values[-1].style.color
+        drawn = place.errorbar(size, bar.value, color=color, marker="o")
+        bar.draw_error(place, size, color=color)
     ends = np.array([min(sizes), max(sizes)])
     first = values[int(np.argmin(sizes))].value
     (line,) = place.plot(ends, first * ends / ends[0], linestyle="--", **_REFERENCE)

@@ -76,7 +76,7 @@ class Effect:
       seeds: the fewest of a setting on a task.
       tasks: their number.
       has_levelled: whether the methods learnt and levelled off, without which none are level.
-      is_confirmed: whether all runs were made by the rule by which they are judged.
+      is_confirmed: whether runs made by the rule decide, and they are enough: see `deciding`.
       collapses: the number of runs that learnt the task and lost it again.
     """
 
@@ -316,14 +316,15 @@ def deciding(
     """Returns the runs that decide a claim about settings on tasks.
 
     These are the runs evaluated by the rule, if each setting has `FIRST_LOOK` seeds of them on each
-    task. Else they are all runs, and the claim's verdict is exploratory. Of each setting on each
-    task they are the first seeds up to the last look that there was, or all before the first look.
+    task. Else they are all runs, by_rule is False for each, and the claim's verdict is exploratory.
+    Of each setting on each task they are the first seeds up to the last look that there was, or all
+    before the first look.
     """
     wanted = pandas.MultiIndex.from_product([list(settings), list(tasks)])
     frame = frame[frame["setting"].isin(wanted.levels[0]) & frame["task"].isin(wanted.levels[1])]
     counts = frame[frame["by_rule"]].groupby(["setting", "task"])["seed"].nunique()
     is_confirmed = (counts.reindex(wanted, fill_value=0) >= FIRST_LOOK).all()
-    frame = frame[frame["by_rule"]] if is_confirmed else frame
+    frame = frame[frame["by_rule"]] if is_confirmed else frame.assign(by_rule=False)
     number = frame.groupby(["setting", "task"])["seed"].rank("dense")
     seeds = number.groupby([frame["setting"], frame["task"]]).transform("max")
     looks = np.array([0, FIRST_LOOK, SECOND_LOOK, LAST_LOOK])
@@ -369,11 +370,8 @@ def by_run(
     grouped = frame.groupby(_RUN, sort=False)
     keys = [frame[name] for name in _RUN]
     part, value = frame["x"] / grouped["x"].transform("max"), frame["value"]
-    late = part > LATE
-    halves = [
-        value[late & (is_second == (part > (1 + LATE) / 2))].groupby(keys).mean()
-        for is_second in (False, True)
-    ]
+    late, second = part > LATE, part > (1 + LATE) / 2 + 1e-9  # 25/30 is more than 5/6 of floats
+    halves = [value[late & (second == half)].groupby(keys).mean() for half in (False, True)]
     means, first, peak = value[late].groupby(keys).mean(), grouped["value"].first(), math.nan
     if is_return:
         peak = value.groupby([*keys, _eighth(part).clip(lower=1)]).mean().groupby(_RUN).max()

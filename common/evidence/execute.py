@@ -306,7 +306,8 @@ class Session(LiveLine):
                 self._keep(job, status)
                 return
             if not stop.requested:
-                job.attempts -= 1
+                # A second attempt would find what makes a run unusable as well.
+                job.attempts = 0 if status.state is State.UNUSABLE else job.attempts - 1
                 line = f"failed: {job.planned.name}: {reason}"
                 if job.attempts:
                     self.print(f"{line}; it is tried once more")

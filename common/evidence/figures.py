@@ -180,7 +180,7 @@ def draw(
     settings = [name for name in experiment.settings if name in having]
     return page.save(
         title(paper, experiment, scale, [run.environment for run in listed]),
-        caption(paper, experiment, listed, settings, len(every) - len(listed)),
+        caption(paper, experiment, listed, settings, [run for run in every if run not in listed]),
         *_files(directory, file_name(paper.name, experiment.name, scale), suffixes),
     )
 
@@ -497,7 +497,8 @@ def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Styl
 
     A setting with the style of a setting before it gets that colour with dashes that the figure
     does not have in it. One without a style, or without such dashes, gets the first colour that
-    the figure does not have yet.
+    the figure does not have yet. One with the label of a setting before it has its style: a method
+    may be one setting on some tasks and another on others, and the legend has it once.
 
     Args:
       settings: in the order of the legend.
@@ -506,7 +507,12 @@ def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Styl
     known = {name: looks[name].style for name in settings if name in looks and looks[name].style}
     used = {style.color for style in known.values()}
     chosen: dict[str, Style] = {}
+    of_labels: dict[str, Style] = {}
     for name in settings:
+        label = looks[name].label if name in looks else name
+        if label in of_labels:
+            chosen[name] = of_labels[label]
+            continue
         style = known.get(name)
         if style is not None and style in chosen.values():
             drawn = [*known.values(), *chosen.values()]
@@ -519,5 +525,5 @@ def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Styl
             free = (Style(color) for color in COLORS if color not in used)
             style = next(free, repeated)
             used.add(style.color)
-        chosen[name] = style
+        chosen[name] = of_labels[label] = style
     return chosen

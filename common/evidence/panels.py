@@ -117,11 +117,14 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
         page = drawing.Page(list(zip(heights, widths, [part.shares for part in parts])))
         grids = page.blocks
     legends, marks = [], {}
+    lines = [line for part in parts for panel in part.panels for line in panel.lines]
+    labels = list(dict.fromkeys(label for _, label in lines))
     for number, (part, places, width) in enumerate(zip(parts, grids, widths)):
         above, below = parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)]
         has_titles = not (are_rows and number and part.titles == above.titles)
         has_unit = part is below or not (are_rows and _unit(below) == _unit(part))
-        legends.append(_draw_part(places, part, width, columns, marks, has_titles, has_unit))
+        shown = (labels, marks, has_titles, has_unit)
+        legends.append(_draw_part(places, part, width, columns, *shown))
     _share_heights(parts, grids)
     page.legend = {label: line for legend in legends for label, line in legend.items()} | marks
     return page
@@ -145,13 +148,15 @@ def _draw_part(
     part: PanelGroup,
     width: int,
     columns: int,
+    labels: Sequence[str],
     marks: dict,
     has_titles: bool,
     has_unit: bool,
 ) -> dict:
     """Draws a part in a grid of `width` columns, adds to `marks`, and returns {label: line}.
 
-    The page has `columns` of panels; the more there are, the smaller is the text.
+    The page has `columns` of panels; the more there are, the smaller is the text. Its horizontal
+    lines have `labels`.
     """
     unit, size = _unit(part)
     legend = {}
@@ -169,7 +174,9 @@ def _draw_part(
             fontsize=drawing.NORMAL if is_wide else drawing.SMALL,
             color="black" if panel.curves else drawing.GREY,
         )
-        for label, line in _draw_curves(place, panel, far, size).items():
+        near_lines = [line for line in panel.lines if line not in far]
+        drawn = _draw_curves(place, panel.curves, size)
+        for label, line in (drawn | drawing.reference_lines(place, near_lines, labels)).items():
             if label not in legend or line.get_linewidth() > legend[label].get_linewidth():
                 legend[label] = line  # not thin, unless it is everywhere
         limit = part.x_limit or panel.end or size
@@ -189,7 +196,7 @@ def _draw_part(
         if panel.y_limits is not None:
             _set_height(place, panel.y_limits, _MARGIN - 1)
         elif fallen:
-            _set_height(place, [*_extent(near), *(y for y, _ in set(panel.lines) - set(far))], 0.1)
+            _set_height(place, [*_extent(near), *(y for y, _ in near_lines)], 0.1)
         place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
         if size == 1:
             place.xaxis.set_major_formatter(lambda value, _: count_text(value))
@@ -223,21 +230,19 @@ def _columns(count: int, num_curves: int = 1) -> int:
     return min((4, 3, 5) if count <= 16 else (6, 5), key=lambda columns: -count % columns)
 
 
-def _draw_curves(
-    place, panel: Panel, far: Sequence[drawing.Line], size: float
-) -> dict[str, Artist]:
-    """Draws what a panel shows, except the lines that are `far`, and returns {label: line}."""
+def _draw_curves(place, curves: Sequence[Curve], size: float) -> dict[str, Artist]:
+    """Draws the curves of a panel, and returns {label: line}."""
     drawn = {}
-    for curve in panel.curves:
+    for curve in curves:
         x = curve.x / size
         if curve.low is not None:
-            band = {"color": curve.style.color, "alpha": 0.16 if len(panel.curves) <= 5 else 0.09}
+            band = {"color": curve.style.color, "alpha": 0.16 if len(curves) <= 5 else 0.09}
             place.fill_between(x, curve.low, curve.high, linewidth=0, **band)
         width = curve.style.width if curve.low is not None else _ONE_SEED_WIDTH
         look = {"color": curve.style.color, "linestyle": curve.style.line, "linewidth": width}
         marker = "o" if len(x) < 3 else None
         (drawn[curve.label],) = place.plot(x, curve.middle, marker=marker, markersize=3, **look)
-    return drawn | drawing.reference_lines(place, panel.lines, far)
+    return drawn
 
 
 def _extent(curves: Sequence[Curve]) -> tuple[float, float]:

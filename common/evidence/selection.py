@@ -183,7 +183,7 @@ def caption(
     experiment: Experiment,
     runs: Sequence[KeptRun],
     settings: Sequence[str],
-    left_out: int = 0,
+    left_out: Sequence[KeptRun] = (),
 ) -> str:
     """Returns the text below a figure, of which these runs and curves are drawn.
 
@@ -192,15 +192,16 @@ def caption(
       experiment: the figure.
       runs: that are drawn.
       settings: of the curves that are drawn.
-      left_out: the number of other runs.
+      left_out: other runs of the figure.
     """
     curves = {run.curve for run in runs}
     shown = shown_tasks(experiment, curves)
     runs = [run for run in runs if run.environment in shown]
-    seeds = collections.Counter(run.curve for run in runs).values()
-    spread = {"shaded" if experiment.x else "bars": str(paper.band)}
+    counts = collections.Counter(run.curve for run in runs)
+    seeds, spread = counts.values(), {"shaded" if experiment.x else "bars": str(paper.band)}
     has_names = experiment.over_tasks is not OverTasks.APART and len(shown) <= LISTED
-    others = [f'"{paper.label(name)}"' for name in experiment.settings if name not in settings]
+    there = {*settings, *(run.setting for run in left_out)}
+    others = [f'"{paper.label(name)}"' for name in experiment.settings if name not in there]
     tasks = [task_title(name) for name in experiment.environments if name not in shown]
     return joined(
         {
@@ -208,16 +209,29 @@ def caption(
             "tasks": ", ".join(map(task_title, shown)) if has_names else "",
             "seeds": range_text(f"{min(seeds)}", f"{max(seeds)}"),
             "the paper's seeds": str(experiment.seeds or ""),
-            **(spread if max(seeds) >= FEWEST_SEEDS else {}),
+            **(spread if _has_band(experiment, counts) else {}),
             "smoothed": f"over {experiment.smoothed} points" * (experiment.smoothed > 1),
             "runs": _length(experiment, runs),
-            "left out": f"{left_out} runs, evaluated at other intervals" * bool(left_out),
+            "left out": f"{len(left_out)} runs, evaluated at other intervals" * bool(left_out),
             "the paper's runs": _budget(experiment),
             "curves not run": _few(others, len(experiment.settings)),
             "tasks not run": _few(tasks, len(experiment.environments)),
             "note": experiment.note,
         }
     )
+
+
+def _has_band(experiment: Experiment, seeds: Mapping[tuple[str, str], int]) -> bool:
+    """Returns whether a curve has enough seeds on its task, or on each that it is a mean of."""
+    for part in experiment.divided():
+        tasks, fewest = shown_tasks(part, seeds), dict[tuple[str, str], int]()
+        for setting, task in (run.curve for run in part.runs if run.curve in seeds):
+            curve = (setting, task if part.over_tasks is OverTasks.APART else "")
+            if task in tasks:
+                fewest[curve] = min(seeds[setting, task], fewest.get(curve, FEWEST_SEEDS))
+        if FEWEST_SEEDS in fewest.values():
+            return True
+    return False
 
 
 def contents(experiment: Experiment) -> dict[str, str]:

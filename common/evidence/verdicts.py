@@ -1,6 +1,6 @@
 """Verdicts on claims as tables, and their pages: results/README.md and a page for each paper.
 
-The columns are explained in docs/verdicts.md.
+The columns of the tables are explained in results/README.md.
 """
 
 import collections

@@ -26,6 +26,8 @@ from common.user_error import UserError
 class LiveLine(abc.ABC):
     """A line that `refresh` redraws in place; on a stream that is not a terminal it is not drawn.
 
+    What cannot be printed is left out, since the work that it tells of goes on.
+
     Args:
       stream: where to print; standard error by default.
       may_redraw: whether nothing else draws on the terminal.
@@ -57,7 +59,8 @@ class LiveLine(abc.ABC):
         if self.is_live:
             self._draw(lambda live: live.console.print(Text(text)))
         else:
-            print(text, file=self._stream, flush=True)
+            with contextlib.suppress(OSError):  # a full disk, or a pipe that nobody reads any more
+                print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
         """Stops redrawing; the line stays."""

@@ -211,6 +211,15 @@ def test_a_reader_may_leave(tmp_path):
             "--paper=aql --figure=3 --scale=workstation",
             ["no runs of AQL figure 3", "--figure=3 --scale=workstation"],
         ),
+        # Nor can they be made at that scale, also where the experiment's other scales have runs.
+        (
+            "--paper=apex --figure=3 --scale=two_cores",
+            ["no runs of Ape-X figure 3 at the scale two_cores", "use the scale small"],
+        ),
+        (
+            "--paper=reactor --figure=2 --scale=two_cores",
+            ["no runs of Reactor figure 2 at the scale two_cores", "use the scale workstation"],
+        ),
         ("--all --figure=2", ["--figure: not allowed with argument --all"]),
         (
             "--all --scale=two_core",

@@ -1,6 +1,7 @@
 """Tests of lists of runs with a program that only pretends: order, resumption, what is kept."""
 
 import functools
+import io
 import itertools
 import json
 import os
@@ -261,6 +262,7 @@ def test_a_cut_run_goes_on_and_another_run_in_a_directory_is_named(tmp_path, cap
     err = capsys.readouterr().err
     assert f"run 1 of 2 · good on {TASKS[0]}, seed 0 40%" in err
     assert f"failed: better on {TASKS[0]}, seed 0: " in err and "num_actors is 5, not 2" in err
+    assert "tried once more" not in err  # nor is the time of a retry lost for each such run
     (killed, last) = campaign.starts("good")
     assert (killed["outcome"], last["outcome"]) == (None, "finished")
     assert last["scale"] == "small"
@@ -315,6 +317,28 @@ def test_a_full_disk_is_a_line_and_the_rest_goes_on(tmp_path, capsys, monkeypatc
     assert campaign.directory("better").exists()
     assert campaign() == 0
     assert campaign.seeds("better") == [0] and not campaign.directory("better").exists()
+
+
+def test_a_log_on_a_full_disk_starts_no_further_runs(tmp_path, monkeypatch):
+    """Each line that could not be printed freed the place of a run that went on."""
+
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    real, begun, at_once = execute.start, [], []
+
+    def start(planned, slot):
+        begun.append(real(planned, slot))
+        at_once.append(sum(process.poll() is None for process in begun))
+        return begun[-1]
+
+    monkeypatch.setattr(execute, "start", start)
+    session = Campaign(tmp_path, f"good,{SHORT[0]},3,,")
+    lines, _ = read_list(session.list, session.runs, KeptRuns(session.kept), reproductions.paper)
+    with execute.Session(lines, kept=session.kept, stream=Full()) as made:
+        assert made.execute(StopRequest()) == []
+    assert at_once == [1, 1, 1] and session.seeds("good") == [0, 1, 2]
 
 
 def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypatch):

@@ -306,6 +306,14 @@ def test_runs_of_before_a_test_was_changed_confirm_nothing(tmp_path, evidence, s
     assert finding.effects[0].effect.is_confirmed is is_confirmed
 
 
+@pytest.mark.parametrize("seeds", [4, 5])
+def test_fewer_than_five_runs_by_the_rule_confirm_nothing(tmp_path, evidence, seeds):
+    plant_by_rule(tmp_path, range(seeds))
+    finding = compare(evidence, EffectPart("", PAIR))
+    assert finding.verdict is Verdict.HOLDS and finding.coverage.seeds == seeds
+    assert finding.is_exploratory is (seeds < 5)
+
+
 def test_runs_by_the_rule_alone_decide_and_confirm(tmp_path, evidence):
     plant(tmp_path, {FIRST: 300, SECOND: 500})
     assert not compare(evidence, EffectPart("", PAIR)).effects[0].effect.is_confirmed

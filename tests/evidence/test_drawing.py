@@ -124,6 +124,20 @@ def test_lines_far_from_the_curves_stand_below_the_title():
     assert axes.get_title() == "a\nthe paper: 70,000"
 
 
+def test_a_reported_number_has_the_dashes_of_the_legend_in_each_panel():
+    """Also where another panel has more of them, as of settings that it lacks."""
+    all_lines = ((300.0, "random play"), (500.0, "ND, reported"), (700.0, "reported"))
+    drawn = [panels.Panel(name, (curve("one", 500),), 300.0) for name in ("a", "b")]
+    both = [dataclasses.replace(drawn[0], lines=all_lines)]
+    both.append(dataclasses.replace(drawn[1], lines=(all_lines[0], all_lines[2])))
+    page = panels.draw([panels.PanelGroup(tuple(both), "wall_seconds", 300.0, "return")])
+    legend = {page.legend[label].get_linestyle() for _, label in all_lines}
+    assert len(legend) == 3
+    for place, panel in zip(page.blocks[0], both):
+        styles = {line.get_ydata()[0]: line.get_linestyle() for line in place.lines[1:]}
+        assert styles == {y: page.legend[label].get_linestyle() for y, label in panel.lines}
+
+
 def test_a_curve_that_diverges_leaves_the_height_to_the_others():
     curves = (curve("ddpg", 800), curve("fallen", -20_000), curve("two", -300))
     axes, legend = placed_panel(curves)
@@ -187,6 +201,18 @@ def test_bars_show_their_values(tmp_path):
         )
 
 
+def test_an_error_bar_is_drawn_where_the_mean_is_outside_of_it():
+    """As with one slow run of five: the 25th percentile is above the mean."""
+    bar = Bar("ours", Style(COLOR_NAMES["blue"]), 91.2, 100.0, 102.0)
+    for page in (
+        drawing.bars({"pong": [bar]}, "actor steps/s", ()),
+        drawing.proportion([2, 4], [bar, bar], "actors", "actor steps/s"),
+    ):
+        (error, *_) = (each for each in page.blocks[0][0].collections)
+        ((low, high),) = error.get_segments()
+        assert [low[1], high[1]] == [100.0, 102.0]
+
+
 def test_a_setting_without_a_style_gets_a_free_colour():
     blue, red = Style(COLOR_NAMES["blue"]), Style(COLOR_NAMES["vermillion"])
     looks = {"a": Look("A", blue), "b": Look("B", red), "c": Look("C")}
@@ -200,12 +226,18 @@ def test_a_setting_without_a_style_gets_a_free_colour():
 
 def test_settings_of_the_same_style_differ_by_their_dashes():
     dashed, blue = Style(COLOR_NAMES["blue"], "--"), Style(COLOR_NAMES["blue"], width=2.0)
-    looks = dict.fromkeys(["a", "b", "c", "d"], Look("", blue))
-    looks["dashed"] = Look("", dashed)
+    looks = {name: Look(name, blue) for name in "abcd"} | {"dashed": Look("dashed", dashed)}
     styles = figures.styles(["a", "b", "c", "d", "dashed"], looks)
     assert styles["a"] == blue and styles["dashed"] == dashed
     assert [styles[name].line for name in "bc"] == [":", "-."] and styles["b"].width == 2
     assert {styles[name].color for name in "abc"} == {COLOR_NAMES["blue"]} != {styles["d"].color}
+
+
+def test_settings_of_one_label_are_one_curve_of_the_legend():
+    looks = dict.fromkeys(["suite", "parkour"], Look("D4PG", Style(COLOR_NAMES["blue"])))
+    looks |= {"hand": Look("D4PG"), "other": Look("DDPG")}
+    styles = figures.styles(["suite", "other", "parkour", "hand"], looks)
+    assert styles["suite"] == styles["parkour"] == styles["hand"] != styles["other"]
 
 
 def test_rows_of_a_task_have_the_same_height_and_logarithmic_axes_stay():

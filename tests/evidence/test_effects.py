@@ -285,6 +285,17 @@ def test_measures_of_a_run():
     assert effects.largest_fall(falls.assign(value=falls["value"] / 60)) == 0
 
 
+@pytest.mark.parametrize("length", [3000, 60_000, 96_000])
+def test_the_gain_is_between_the_halves_of_the_last_third(length):
+    """Each has five of thirty evaluations, also the one that is exactly between them."""
+    frame = planted(np.random.default_rng(0), 1, 600, [0.0] * 4)
+    frame = frame.assign(x=frame["x"] * (length // 3000))
+    for (setting, task, _), run in frame.groupby(["setting", "task", "seed"]):
+        last = run["value"].to_numpy()[-10:]
+        gain = by_run(frame)["gain"][setting, task, 0]
+        assert gain == pytest.approx(2 * (last[5:].mean() - last[:5].mean()))
+
+
 def test_up_to_the_end_of_the_shortest_run_of_a_task():
     frame = planted(np.random.default_rng(0), 2, 600, [0.0] * 4)
     short = (frame["task"] == "a") & (frame["seed"] == 0)

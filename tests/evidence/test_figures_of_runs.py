@@ -112,6 +112,13 @@ def test_a_panel_does_not_mix_runs_that_were_evaluated_by_two_rules(tmp_path, dr
     for panel in page.shown[0].panels:
         assert [curve.middle[-1] for curve in panel.curves] == [8.0, 8.0]
     assert "left out: 2 runs, evaluated at other intervals;" in page.words
+    assert "curves not run: 8/10;" in page.words
+    # A curve without any other run is left out, which does not mean that it was not run.
+    for setting, number in (("d3pg_uniform_n1", 8), ("d4pg_uniform_n5", 30)):
+        plant_run(tmp_path, setting, CARTPOLE, 0, [float(number)] * number, scale="small")
+    words = draw(scale="small").words
+    assert "left out: 3 runs, evaluated at other intervals;" in words
+    assert "curves not run: 6/10;" in words
 
 
 def test_a_curve_is_smoothed_over_the_papers_points(tmp_path, draw):
@@ -395,6 +402,24 @@ def test_captions_count_in_the_papers_quantity(tmp_path):
     words = caption(aql, aql.experiment("figure 10"), runs, ["aql"])
     assert "runs: 20,000 actor steps; the paper's runs: 200,000,000 actor steps;" in words
     assert "seeds: 1; the paper's seeds: 3;" in words
+
+
+@pytest.mark.parametrize("x, name", [("wall_seconds", "shaded"), ("", "bars")])
+def test_captions_tell_of_a_band_only_if_there_is_one(tmp_path, draw, x, name):
+    """A mean over tasks has a band if each task has enough seeds; a task's own curve needs its."""
+    mean = dataclasses.replace(FIGURE_2, over_tasks=OverTasks.MEAN, x=x)
+    apart = dataclasses.replace(FIGURE_2, x=x)
+    halves = (Part("left"), Part("right", overrides={"over_tasks": OverTasks.APART}))
+    plant_run(tmp_path, FULL, FINGER, 0, [1.0] * 5)
+    for seed in range(3):
+        assert f"{name}: " not in draw(experiment=apart).words
+        plant_run(tmp_path, FULL, CARTPOLE, seed, [1.0] * 5)
+    assert f"{name}: 25th to 75th percentile" in draw(experiment=apart).words
+    assert f"{name}: " in draw(experiment=dataclasses.replace(mean, parts=halves)).words
+    for seed in (1, 2):
+        assert f"{name}: " not in draw(experiment=mean).words
+        plant_run(tmp_path, FULL, FINGER, seed, [1.0] * 5)
+    assert f"{name}: " in draw(experiment=mean).words
 
 
 def test_scales_are_ordered_by_how_near_they_are_to_the_papers(tmp_path):

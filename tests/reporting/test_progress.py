@@ -160,6 +160,16 @@ def test_a_terminal_that_is_closed_ends_no_run(monkeypatch):
         stream.close()  # what was not shown is in its buffer
 
 
+def test_a_log_on_a_full_disk_ends_no_run():
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    progress = ProgressLine(Budget(minutes=60), stream=Full())
+    progress.update(LEARNER, EVALUATOR, 1830.0)
+    progress.print("actor 1 ended")
+
+
 def test_a_run_that_has_made_no_update_has_learnt_nothing(tmp_path):
     run = RunDirectory(tmp_path)
     progress.require_updates(run)  # of a layout without a learner
