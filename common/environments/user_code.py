@@ -24,7 +24,7 @@ from common.environments.spec import UnusableEnvironmentError
 
 
 class _Importing(threading.local):
-    """What a thread imports.
+    """The imports that a thread has begun.
 
     Attributes:
       depth: number of users' modules whose import has begun and not ended.
