@@ -15,6 +15,7 @@ This module imports nothing of the project, and each library only where it is me
 
 from collections.abc import Callable, Iterator, Mapping
 import contextlib
+import functools
 import pathlib
 import subprocess
 import sys
@@ -25,6 +26,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "peers" / "bin" / "python"
 """The Python with the peers' libraries; `make peers` makes it."""
 
+# A test holds these equal to D4PG's defaults.
 OBSERVATION_SIZE, ACTION_SIZE, BATCH_SIZE = 24, 6, 256
 POLICY_SIZES, CRITIC_SIZES = (300, 200), (400, 300)
 NUM_ATOMS, V_MIN, V_MAX = 51, -150.0, 150.0
@@ -220,19 +222,21 @@ def started() -> Iterator[dict[str, tuple[str, Callable[[int], float]]]]:
         peers = {}
         for name in _PEERS:
             pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            process = subprocess.Popen([PYTHON, __file__, name], **pipes)
-            stack.enter_context(process)
+            process = stack.enter_context(subprocess.Popen([PYTHON, __file__, name], **pipes))
             stack.callback(process.kill)
-
-            def answer(count: int | None = None, process: Any = process, name: str = name) -> str:
-                if count is not None:
-                    print(count, file=process.stdin, flush=True)
-                if line := process.stdout.readline():
-                    return line.strip()
-                raise RuntimeError(f"the peer {name} has ended, see above: `make peers` again?")
-
-            peers[name] = answer(), lambda count, answer=answer: float(answer(count))
+            peers[name] = _answer(process), functools.partial(_measure, process)
         yield peers
+
+
+def _answer(process: Any) -> str:
+    if line := process.stdout.readline():
+        return line.strip()
+    raise RuntimeError(f"the peer {process.args[-1]} has ended, see above: `make peers` again?")
+
+
+def _measure(process: Any, count: int) -> float:
+    print(count, file=process.stdin, flush=True)
+    return float(_answer(process))
 
 
 def _batch() -> dict[str, Any]:

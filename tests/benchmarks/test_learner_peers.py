@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from common.benchmarks import learner_peers
+from common.benchmarks import learner_cases, learner_peers
+from reproductions.d4pg.config import D4PGConfig
 
 FAKE = """
 import json, sys
@@ -13,6 +14,17 @@ print("Fake of", sys.argv[1], flush=True)
 for line in sys.stdin:
     print(2 * int(line), flush=True)
 """
+
+
+def test_the_sizes_are_those_of_the_learner_that_is_compared():
+    config, peers, spec = D4PGConfig(), learner_peers, learner_cases.WALKER
+    assert (spec.observation_size, spec.action_size) == (peers.OBSERVATION_SIZE, peers.ACTION_SIZE)
+    assert (config.policy_sizes, config.critic_sizes) == (peers.POLICY_SIZES, peers.CRITIC_SIZES)
+    support = config.num_atoms, config.v_min, config.v_max
+    assert support == (peers.NUM_ATOMS, peers.V_MIN, peers.V_MAX)
+    assert (config.batch_size, config.target_period) == (peers.BATCH_SIZE, peers.TARGET_PERIOD)
+    assert config.learning_rate == peers.LEARNING_RATE
+    assert config.updates_per_call == peers.UPDATES_PER_CALL
 
 
 def test_each_peer_answers_each_number_and_ends_with_the_context(tmp_path, monkeypatch):
