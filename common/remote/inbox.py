@@ -61,7 +61,7 @@ class Inbox:
     """Receiver of deliveries to a store, with a count of the actor steps accepted from each start.
 
     An incarnation identifies one start of a sender, such as an actor process. It is identity * 2^14
-    + number. The identity is drawn when this inbox is made, so that incarnations of different
+    + number. The identity is drawn when this inbox is created, so that incarnations of different
     services differ (two of a run's n services draw the same identity with probability n^2 / 2^33).
     The number becomes part of replay keys.
 
@@ -77,7 +77,7 @@ class Inbox:
         self._store = store
         # Not the module random, which a user's environment may seed.
         self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
-        # A random start, so that a new service does not repeat the numbers of a former one.
+        # A random start, so that a new service does not repeat the numbers of an earlier one.
         self._number = secrets.randbelow(footprint.MAX_INCARNATIONS)
         self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
         self._one_at_a_time = tf.CriticalSection()

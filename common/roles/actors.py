@@ -245,7 +245,7 @@ class LocalActing(Acting):
             self._waiting.popleft()
 
     def act(self, is_due: Callable[[], bool] = lambda: True) -> None:
-        """Advances every environment by at least one timestep, unless deliveries wait; inserts.
+        """Advances every environment by one or more timesteps, unless deliveries wait, and inserts.
 
         Waiting deliveries are learnt from first, so that the next step uses the newer parameters.
 

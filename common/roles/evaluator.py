@@ -1,6 +1,6 @@
 """The evaluator's process: periodic evaluation of the published policy without exploration.
 
-An evaluation runs some episodes with one version of the policy and becomes a row of evaluator.csv.
+An evaluation runs episodes with one version of the policy and adds a row to evaluator.csv.
 """
 
 from collections.abc import Callable
@@ -83,8 +83,8 @@ def run_episodes(
     multiple of K episodes wastes no step.
 
     An episode that has not ended after `max_steps` is cut: its return is the sum of the rewards up
-    to that step. It then continues uncounted until its environment ends it. If that is so in all
-    environments with episodes left to play, the batch is reset.
+    to that step. It then continues uncounted until its environment ends it. If all environments
+    with episodes left to play are in such an episode, the batch is reset.
 
     Args:
       environment: a batch of K environments, which is reset first.

@@ -98,7 +98,7 @@ class Keeper:
     Attributes:
       context: the context of the run.
       learner: the networks and optimisers.
-      trainer: makes the updates.
+      trainer: runs the updates.
       bookkeeping: the run's counters, log, checkpoints and snapshots.
       store: the store of the trainer's draws, here or elsewhere; not in a `ParameterServer`.
       idle_seconds: how long to wait for data after a step without an update.
@@ -122,7 +122,7 @@ class Keeper:
           context: the context of the run.
           learner: the networks and optimisers, not restored yet.
           server: this process's server, which has not started yet.
-          trainer: makes the learner's updates.
+          trainer: runs the learner's updates.
           accepted: returns the actor steps accepted from each incarnation; raises
             ServiceUnavailableError if the store does not answer.
           **options: fields of `BookkeepingOptions` that replace those derived from the agent.
@@ -293,7 +293,7 @@ def make_keeper(context: RunContext, learner: Learner, server: rpc_server.Server
     """Returns the keeper that fits the place of the run's data; `server` has not started yet.
 
     Raises:
-      UserError: one process acts and learns in turns, but nothing determines when it acts.
+      UserError: a single process acts and learns in turns, but nothing determines when it acts.
     """
     layout, topology, agent = context.layout, context.topology, context.agent
     if layout.keeper.acts:
