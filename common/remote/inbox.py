@@ -20,7 +20,7 @@ PART_BYTES = 3 * 2**20
 """Size in bytes of each part but the last of a delivery that exceeds a message."""
 _IDENTITIES = 1 << 32
 _PRESENT_SECONDS = 10.0
-"""Age of its last report from which on a sender counts as gone; senders report every second."""
+"""Age of the last report beyond which its sender counts as gone; senders report every second."""
 _HELD_SECONDS = 60.0
 """Time for which an incomplete delivery is held after its last part, since its sender may be gone.
 A sender that is only slow sends all parts again."""
@@ -100,7 +100,7 @@ class Inbox:
             return self._identity * count + self._number
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
-        """Raises an incarnation's count of accepted steps to at least `accepted`; returns it."""
+        """Increases an incarnation's accepted steps to at least `accepted`; returns the count."""
 
         def raise_():
             most = tf.maximum(self._accepted.lookup(incarnation), accepted)
