@@ -34,7 +34,7 @@ from common.reporting.tensorboard import Events
 from common.types import Metrics
 
 _UNKNOWN = 0
-"""Number for all incarnations whose counts were lost; a replay assigns larger numbers."""
+"""Number that stands for all incarnations whose counts were lost; a replay assigns larger ones."""
 
 
 class SavedCounters(tf.Module):
@@ -131,15 +131,15 @@ class BookkeepingOptions:
       samples_per_update: items per update, or timesteps if the items are unrolls.
       num_copies: items per actor step.
       publish_period: learner steps between published snapshots.
-      is_pulled: whether actors of this process copy the parameters, and a snapshot that is due is
-        then also published: both take the same copy.
+      is_pulled: whether actors in this process copy the parameters. A snapshot that is due is then
+        published from the same copy.
       checkpoint_seconds: time between checkpoints.
       poll_seconds: time between requests for the numbers of accepted actor steps.
-      keep_every: learner steps between checkpoints that stay; 0 for none.
-      quiet_seconds: time without a transition after which the actors are taken to have ended;
-        roles ask every second whether the run has ended. 0 if there are no other roles.
-      q_bound: the largest possible value in rewards; infinity where none is known. A metric
-        `reward_scale` divides it, as it does rewards.
+      keep_every: learner steps between checkpoints that are never removed; 0 keeps none.
+      quiet_seconds: time without a new transition after which the actors are assumed to have ended.
+        Roles ask every second whether the run has ended. 0 if there are no other roles.
+      q_bound: the largest possible value, in units of rewards; infinity if it is unknown. A metric
+        `reward_scale` divides it, as it divides rewards.
     """
 
     samples_per_update: int
@@ -164,15 +164,15 @@ _GROUPS = {
 
 
 class LearnerLog:
-    """Writer of rows of counters, metrics and speeds.
+    """Writer of the learner's log: rows of counters, metrics and speeds.
 
-    Metrics and speeds cover the time since the last row. The events also have the mean return of
+    Metrics and speeds cover the time since the last row. The events also contain the mean return of
     the training episodes in that time, and the evaluations. The first update adds the columns of
     metrics.
 
     Attributes:
-      best_return: the highest mean return of this start's evaluations, without those of networks
-        that have learnt nothing.
+      best_return: the highest mean return of this start's evaluations, except evaluations of
+        networks that have not been updated yet.
     """
 
     def __init__(self, run: RunDirectory, options: BookkeepingOptions, counters: RunCounters):
@@ -180,7 +180,7 @@ class LearnerLog:
 
         Args:
           run: the run's directory.
-          options: sizes, and the bound of values.
+          options: sizes, and the bound on values.
           counters: the run's counters.
         """
         self._rows = GrowingRows(run.learner_csv, csv_rows.LEARNER)
@@ -216,10 +216,10 @@ class LearnerLog:
 
         Args:
           wall_seconds: seconds since the run's first start.
-          steps: number of learner steps made.
+          steps: number of learner steps so far.
           version: version of the newest published parameters.
           stored: counters of the store; None while it is unavailable.
-          priority_lag: as in `Trainer`.
+          priority_lag: see `Trainer`.
 
         Raises:
           ValueError: a metric has the name of a column that every agent has.
@@ -268,7 +268,7 @@ class LearnerLog:
         self._events.close()
 
     def _compare_values(self, row: dict[str, Any]) -> None:
-        """Adds the bound of values to a row; warns once if its mean value exceeds it."""
+        """Adds the bound on values to a row; warns once if the mean value exceeds the bound."""
         bound = row["q_bound"] = self._options.q_bound / (row.get("reward_scale") or 1.0)
         if row["mean_q"] > bound and not self._has_warned:
             self._has_warned = True
@@ -311,9 +311,9 @@ class Bookkeeping:
         Args:
           run: the run's directory.
           learner: the networks to publish, and the optimisers to save with them.
-          trainer: makes the learner's updates.
+          trainer: runs the learner's updates.
           parameters: publishes the snapshots.
-          accepted: asks for the number of actor steps accepted from each incarnation.
+          accepted: requests the number of actor steps accepted from each incarnation.
           options: periods and sizes.
 
         Raises:
@@ -351,7 +351,7 @@ class Bookkeeping:
 
     @property
     def best_return(self) -> float:
-        """The highest mean return, see `LearnerLog`."""
+        """The highest mean return of an evaluation; see `LearnerLog`."""
         return self._log.best_return
 
     def parameters(self) -> np.ndarray:
@@ -374,7 +374,7 @@ class Bookkeeping:
         return self.steps - self._published >= self._options.publish_period
 
     def publish(self, finished: bool = False, flat: np.ndarray | None = None) -> None:
-        """Publishes a snapshot; `finished` marks it as the run's last, `flat` is a copy of it."""
+        """Publishes a snapshot, of the parameters `flat` if given; `finished` marks the last."""
         self._published = self.steps
         self.version = self._parameters.publish(
             packing.to_numpy(self._actor_variables) if flat is None else flat,
@@ -393,7 +393,7 @@ class Bookkeeping:
         if is_to_keep:
             self._kept = self.steps  # also if the disk is full
         try:
-            if is_to_keep:  # first: a start from the other one would not make it again
+            if is_to_keep:  # first: a restart from the other one would skip it
                 Checkpoints(self._run.kept_checkpoint(self.steps), self._state).save()
             self._checkpoints.save()
         except (tf.errors.OpError, OSError) as error:
@@ -434,12 +434,12 @@ class Bookkeeping:
 
     @property
     def _is_to_keep(self) -> bool:
-        """True if the checkpoint of now is one that stays."""
+        """True if a checkpoint written now is never to be removed."""
         period = self._options.keep_every
         return period > 0 and self.steps // period > self._kept // period
 
     def poll(self) -> None:
-        """Updates the counters from the replay, and saves them if its counts were lost."""
+        """Updates the counters from the replay, and saves them if the replay has lost counts."""
         self._polled_at = time.monotonic()
         try:
             accepted = self._accepted()

@@ -1,7 +1,7 @@
 """Checkpoints of named state, saved and restored as a whole, and the files of policies.
 
-A policy file has either the parameters of a run's best evaluation, or layers exported for other
-programs.
+A policy file contains either the parameters of a run's best evaluation, or layers exported for
+other programs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class Checkpoints:
     def __init__(
         self, directory: pathlib.Path, state: Mapping[str, tf.Module | tf.Variable], keep: int = 2
     ):
-        """Reads nothing yet.
+        """Prepares to save and restore; reads nothing yet.
 
         Args:
           directory: the directory of the checkpoints.
@@ -121,11 +121,11 @@ class Checkpoints:
 def load_networks(directory: pathlib.Path, learner: tf.Module) -> None:
     """Restores the networks of another run's newest checkpoint, target networks included.
 
-    Optimisers, and variables that are no part of a module, such as counters, stay as they are.
+    Optimisers, and variables outside of the learner's modules, such as counters, stay unchanged.
 
     Args:
       directory: a run directory, or a directory of checkpoints.
-      learner: has networks of the same sizes, and optimisers of the same kinds.
+      learner: a learner with networks of the same sizes and optimisers of the same kinds.
 
     Raises:
       CheckpointError: there is no checkpoint, or it does not fit.
@@ -149,8 +149,8 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
     """Returns the prefix of the newest checkpoint's files, or None if there is no checkpoint.
 
     The directory's file `checkpoint` names the newest checkpoint. That file is missing if the first
-    save was interrupted or a person removed it. The newest checkpoint is then that with the highest
-    number among those with an index file, because the index is written last.
+    save was interrupted or a person removed it. The newest checkpoint is then the highest-numbered
+    checkpoint with an index file, because the index is written last.
 
     Raises:
       CheckpointError: the file `checkpoint` is malformed, or names a checkpoint without files.
@@ -180,13 +180,13 @@ def newest(directory: pathlib.Path) -> pathlib.Path | None:
 def _readable(path: pathlib.Path) -> Iterator[str]:
     """Yields a prefix of a checkpoint's files without special characters.
 
-    TensorFlow reads the prefix of a restore as a pattern, in which brackets, backslashes and others
-    have a special meaning. A path through a file descriptor has none of these.
+    TensorFlow reads the prefix of a restore as a pattern, in which brackets, backslashes and other
+    characters have a special meaning. A path through a file descriptor has none of these.
 
     Raises:
       CheckpointError: TensorFlow cannot read the files, or variables of this program are not in
-        them, or have other shapes. The message names files for removal only
-        if they are surely damaged: Python can read them, and TensorFlow rejects their content.
+        them or have other shapes. The message names files for removal only if they are certainly
+        damaged: Python can read them, but TensorFlow rejects their content.
     """
     descriptor = os.open(path.parent, os.O_PATH)
     directory = pathlib.Path(f"/proc/self/fd/{descriptor}")
@@ -241,7 +241,7 @@ def _sync(path: pathlib.Path) -> None:
 
 
 def _remove(save: pathlib.Path) -> None:
-    """Removes a checkpoint's files, the index first: without it the others are ignored."""
+    """Removes a checkpoint's files, the index first: without it the other files are ignored."""
     for kind in ("index", "data-*-of-*"):
         for file in save.parent.glob(f"{save.name}.{kind}"):
             file.unlink(missing_ok=True)
@@ -287,7 +287,7 @@ def read_policy(path: pathlib.Path, num_parameters: int | None) -> StoredPolicy 
         return None
     except OSError as error:
         raise CheckpointError(f"{path} {_UNREADABLE.format(error.strerror)}") from None
-    except Exception as error:  # readers of the archive and its parts raise any for damage
+    except Exception as error:  # damage can raise any error
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CheckpointError(f"{path} cannot be read ({reason}): remove it") from None
     if flat.dtype != np.float32 or flat.shape != (num_parameters or 0,) or not math.isfinite(mean):

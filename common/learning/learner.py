@@ -48,7 +48,7 @@ class Learner(tf.Module, abc.ABC):
     target_variables: Sequence[tf.Variable] = ()
 
     def __init__(self):
-        """Makes the counter of updates."""
+        """Creates the counter of updates."""
         super().__init__()
         self.steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="learner_steps")
 
@@ -74,21 +74,21 @@ class Learner(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def apply(self, gradients: Nest) -> None:
-        """Makes a step of the optimisers, counts it, and updates target networks if it is due.
+        """Takes a step of the optimisers, counts it, and updates target networks if that is due.
 
         Args:
-          gradients: the field of `Gradients`.
+          gradients: the field `gradients` of `Gradients`.
         """
 
     def update(self, batch: Batch) -> tuple[Nest, Metrics]:
-        """Makes one learner step.
+        """Performs one learner step.
 
         Args:
           batch: B items drawn from replay.
 
         Returns:
-          outputs: the field of `Gradients`.
-          metrics: the field of `Gradients`.
+          outputs: the field `outputs` of `Gradients`.
+          metrics: the field `metrics` of `Gradients`.
         """
         gradients, outputs, metrics = self.gradients(batch)
         self.apply(gradients)
@@ -184,7 +184,7 @@ class CenteredRMSProp(snt.optimizers.RMSProp):
     """
 
     def __init__(self, learning_rate: float, decay: float, epsilon: float):
-        """Makes the optimiser; the first `apply` makes its variables `ms` (v), `mg` (m), `mom`."""
+        """Sets the parameters; the first `apply` creates variables `ms` (v), `mg` (m) and `mom`."""
         super().__init__(learning_rate, decay=decay, epsilon=epsilon, centered=True)
         # Let u = 2^-24. A running mean stops moving when its steps round to nothing; its relative
         # error is then up to u / (1 - decay). The error of v - m^2 is up to three times that, in
@@ -234,10 +234,10 @@ class DivergedError(UserError):
     """
 
     def __init__(self, what: str):
-        """Makes the message; `what` names the value that diverged."""
+        """Builds the message; `what` names the value that diverged."""
         super().__init__(
             f"learning has diverged: {what}; try a lower learning rate, or look for extreme "
-            "rewards and observations (the last checkpoint is of before)"
+            "rewards and observations (the last checkpoint is from before)"
         )
 
 
@@ -252,7 +252,7 @@ def reduce_metric(name: str, values: Sequence[float]) -> float:
 
 
 def count(steps: tf.Variable) -> int:
-    """Returns the count of updates; a raw read takes half of the time of `int(steps)`."""
+    """Returns the count of updates; a raw read takes half the time of `int(steps)`."""
     return int(tf.raw_ops.ReadVariableOp(resource=steps.handle, dtype=steps.dtype))
 
 

@@ -1,7 +1,7 @@
 """Learning with a parameter server (Reactor, section 3.4): the server's and the worker's side.
 
-A worker computes the gradients of a learner step with the server's newest parameters; the server
-applies them.
+A worker computes the gradients of a learner step with the server's newest parameters. The server
+applies the gradients.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ from common.types import Batch, Metrics, Nest
 
 _WAIT_SECONDS = 0.05
 _MOST_DIVERGED = 3
-"""Starts of a worker that may end with a non-finite update in a row, without an applied update
-between them. Each start fills a new replay, which may lack the data that caused the failure."""
+"""Starts of a worker with a non-finite update, without an applied update between them, that end the
+server. Each start fills a new replay, which may lack the data that caused the failure."""
 
 
 class _SavedNumbers(tf.Module):
@@ -44,8 +44,8 @@ class AppliedGradients:
     """The updates of a parameter server, with the interface of `common.learning.trainer.Trainer`.
 
     A single thread calls `step`, publishes and saves, so no half-applied update is published or
-    saved. A worker is told of its applied update at the next `step`, when the caller has published
-    the parameters.
+    saved. A worker learns that its update was applied at the next `step`, when the caller has
+    published the parameters.
 
     Updates are applied regardless of their staleness. The paper names no bound either: it removes
     momentum from Adam because asynchrony has the effect of momentum (section 3.4.1). A bound would
@@ -53,9 +53,9 @@ class AppliedGradients:
     before it computes the next, so each worker has at most a single update under way, and an update
     after a long pause is just a single step of Adam.
 
-    An update that is not finite is not applied. Its worker ends, and may restart. After several
-    such starts of a worker without any applied update between them, the parameters are at fault,
-    and the server ends as well.
+    An update that is not finite is not applied. Its worker ends, and may restart. After three such
+    starts of a worker without any applied update between them, the parameters are at fault, and the
+    server ends as well.
 
     Attributes:
       priority_lag: 0, because workers own the priorities.
@@ -70,7 +70,7 @@ class AppliedGradients:
         """Prepares the graph.
 
         Args:
-          learner: the networks and the optimiser. It has a gradient for each of its
+          learner: the networks and the optimiser. Its `apply` takes a gradient for each of its
             `actor_variables`, in their order.
           queue: the queue of updates.
           inbox: the inbox of the queue.
@@ -106,8 +106,8 @@ class AppliedGradients:
     def step(self) -> Metrics | None:
         """Applies the next update; returns its metrics, or None if no update has arrived.
 
-        The metrics are those of the worker, then the staleness in updates, the number of workers
-        and the number of refused updates.
+        The metrics are the worker's metrics, the staleness in updates, the number of workers and
+        the number of refused updates.
 
         Raises:
           DivergedError: updates stay non-finite, even after restarts of a worker.
@@ -248,7 +248,7 @@ class RemoteStep(Updates):
         return False
 
     def _read(self) -> bool:
-        """Takes the newest parameters, if there are newer ones."""
+        """Loads newer parameters, if there are any; returns True once the server has answered."""
         target = self._target.read(if_newer_than=self._target_version)
         online = self._online.read(if_newer_than=self.version)
         if target is not None:

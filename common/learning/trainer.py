@@ -37,7 +37,7 @@ class _Draw(NamedTuple):
 class Trainer:
     """Loop that draws, updates and writes back (Ape-X algorithm 2).
 
-    A call of `step` makes several updates. With `prefetch` above 0, a background thread draws for
+    A call of `step` runs several updates. With `prefetch` above 0, a background thread draws for
     the next calls while the updates run. It also writes the outputs; the order of draws and writes
     is fixed. This hides the latency of a store in another process, but priorities lag by `prefetch`
     more calls.
@@ -103,7 +103,7 @@ class Trainer:
         self.around: Callable[[Counters], AbstractContextManager] = lambda counters: nullcontext()
 
     def step(self) -> Metrics | None:
-        """Makes the updates of one call.
+        """Performs the updates of one call.
 
         Returns:
           The metrics of the updates. None if no update was made, because the store is not filled
@@ -165,7 +165,7 @@ class Trainer:
         self._ahead.append(self._worker.submit(self._draw_after, before, step, begin))
 
     def _draw_after(self, before: futures.Future | None, step: int, begin: int) -> _Draw | None:
-        """Draws, unless the draw for the call before failed: that call must draw first."""
+        """Draws, unless the draw for the previous call failed: that call must draw first."""
         if before is not None and before.result() is None:
             return None
         return self._unless_gone(self._draw, step, begin)
@@ -186,7 +186,7 @@ class Trainer:
         """Decodes the steps of a draw; returns None if no item of the draw can be decoded.
 
         Other items of the draw replace those that cannot be decoded. If items stay in the store,
-        the undecodable items get priority 0.
+        the undecodable items are given priority 0.
         """
         size = len(tf.nest.flatten(drawn.steps)[0])
         try:
@@ -204,7 +204,7 @@ class Trainer:
                 "the same version of the program; the run continues from its last checkpoint"
             )
         logging.log_every_n_seconds(
-            logging.WARNING, "left out of a draw: what cannot be decoded (%s)", 60, reason
+            logging.WARNING, "a draw goes on without its undecodable items (%s)", 60, reason
         )
         if not self._store.wire.consumes:
             damaged = sorted(set(range(size)) - set(whole))
@@ -243,7 +243,7 @@ class Trainer:
 
 
 def _decodable(steps: Nest, decode: Callable[[Nest], Nest], begin: int, end: int) -> list[int]:
-    """Returns the decodable items among those from `begin` to `end`, found by bisection."""
+    """Returns the indices of the decodable items in [begin, end), found by bisection."""
     try:
         decode(tf.nest.map_structure(lambda column: column[begin:end], steps))
         return list(range(begin, end))

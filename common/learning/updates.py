@@ -1,4 +1,4 @@
-"""Graph calls that make several of the learner's updates, to save the cost of launching each.
+"""Graph calls that run several of the learner's updates, to save the cost of launching each.
 
 The batches come from a store (`UpdateLoop`), are drawn and written back in the same graph
 (`FusedUpdates`), or form several epochs on a rollout (`RolloutUpdates`).
@@ -40,15 +40,15 @@ class Updates(abc.ABC):
 
         Args:
           store: the store with the items.
-          counters: those of the store.
-          seed: of all draws.
+          counters: the store's counters.
+          seed: seed of all draws.
           step: learner step at which the call begins.
         """
         return store.draw(self.num_samples, store_lib.derive_seed(seed, step))
 
     @abc.abstractmethod
     def __call__(self, drawn: Any) -> tuple[Nest, Metrics]:
-        """Makes the updates.
+        """Performs the updates.
 
         Args:
           drawn: result of `draw`.
@@ -64,7 +64,7 @@ class Updates(abc.ABC):
 
 
 class UpdateLoop(Updates):
-    """A graph call that makes `num_updates` updates, each on its own batch.
+    """A graph call that runs `num_updates` updates, each on its own batch.
 
     With a single XLA program, the cost of a launch is paid once, and XLA can keep what the updates
     share: on two cores D4PG's updates are a quarter faster than in separate calls. XLA makes
@@ -152,7 +152,7 @@ class StoreRules(abc.ABC):
 
         Args:
           learner: the learner before the updates.
-          memory: the memory from which they draw.
+          memory: the memory from which the updates draw.
           step: learner step at which the call begins.
           is_first: whether it is the process's first call, also in a resumed run.
         """
@@ -195,7 +195,7 @@ class FusedUpdates(Updates):
 
         Args:
           updates: the updates of a call.
-          learner: the networks that they change.
+          learner: the networks that the updates change.
           memory: the memory, in this process.
           rules: the agent's rules.
           seed: seed of the draws, not negative.
@@ -211,7 +211,7 @@ class FusedUpdates(Updates):
         """Returns the step, since the graph draws, or None while the memory has too few steps.
 
         Raises:
-          UnusableEnvironmentError: the memory removes episodes before it has a batch.
+          UnusableEnvironmentError: the memory removes episodes before it holds a batch.
         """
         del store, seed
         batch_size = self.num_samples // self.num_updates
@@ -233,7 +233,7 @@ class FusedUpdates(Updates):
         return (), self._call()
 
     def write_back(self, store: Store, drawn: int, outputs: Nest) -> None:
-        """Does nothing: the graph has written."""
+        """Does nothing, because the graph has already written the outputs."""
 
     def _draw_update_write(self) -> Metrics:
         learner, memory = self._learner, self._memory
@@ -269,7 +269,7 @@ class RolloutLearner(Learner):
 
 
 class RolloutUpdates(Updates):
-    """Calls that make all updates on a rollout: epochs of batches, each in another order.
+    """Calls that run all updates on a rollout: epochs of batches, each in a different order.
 
     The orders depend only on the seed and the learner step at which the call begins.
     """
@@ -286,7 +286,7 @@ class RolloutUpdates(Updates):
         """Traces nothing yet.
 
         Args:
-          learner: makes the updates.
+          learner: performs the updates.
           horizon: steps of a rollout.
           batch_size: steps of an update; divides the horizon.
           num_updates: updates of a rollout, in whole epochs.
@@ -300,7 +300,7 @@ class RolloutUpdates(Updates):
         self._call = tf.function(self._update, jit_compile=jit_compile, autograph=False)
 
     def __call__(self, drawn: Drawn) -> tuple[Nest, Metrics]:
-        """Makes the updates of a rollout; see base class.
+        """Performs the updates of a rollout; see base class.
 
         The outputs are (), since nothing is written back to a rollout. Metrics of the rollout's end
         follow those of its updates.

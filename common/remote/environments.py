@@ -1,4 +1,4 @@
-"""Environments whose actions the learner in another process chooses: the batch and its service."""
+"""Environments that step in other processes than the learner, which chooses their actions."""
 
 from collections.abc import Callable, Sequence
 import contextlib
@@ -22,14 +22,14 @@ from common.environments.batch import ABSENT, EnvironmentBatch
 _POLL_SECONDS = 0.1
 """Time between requests to a worker that is not ready."""
 _MOST_SESSIONS = 2**20
-"""More than the sessions of a worker in one start of the caller."""
+"""Session numbers reserved for each start of the caller, more than a worker needs in one start."""
 
 
 class RemoteBatch:
-    """An `EnvironmentBatch` whose rows are stepped by workers, see `EnvironmentService`.
+    """An `EnvironmentBatch` whose rows are stepped by worker processes, see `EnvironmentService`.
 
-    A step waits for the slowest worker. The rows of a worker that does not answer are ABSENT, until
-    it is back with new episodes.
+    A step waits for the slowest worker. If a worker does not answer, its rows are ABSENT until it
+    is back with new episodes.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class RemoteBatch:
         action_spec: specs.Array,
         stop: StopRequest,
     ):
-        """Makes a batch; nothing is called yet.
+        """Creates the batch without calling any worker.
 
         Args:
-          clients: of the workers.
-          rows: of the batch that each worker has, in the order of the batch.
+          clients: a client for each worker.
+          rows: the rows of the batch that each worker steps, in the order of the batch.
           start: number of earlier starts of this run's actors.
-          observation_spec: of one environment.
-          action_spec: of one environment.
+          observation_spec: nest of specs of one environment's observations.
+          action_spec: spec of one environment's actions.
           stop: ends waits.
         """
         self._observation_spec, self._action_spec = observation_spec, action_spec
@@ -73,12 +73,12 @@ class RemoteBatch:
         return self._action_spec
 
     def reset(self) -> dm_env.TimeStep:
-        """Starts an episode in each environment, when every worker is ready.
+        """Starts an episode in each environment once every worker is ready.
 
-        If a stop is requested before, the rows of the others are ABSENT.
+        If a stop is requested before that, the rows of workers that are not ready are ABSENT.
 
         Raises:
-          ClusterError: a worker refuses this process, or is not ready for too long.
+          ClusterError: a worker refuses this process, or takes too long to become ready.
         """
         for worker in self._workers:
             worker.begin()
@@ -91,10 +91,10 @@ class RemoteBatch:
         return self.step(np.zeros(shape, self._action_spec.dtype))
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Takes one row of `actions`, [K, ...], in each environment that is there.
+        """Takes one row of `actions`, [K, ...], in each environment whose worker is ready.
 
         Raises:
-          ClusterError: a worker refuses this process, or no worker is there for too long.
+          ClusterError: a worker refuses this process, or no worker has answered for too long.
         """
         k = self.num_environments
         step_type = np.full(k, ABSENT, np.int32)
@@ -132,7 +132,7 @@ class _Worker:
     """A process that steps some rows of a batch.
 
     Attributes:
-      rows: of the batch.
+      rows: the rows of the batch that this worker steps.
     """
 
     def __init__(self, client: rpc.Client, rows: range, session: int, stop: StopRequest):
@@ -145,34 +145,34 @@ class _Worker:
 
     @property
     def is_ready(self) -> bool:
-        """True if the worker has begun the present session; raises what it refused this for."""
+        """True if the worker has started the current session; raises the error of a refusal."""
         self._beginning.check()
         return self._is_ready
 
     def begin(self) -> None:
-        """Asks for a new session, in a thread."""
+        """Requests a new session in a background thread."""
         self._is_ready, self._number = False, np.int64(0)
         self._session, self._next_session = self._next_session, self._next_session + 1
         self._beginning = Background(self._begin, "begin")
         self._beginning.start()
 
     def ask(self, actions: np.ndarray) -> None:
-        """Starts a step with the worker's rows of actions [K, ...]."""
+        """Sends the worker its rows of `actions`, [K, ...], without waiting for the reply."""
         self._actions = actions[self.rows.start : self.rows.stop]
         self._asked_at = time.monotonic()
         with contextlib.suppress(ServiceUnavailableError):  # `reply` tries again
             self._future = self._call()
 
     def reply(self) -> list[np.ndarray] | None:
-        """Returns the arrays of the step's timestep; None: they are lost."""
+        """Returns the arrays of the step's timestep; None if it is lost or a stop is requested."""
         why: object = "this process was asked to stop"
         while True:
             try:
                 future, self._future = self._future or self._call(), None
                 is_there, is_done, *columns = future.result()
             except ServiceUnavailableError as error:
-                # A call to a process that is gone waits for its timeout, as does one to a busy one.
-                # A worker of which an environment hangs ends itself before that.
+                # A call times out whether the process is gone or only busy. A worker with an
+                # environment that hangs ends itself within `longest`.
                 longest = (1 + len(self.rows)) * watch.limit_seconds
                 is_late = time.monotonic() - self._asked_at > longest
                 if is_late or topology.is_gone(self._client.address):
@@ -191,7 +191,7 @@ class _Worker:
         return None
 
     def _call(self) -> rpc.Future:
-        """Asks for the step; asked for again, it is the same one."""
+        """Requests the step; a repeated request returns the same timestep."""
         arguments = [self._session, self._number, self._actions]
         return self._client.call_async("environments_step", arguments)
 
@@ -215,15 +215,15 @@ class _Worker:
 
 
 _WAIT_SECONDS = 0.5
-"""Time after which a call is answered without the timestep that it waits for."""
+"""Longest wait of a call for its timestep; the reply then says that the step is not done yet."""
 
 
 class EnvironmentService:
-    """K environments for a `RemoteBatch`, made and stepped by the thread that calls `serve`.
+    """K environments for a `RemoteBatch`, created and stepped by the thread that calls `serve`.
 
-    The caller names a session, a number for which the environments are made anew, and numbers its
-    steps from 0, at which episodes start. So a step whose reply was lost may be asked for again,
-    and a process that was restarted, and knows no session, goes on with no episode.
+    Each call names a session by its number; a new session creates new environments. The steps of a
+    session are numbered from 0, at which episodes start. A step whose reply was lost can therefore
+    be requested again, and a restarted process, which knows no session, continues no episode.
     """
 
     def __init__(
@@ -239,16 +239,16 @@ class EnvironmentService:
         Args:
           server: offers the methods.
           num_environments: K.
-          observation_spec: of one environment.
-          action_spec: of one environment.
-          make: makes the environments of a session.
+          observation_spec: nest of specs of one environment's observations.
+          action_spec: spec of one environment's actions.
+          make: creates the environments of a session, given its number.
         """
         self._make = make
         self._changed = threading.Condition()
         self._session = self._wanted = -1
-        self._number = -1  # of the session's latest step
-        self._actions: np.ndarray | None = None  # of that step, until it is done
-        self._columns: tuple | None = None  # of its reply
+        self._number = -1  # number of the session's latest step
+        self._actions: np.ndarray | None = None  # actions of that step, until it is done
+        self._columns: tuple | None = None  # arrays of its timestep, once it is done
         self._finished = self._ended = False
         k = num_environments
         observation = [
@@ -265,7 +265,7 @@ class EnvironmentService:
         server.register("environments_finish", in_python(self._finish, tf.bool), [])
 
     def serve(self, stop: StopRequest) -> None:
-        """Makes and steps environments until the caller's run is over or a stop is requested.
+        """Creates and steps environments until the caller's run is over or a stop is requested.
 
         Raises:
           PatienceError: nobody has called for too long.
@@ -305,14 +305,14 @@ class EnvironmentService:
         return self._wanted != self._session or self._actions is not None
 
     def _begin(self, session: np.int64) -> bool:
-        """Returns whether a session has begun; if not, asks for it."""
+        """Requests a session; returns whether it has started."""
         with self._changed:
             self._wanted = int(session)
             self._changed.notify_all()
             return bool(self._session == session)
 
     def _step(self, session: np.int64, number: np.int64, actions: np.ndarray) -> tuple:
-        """Returns whether there is such a session, whether its step is done, and the timestep."""
+        """Returns whether the session is current, whether its step is done, and the timestep."""
         with self._changed:
             if session != self._session:
                 return (False, False, *self._nothing)

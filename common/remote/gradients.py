@@ -1,7 +1,7 @@
 """Gradients that workers compute and a parameter server applies (Reactor, section 3.4).
 
-A worker delivers the gradients of a learner step as an actor delivers steps; the store of the
-parameter server is a queue of them.
+A worker delivers the gradients of a learner step as an actor delivers steps. The store of the
+parameter server is a queue of gradients.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +21,10 @@ from common.replay.store import Counters, Store, Wire
 _REPORT_SECONDS = 1.0
 _POLL_SECONDS = 0.001
 _SLEPT = 0.8
-"""Share of the last wait for an update that passes before the next one is asked about."""
+"""Fraction of the wait for the last update that a worker sleeps before it asks about the next."""
 _LONGEST_PAUSE = 0.2
-"""Longest pause between two questions, in seconds: the first wait is for graphs as well."""
+"""Longest such sleep, in seconds: the first wait includes the tracing of the server's graph. It is
+also the pause after a failed call."""
 
 
 class FlatGradients(NamedTuple):
@@ -31,9 +32,9 @@ class FlatGradients(NamedTuple):
 
     Attributes:
       head: int64 [4]: index of the worker, its incarnation, the number of the delivery, and the
-        updates that the parameters had which the gradients are for.
-      names: [M] strings in UTF-8, of the metrics.
-      metrics: [M] float32.
+        learner step of the parameters from which the gradients were computed.
+      names: [M] strings in UTF-8, the names of the metrics.
+      metrics: [M] float32, the values of the metrics.
       steps: [P] float32, the gradients.
     """
 
@@ -44,7 +45,7 @@ class FlatGradients(NamedTuple):
 
 
 class GradientWire(Wire):
-    """The form in which `FlatGradients` travel."""
+    """The form in which `FlatGradients` travel between processes."""
 
     consumes = True
     put_specs = (
@@ -67,7 +68,7 @@ class GradientQueue(Store):
     """A first in, first out queue of `FlatGradients`."""
 
     def __init__(self, num_parameters: int):
-        """Makes an empty queue for gradients of P parameters."""
+        """Creates an empty queue for gradients of P parameters."""
         self.wire = GradientWire()
         self._num_parameters = num_parameters
         self._names: np.ndarray | None = None
@@ -78,7 +79,7 @@ class GradientQueue(Store):
         """Adds the gradients of a learner step.
 
         Raises:
-          ValueError: they are of another network, or have other metrics than the first ones.
+          ValueError: the gradients are of another network, or their metrics differ from the first.
         """
         copy = FlatGradients(*map(np.array, rows))
         names = copy.names if self._names is None else self._names
@@ -98,7 +99,7 @@ class GradientQueue(Store):
     def draw(
         self, num_items: int = 1, seed: int | None = None, timeout_seconds: float = 0.0
     ) -> FlatGradients | None:
-        """Returns the oldest gradients; None if none come in time."""
+        """Removes and returns the oldest gradients; None if there are none before the timeout."""
         del num_items, seed
         try:
             return self._queue.get(timeout=timeout_seconds or None, block=timeout_seconds > 0)
@@ -112,10 +113,10 @@ class GradientQueue(Store):
 
 
 class GradientSender:
-    """A worker's side of the updates that a parameter server applies.
+    """Sender of a worker's gradients and reports to the parameter server.
 
     Attributes:
-      patience: with the parameter server.
+      patience: limits the wait for the parameter server.
     """
 
     def __init__(
@@ -128,9 +129,9 @@ class GradientSender:
         """Prepares calls.
 
         Args:
-          client: of the parameter server.
+          client: a client of the parameter server.
           worker: index of this worker.
-          acting: returns what to report: actor steps of this start, and the memory's counters.
+          acting: returns what to report: the actor steps of this start and the replay's counters.
           stop: ends the waits.
         """
         self._store = RemoteStore(client, GradientWire())
@@ -147,14 +148,15 @@ class GradientSender:
         return self._store.incarnation
 
     def join(self) -> bool:
-        """Gets an incarnation; returns False if a stop was requested before that."""
+        """Requests an incarnation; returns False if a stop was requested before it arrived."""
         return bool(self.patience.until_answered(self._store.join, lambda: self._stop.requested))
 
     def report(self) -> tuple[int, int]:
-        """Reports the worker's acting.
+        """Reports the worker's actor steps and the counters of its replay.
 
         Returns:
-          The numbers of the newest update received, and of the newest in published parameters.
+          The number of the newest update that the server has received, and of the newest that is
+          in published parameters.
 
         Raises:
           ServiceUnavailableError: the parameter server does not answer.
@@ -166,13 +168,13 @@ class GradientSender:
         return numbers
 
     def report_if_due(self) -> bool:
-        """Reports if the last report was a second ago, unless the server is gone.
+        """Reports if the last report is at least a second old; the server may be away for a while.
 
         Returns:
-          Whether it was due.
+          True if a report was due, even if the server did not answer.
 
         Raises:
-          ClusterError: the server is gone for too long.
+          ClusterError: the server has been gone for too long.
         """
         if time.monotonic() - self._reported_at < _REPORT_SECONDS:
             return False
@@ -185,12 +187,12 @@ class GradientSender:
     def push(
         self, learner_steps: int, gradients: tf.Tensor, metrics: Mapping[str, tf.Tensor]
     ) -> bool:
-        """Sends an update, and returns once the published parameters contain it.
+        """Sends an update and returns once the published parameters contain it.
 
-        It is sent again until the server has it, also by a server that was restarted.
+        It is sent again until the server has it, also to a server that has restarted.
 
         Args:
-          learner_steps: updates that the parameters had which the gradients are for.
+          learner_steps: learner step of the parameters from which the gradients were computed.
           gradients: [P] float32.
           metrics: float32 scalars by name.
 
@@ -198,7 +200,7 @@ class GradientSender:
           False if a stop was requested before that.
 
         Raises:
-          ClusterError: the server refuses the update, or is gone for too long.
+          ClusterError: the server refuses the update, or has been gone for too long.
         """
         number = self._store.number + 1
         head = np.array([self._worker, self.incarnation, number, learner_steps], np.int64)
@@ -208,7 +210,7 @@ class GradientSender:
         while not self._stop.requested:
             try:
                 if not is_sent:
-                    self._store.number = number - 1  # also to a server that was restarted
+                    self._store.number = number - 1  # a repeated delivery has the same number
                     self._send(update)
                     is_sent, sent_at = True, time.monotonic()
                     time.sleep(self._pause)

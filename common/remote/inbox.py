@@ -1,6 +1,6 @@
-"""The service of a store that other processes use through RPC.
+"""The RPC service of a store that other processes use.
 
-Its inbox makes each delivery count once, however often it arrives.
+Its inbox takes each delivery only once, however often it arrives.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,17 +17,17 @@ from common.replay import footprint
 from common.replay.store import Counters, Store
 
 PART_BYTES = 3 * 2**20
-"""Bytes of a part of a delivery that exceeds a message, but for the last one."""
+"""Size in bytes of each part but the last of a delivery that exceeds a message."""
 _IDENTITIES = 1 << 32
 _PRESENT_SECONDS = 10.0
-"""Age of a sender's last report at which it counts as gone; senders report every second."""
+"""Age of the last report beyond which its sender counts as gone; senders report every second."""
 _HELD_SECONDS = 60.0
-"""Time for which the parts of a delivery are held after the last one, since its sender may be gone.
+"""Time for which an incomplete delivery is held after its last part, since its sender may be gone.
 A sender that is only slow sends all parts again."""
 
 
 def pack(columns: Sequence) -> bytes:
-    """Returns columns as bytes, for a delivery that exceeds a message."""
+    """Serialises columns to one byte string, for a delivery that exceeds a message."""
     parts = [tf.io.serialize_tensor(column).numpy() for column in columns]
     return np.array([len(part) for part in parts], np.int64).tobytes() + b"".join(parts)
 
@@ -36,7 +36,7 @@ def unpack(packed: bytes, dtypes: Sequence[tf.DType]) -> list[np.ndarray]:
     """Reverses `pack`.
 
     Raises:
-      tf.errors.InvalidArgumentError: these are no columns of these dtypes.
+      tf.errors.InvalidArgumentError: the bytes are not columns of these dtypes.
     """
     begin = 8 * len(dtypes)
     if len(packed) < begin:
@@ -50,7 +50,7 @@ def unpack(packed: bytes, dtypes: Sequence[tf.DType]) -> list[np.ndarray]:
 
 @contextlib.contextmanager
 def _mistakes_as_value_errors() -> Iterator[None]:
-    """Converts errors of the replay ops: `tf.numpy_function` keeps the type of Python's only."""
+    """Converts errors of the replay ops, since `tf.numpy_function` keeps only Python's types."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -58,48 +58,49 @@ def _mistakes_as_value_errors() -> Iterator[None]:
 
 
 class Inbox:
-    """The deliveries to a store from other processes, and the actor steps accepted from each.
+    """Receiver of deliveries to a store, with a count of the actor steps accepted from each start.
 
     An incarnation identifies one start of a sender, such as an actor process. It is identity * 2^14
-    + number. The identity is drawn when this inbox is made, so that incarnations of different
+    + number. The identity is drawn when this inbox is created, so that incarnations of different
     services differ (two of a run's n services draw the same identity with probability n^2 / 2^33).
     The number becomes part of replay keys.
 
-    A delivery has a number in its incarnation: 1, 2, ... It is taken once. A store whose rows have
-    keys needs no numbers. With each delivery a sender says how many of its actor steps are accepted
-    after it. So a restarted service knows the count again at the sender's next delivery, and a call
-    that is repeated or late changes nothing. Methods on tensors can be traced into graphs.
+    The deliveries of an incarnation are numbered 1, 2, ..., and each is taken once. A store whose
+    rows have keys needs no numbers. With each delivery a sender states how many of its actor steps
+    are accepted after it. A restarted service therefore recovers the count from the sender's next
+    delivery, and a repeated or late call changes nothing. Methods on tensors can be traced into
+    graphs.
     """
 
     def __init__(self, store: Store):
-        """Makes an empty table; `store` gets the deliveries."""
+        """Creates an empty table; `store` receives the deliveries."""
         self._store = store
         # Not the module random, which a user's environment may seed.
         self._identity = 1 + secrets.randbelow(_IDENTITIES - 1)
-        # A random start, so that a new service does not repeat the numbers of a former one.
+        # A random start, so that a new service does not repeat the numbers of an earlier one.
         self._number = secrets.randbelow(footprint.MAX_INCARNATIONS)
         self._accepted = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
         self._one_at_a_time = tf.CriticalSection()
         self._lock = threading.RLock()
         self._received: dict[int, int] = {}
-        self._heard: set[int] = set()  # not those of which only a checkpoint has an older number
+        self._heard: set[int] = set()  # not those known only from a checkpoint
         self._parts: dict[tuple[int, int], tuple[float, dict[int, bytes]]] = {}
         self._done: dict[int, int] = {}
         self._closed = False
         self._reports: dict[int, tuple[float, Counters]] = {}
 
     def next_incarnation(self) -> int:
-        """Returns an incarnation whose number no incarnation in the table has."""
+        """Returns a new incarnation, whose number is free in the table if any number is."""
         count = footprint.MAX_INCARNATIONS
         with self._lock:
             taken = {incarnation % count for incarnation in self.accepted()}
             following = [(self._number + 1 + i) % count for i in range(count)]
-            # If none is free, the next number, which was given out longest ago.
+            # If no number is free, the next one was given out longest ago.
             self._number = next((n for n in following if n not in taken), following[0])
             return self._identity * count + self._number
 
     def raise_to(self, incarnation: tf.Tensor, accepted: tf.Tensor) -> tf.Tensor:
-        """Raises the number accepted from an incarnation to at least `accepted`; returns it."""
+        """Increases an incarnation's accepted steps to at least `accepted`; returns the count."""
 
         def raise_():
             most = tf.maximum(self._accepted.lookup(incarnation), accepted)
@@ -113,7 +114,7 @@ class Inbox:
         return self._accepted.export()
 
     def accepted(self) -> dict[int, int]:
-        """Returns the table as Python numbers."""
+        """Returns the table as a dictionary from incarnation to accepted steps."""
         return as_dict(self.table())
 
     @_mistakes_as_value_errors()
@@ -124,7 +125,7 @@ class Inbox:
           False if the store has no room for it now.
 
         Raises:
-          ValueError: the number skips one, or the store refuses the rows.
+          ValueError: the delivery before this one is missing, or the store refuses the rows.
         """
         with self._lock:
             if not self._is_new(incarnation, number):
@@ -137,7 +138,7 @@ class Inbox:
 
     @_mistakes_as_value_errors()
     def put_part(self, incarnation: int, number: int, size: int, offset: int, part: bytes) -> bool:
-        """Takes a part of a delivery, and the delivery once it is whole; see `put`.
+        """Takes a part of a delivery; puts the delivery, as `put` does, once it is complete.
 
         Returns:
           True if the delivery was taken, now or before.
@@ -159,10 +160,10 @@ class Inbox:
             return self.put(incarnation, number, *unpack(whole, dtypes))
 
     def report(self, sender: int, incarnation: int, counters: Sequence[int]) -> tuple[int, int]:
-        """Takes the counters of a sender's own store.
+        """Records the counters of a sender's own store.
 
         Returns:
-          The numbers of the newest delivery received, and of the newest that is done with.
+          The numbers of the incarnation's newest received and newest processed delivery.
         """
         with self._lock:
             self._reports[sender] = time.monotonic(), Counters.of(counters)
@@ -177,11 +178,11 @@ class Inbox:
         return [counters for at, counters in reports if now - at < _PRESENT_SECONDS]
 
     def acknowledge(self, numbers: Mapping[int, int]) -> None:
-        """Tells senders that deliveries up to a number are done with.
+        """Marks deliveries as processed, which `report` tells their senders.
 
         Args:
-          numbers: by incarnation. After a restart, also those that the checkpoint has: they are not
-            taken again.
+          numbers: number of the last processed delivery of each incarnation. After a restart this
+            includes the numbers in the checkpoint, up to which no delivery is taken again.
         """
         with self._lock:
             self._done.update(numbers)
@@ -189,7 +190,7 @@ class Inbox:
                 self._received[incarnation] = max(number, self._received.get(incarnation, 0))
 
     def close(self) -> None:
-        """Releases senders that wait for deliveries which come too late."""
+        """Reports every received delivery as processed, so that no sender waits any longer."""
         self._closed = True
 
     def _is_new(self, incarnation: int, number: int) -> bool:
@@ -202,21 +203,21 @@ class Inbox:
 
 
 def as_dict(table: tuple[tf.Tensor, tf.Tensor]) -> dict[int, int]:
-    """Returns the steps accepted from each incarnation, of what `Inbox.table` returns."""
+    """Converts a result of `Inbox.table` to a dictionary from incarnation to accepted steps."""
     incarnations, accepted = table
     return dict(zip(incarnations.numpy().tolist(), accepted.numpy().tolist(), strict=True))
 
 
 class StoreService:
-    """A store of any kind, for the clients `RemoteStore`.
+    """The service of a store of any kind, whose clients are `RemoteStore`.
 
-    The store checks what it gets; its errors name the argument and reach the caller with their
-    type. A call for more items than a message can hold is refused before any is drawn. No method
-    blocks.
+    The store checks its arguments. Its errors name the wrong argument and reach the caller with
+    their type. A request for more items than a message can hold is refused before any item is
+    drawn. No method blocks.
 
     Attributes:
       store: the store.
-      inbox: of the deliveries to it.
+      inbox: receives the deliveries to the store.
       finished: whether the learner has said that the run is over.
       learner_present: whether a learner has called `accepted` and has not disconnected since.
     """
@@ -277,7 +278,7 @@ class StoreService:
     def _answer(self, is_taken, incarnation, accepted):
         """Returns whether a delivery was taken, and the counters after it, int64 [1 + 6]."""
         is_taken.set_shape([])
-        with tf.control_dependencies([is_taken]):  # functions of Python are in no order otherwise
+        with tf.control_dependencies([is_taken]):  # Python functions run in any order otherwise
             counters = self.store.counters_tensor()
         counters.set_shape([len(Counters._fields)])
         with tf.control_dependencies([counters]):  # a failed put must not be counted

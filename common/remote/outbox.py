@@ -23,7 +23,7 @@ from common.replay.store import Counters, RateLimiter, Store, Wire
 from common.types import Nest
 
 _MOST_BYTES = rpc.MAX_ARGUMENT_BYTES - 64
-"""Bytes of a put in a single call; the rest is for its numbers."""
+"""Maximum bytes of the rows in a single call; the rest of the message is for the call's numbers."""
 
 
 _NOTHING = Counters()
@@ -32,16 +32,15 @@ _NOTHING = Counters()
 class RemoteStore(Store):
     """A client of a `StoreService`.
 
-    What exceeds a message travels in several calls; rows are put once all of them have arrived. A
-    retry never duplicates. Errors are those of `rpc.Client.call`.
-    After `tf.errors.InvalidArgumentError`, a caller's mistake, the call has left the store
-    unchanged.
+    Puts and draws that exceed a message are split into several calls. Rows are put once all their
+    parts have arrived. A retry never duplicates rows. Errors are those of `rpc.Client.call`.
+    `tf.errors.InvalidArgumentError` is a mistake of the caller, after which the store is unchanged.
 
     Attributes:
-      incarnation: of this start of the sender; 0 before `join`.
+      incarnation: identifies this start of the sender; 0 before `join`.
       num_accepted: actor steps that the store has accepted from this incarnation.
       last_counters: the store's counters after the last `put`.
-      number: of the last delivery taken.
+      number: number of the last delivery that the store has taken.
     """
 
     def __init__(self, client: rpc.Client, wire: Wire):
@@ -49,7 +48,7 @@ class RemoteStore(Store):
 
         Args:
           client: calls the service.
-          wire: of the service's store.
+          wire: the form in which rows of the service's store travel.
         """
         self.wire = wire
         self._client = client
@@ -66,11 +65,11 @@ class RemoteStore(Store):
         return self.incarnation
 
     def put(self, rows: Any, steps: int = 0) -> bool:
-        """Delivers rows, each delivery once, however often it is repeated until it is taken.
+        """Delivers rows; the store takes the delivery once, however often the call is repeated.
 
         Args:
           rows: see the store's `put`.
-          steps: actor steps that are accepted with them.
+          steps: number of actor steps that the rows complete.
 
         Returns:
           False if the store has no room for them now.
@@ -91,23 +90,23 @@ class RemoteStore(Store):
         return True
 
     def report(self, sender: int = 0, counters: Counters = _NOTHING) -> tuple[int, int]:
-        """Repeats to the service how many steps were accepted from this incarnation.
+        """Tells the service again how many steps were accepted from this incarnation.
 
         A service that has restarted since the last delivery does not know the number otherwise.
 
         Args:
           sender: index of this process among the senders.
-          counters: of this process's own store.
+          counters: counters of this process's own store.
 
         Returns:
-          The numbers of the newest delivery received, and of the newest that is done with.
+          The numbers of this incarnation's newest received and newest processed delivery.
         """
         arguments = [*np.int64([sender, self.incarnation, self.num_accepted]), np.int64(counters)]
         received, done = self._client.call("store_report", arguments).numpy().tolist()
         return received, done
 
     def draw(self, num_items: int, seed: int | None = None) -> Any:
-        """Draws rows with keys, which stay in the store; see its `draw`."""
+        """Draws rows with keys, which stay in the store; see `Store.draw`."""
         most_drawn = max(1, rpc.MAX_ARGUMENT_BYTES // self.wire.draw_bytes)
         calls = max(1, math.ceil(num_items / most_drawn))
         sizes = [num_items // calls + (i < num_items % calls) for i in range(calls)]
@@ -128,7 +127,7 @@ class RemoteStore(Store):
         return Counters.of(self._client.call("store_counters"))
 
     def trim(self) -> tf.Tensor:
-        """Removes what exceeds a soft capacity; returns how many items (int64)."""
+        """Removes the items above a soft capacity; returns how many were removed (int64)."""
         return self._client.call("store_trim")
 
     def mass(self) -> tuple[tf.Tensor, tf.Tensor]:
@@ -143,11 +142,11 @@ class RemoteStore(Store):
         return inbox.as_dict(self._client.call("store_accepted", timeout_seconds=1.0))
 
     def disconnect(self, finished: bool) -> None:
-        """Tells the service that this learner ends, and whether the run is over."""
+        """Tells the service that this learner disconnects, and whether the run is over."""
         self._client.call("store_disconnect", [tf.constant(finished)])
 
     def _put_in_parts(self, head: np.ndarray, packed: bytes) -> np.ndarray:
-        """Sends the parts of a delivery at once; returns the answer to the last one that came."""
+        """Sends all parts of a delivery in parallel; returns the answer to the completing part."""
         futures = [
             self._client.call_async(
                 "store_put_part",
@@ -163,27 +162,27 @@ class RemoteStore(Store):
 
 
 def _checked(column: Any, spec: tf.TensorSpec) -> tf.Tensor:
-    """Returns a column as a tensor; the service would name one of another dtype by number only."""
+    """Returns a column as a tensor, with a check of its dtype that names it in the error."""
     tensor = tf.convert_to_tensor(column)
     check_dtype(spec.name, tensor, spec.dtype)
     return tensor
 
 
 _CLOSE_SECONDS = 5.0
-"""Time that `close` has for sending the remaining deliveries."""
+"""Longest time that `close` takes to send the remaining deliveries."""
 _DROP_SECONDS = 1.0
-"""Time that `close` has where the remaining deliveries are dropped, for the one under way."""
+"""Time for the delivery under way to arrive when `close` drops the remaining ones."""
 _REFUSED_SECONDS = 0.005, 0.05
-"""Shortest and longest time between calls to a full store, which carry the whole delivery each."""
+"""Shortest and longest pause between calls to a full store. Each carries the whole delivery."""
 _CREDIT_SECONDS = 0.01
 
 
 class Outbox:
-    """Sender of deliveries in order, each of which is repeated until the store has it.
+    """Sender of deliveries in order, which repeats each delivery until the store has it.
 
-    A background thread sends, while the actors go on (Ape-X algorithm 1). In lockstep the actors go
-    on only once the store has taken all, so that neither side runs ahead of the other (AQL
-    algorithm 1).
+    A background thread sends while the actors continue (Ape-X algorithm 1). In lockstep, the actors
+    continue only once the store has taken all deliveries, so that neither side runs ahead of the
+    other (AQL algorithm 1).
     """
 
     def __init__(
@@ -202,17 +201,17 @@ class Outbox:
           store: the store, or the shard of it, to which these actors add.
           limiter: limits how far the actors may run ahead of the learner.
           stop: ends the waits.
-          others: the store's other shards, if the limit is over all.
-          in_lockstep: whether the actors wait until all is sent.
-          job: that keeps the store, for messages.
-          most_waiting: deliveries that may wait; beyond them the actors wait. All may in lockstep.
+          others: the store's other shards, if the limiter applies to the sums over all shards.
+          in_lockstep: whether the actors wait until the store has taken all deliveries.
+          job: name of the job that serves the store, for messages.
+          most_waiting: deliveries that may wait before the actors wait; no limit in lockstep.
         """
         self._store = store
         self._limiter = limiter
         self._stop = stop
         self._total_counters = CountersOfAll(others)
         self._in_lockstep = in_lockstep
-        # In lockstep actors wait for credit, where they learn of the end of the run.
+        # In lockstep, actors wait for credit instead, so that they notice the end of the run.
         size = 0 if in_lockstep else most_waiting
         self._queue: queue.Queue[Delivery | None] = queue.Queue(size)
         self._thread = Background(self._send_all, "send")
@@ -231,12 +230,12 @@ class Outbox:
         return self._store.num_accepted
 
     def start(self) -> None:
-        """Waits for the store, gets an incarnation and starts the background thread."""
+        """Waits for the store, requests an incarnation and starts the background thread."""
         self._patience.until_answered(self._store.join, lambda: self._stop.requested)
         self._thread.start()
 
     def add(self, deliveries: Iterable[Delivery | None]) -> None:
-        """Takes deliveries to be sent; None is the last one.
+        """Queues deliveries to be sent; None ends the background thread.
 
         Raises:
           Exception: the error that ended the background thread, such as a refused token.
@@ -260,14 +259,14 @@ class Outbox:
         if self._counters is None or self._limiter.may_insert(self._counters):
             return True
         self._stop.wait(_CREDIT_SECONDS)
-        with contextlib.suppress(ServiceUnavailableError):  # the thread says so
+        with contextlib.suppress(ServiceUnavailableError):  # the thread logs it
             self._counters = self._total_counters(self._store.counters())
         return self._limiter.may_insert(self._counters)
 
     def close(self, rest: Iterable[Delivery] = ()) -> None:
-        """Sends what waits and ends; gives up after a few seconds without success.
+        """Sends the waiting deliveries and ends; gives up after a few seconds.
 
-        In lockstep, what waits is dropped: nobody will learn from it.
+        In lockstep, waiting deliveries are dropped, because nobody will learn from them.
 
         Args:
           rest: the last deliveries.
@@ -282,7 +281,7 @@ class Outbox:
         self._thread.join(max(_DROP_SECONDS, self._deadline - time.monotonic()))
 
     def _is_queued(self, delivery: Delivery | None) -> bool:
-        """Returns whether a delivery has found room in the queue."""
+        """Queues a delivery if there is room; returns whether there was."""
         self._thread.check()
         try:
             self._queue.put(delivery, timeout=0.2)

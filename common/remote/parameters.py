@@ -1,8 +1,8 @@
 """Immutable, versioned snapshots of the learner's parameters for actors and evaluator.
 
 Version and parameters of a snapshot are one tensor that is replaced as a whole, so that no reader
-gets a mixture of two versions. Large snapshots are read in slices; each request names its version.
-Actors read in the background, so that reading does not delay them.
+receives a mixture of two versions. Large snapshots are read in slices; each request names its
+version. Actors read in the background, so that reading does not delay them.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,9 @@ SLICE_SIZE = 500_000
 _MAX_READ_ATTEMPTS = 20
 _STATUS_FIELDS = 5  # int64: version, learner_steps, actor_steps, wall milliseconds, finished
 _HEADER_FLOATS = 2
-"""Length of a stored snapshot's header: its version, int64, as float32."""
+"""Length of a stored snapshot's header, the bits of its int64 version, in float32 numbers."""
 _PUBLICATIONS = 2**32
-"""Versions of a start; more than a run has updates."""
+"""Versions reserved for each start of the publisher, more than a run has updates."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +80,9 @@ class ParameterService:
           num_parameters: P.
           keep_versions: number of versions that stay readable, including the newest; 4 P bytes
             each.
-          name: of the networks; a server may publish several.
-          start: number of the publisher's start, larger than those of its earlier ones, so that its
-            versions are newer than those that readers still hold. A clock may be set back.
+          name: name of the networks; a server may publish several networks.
+          start: number of the publisher's start, which grows with each start, so that new versions
+            are larger than any that readers still hold. It is not a time: a clock may be set back.
         """
         self.num_parameters = num_parameters
         self._lock = threading.Lock()
@@ -257,7 +257,7 @@ class ParameterPuller:
         self._wanted.set()
 
     def apply(self, load: Callable[[np.ndarray], None]) -> None:
-        """Loads the snapshot that has arrived since the last call, if one has.
+        """Loads the newest snapshot, if one has arrived since the last call.
 
         Args:
           load: takes the parameters, [P] float32.
@@ -278,7 +278,7 @@ class ParameterPuller:
 
     @property
     def wall_seconds(self) -> float:
-        """Time since the run's first start by the learner's clock, less a snapshot's transit."""
+        """Seconds since the run's first start by the learner's clock, less a snapshot's transit."""
         return time.monotonic() - self._began
 
     def close(self) -> None:

@@ -21,15 +21,15 @@ from common.replay.store import Counters, Store
 from common.types import Nest
 
 _AWAY_SECONDS = 5.0
-"""Time before a shard that did not answer is asked again: each time-out takes a second."""
+"""Time before a shard that did not answer is asked again, since each timeout takes a second."""
 
 
 class ShardedStore(Store):
     """Several memories of items as one.
 
-    An item is drawn with the probability that it would have in one large memory: the shard in
-    proportion to its total mass, then the item by the shard. Shards are called in parallel. An
-    error names its shard; what other shards have done is not undone.
+    An item is drawn with the probability that it would have in one large memory: a draw picks a
+    shard in proportion to its total mass, and the shard then draws the item. Shards are called in
+    parallel. An error names its shard; the calls of other shards are not undone.
     """
 
     keyed = True
@@ -42,7 +42,7 @@ class ShardedStore(Store):
         self._threads = futures.ThreadPoolExecutor(2 * len(self._stores), "shard")
 
     def put(self, rows: Items) -> bool:
-        """Adds items of an actor process, whose keys name the same shard."""
+        """Adds items of one actor process, whose keys all name the same shard."""
         if not len(rows.keys):
             return True
         shard = int(columns.shard_of(rows.keys[0])) % len(self._stores)
@@ -113,7 +113,7 @@ class ShardedStore(Store):
         return Counters.total(self._call_all(lambda store: store.counters()))
 
     def accepted(self) -> dict[int, int]:
-        """Returns the actor steps accepted from each incarnation, by the shards that answer."""
+        """Returns the actor steps accepted from each incarnation by the shards that answer."""
 
         def ask(store: Any) -> dict[int, int]:
             try:
@@ -125,7 +125,7 @@ class ShardedStore(Store):
         return {incarnation: count for shard in counts for incarnation, count in shard.items()}
 
     def disconnect(self, finished: bool) -> None:
-        """Tells every service that this learner ends, and whether the run is over."""
+        """Tells every service that this learner disconnects, and whether the run is over."""
         self._call_all(lambda store: store.disconnect(finished))
 
     def _masses(self) -> tuple[np.ndarray, int]:
@@ -142,7 +142,7 @@ class ShardedStore(Store):
         return list(self._call(dict.fromkeys(range(len(self._stores)), function)).values())
 
     def _call(self, functions: dict[int, Callable]) -> dict[int, Any]:
-        """Calls a function on each of some shards; raises an error only when all calls ended."""
+        """Calls a function for each shard in parallel; raises errors after all calls have ended."""
         calls = {
             i: self._threads.submit(self._call_one, i, function)
             for i, function in functions.items()
@@ -161,7 +161,7 @@ class ShardedStore(Store):
 
 
 class CountersOfAll:
-    """A function that adds the counters of a replay's other shards to those of an actor's own.
+    """A function that adds the counters of a replay's other shards to those of an actor's shard.
 
     `RateLimiter` compares all inserts with all samples. One shard's counters do not suffice: it is
     sampled in proportion to its mass, not to its inserts. A shard that does not answer counts as it
@@ -176,7 +176,7 @@ class CountersOfAll:
         self._threads = futures.ThreadPoolExecutor(max(1, len(self._others)), "counters")
 
     def __call__(self, own: Counters) -> Counters:
-        """Returns the counters of all shards together; `own` are those of the actor's shard."""
+        """Returns the counters summed over all shards; `own` are the actor's shard's counters."""
         now = time.monotonic()
         due = [i for i, ask_from in enumerate(self._ask_from) if now >= ask_from]
         list(self._threads.map(self._ask, due))  # waits for all, and raises their errors

@@ -1,8 +1,8 @@
-"""Roles that act: actors, workers and environments, and what they share with an acting keeper.
+"""Roles that act (actors, workers, environments), and code that they share with an acting keeper.
 
-An actor's process holds several of the paper's actors, whose policies run as one batch. A worker
-acts, keeps a store of its own and computes gradients (Reactor, section 3.4). A process of
-environments takes the actions that the learner chooses.
+An actor process hosts several of the paper's actors, whose policies run as one batch. A worker
+acts, keeps its own store and computes gradients (Reactor, section 3.4). An environment process
+executes the actions that the learner chooses.
 """
 
 from collections import deque
@@ -32,11 +32,11 @@ from common.replay.store import Counters, RateLimiter, Store
 from common.roles.run_context import CALL_SECONDS, RunContext
 
 _LATE_SECONDS = 30.0
-"""Time that actors wait for newer parameters before they add more with the old ones, in place of
-others that are gone. Longer than the first updates, which are compiled."""
+"""Time that actors wait for newer parameters before they add more steps with the old ones, to make
+up for actors that are gone. Longer than the first updates, which include compilation."""
 _MOST_TIMESTEPS = 32
-"""Timesteps between two insertions at most: what is collected takes memory, and a request to stop
-waits for it."""
+"""Maximum number of timesteps between two insertions: collected steps take memory, and a request to
+stop waits for the insertion."""
 
 
 class Acting:
@@ -45,8 +45,8 @@ class Acting:
     Attributes:
       start: number of earlier starts of these actors. Random numbers differ between starts.
       policy: the exploring policy.
-      adder: of the steps.
-      timesteps: of the batch of environments.
+      adder: collects the actors' steps into deliveries.
+      timesteps: number of timesteps of the batch so far.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Acting:
         """Starts an episode in each environment.
 
         Args:
-          context: of the run.
-          parameters: those with which the actors act; acting.csv has their version and age.
-          seed: of what the adder draws; None for that of the exploration.
-          shard: number of the shard that gets the steps.
-          send_batch: actor steps that the adder collects; infinity for all until `flush`.
+          context: the context of the run.
+          parameters: source of the actors' parameters. acting.csv records their version and age.
+          seed: seed of the adder's random draws; None: use the exploration seed.
+          shard: number of the shard that receives the steps.
+          send_batch: actor steps that the adder collects for a delivery; infinity: until `flush`.
         """
         self._context, self._parameters = context, parameters
         agent, actors = context.agent, context.actors
@@ -104,7 +104,7 @@ class Acting:
 
     @property
     def num_steps(self) -> int:
-        """Actor steps of all that the adder has completed so far."""
+        """Actor steps of all rows that the adder has completed so far."""
         return self.adder.num_steps
 
     @property
@@ -114,7 +114,7 @@ class Acting:
 
     @property
     def pull_is_due(self) -> bool:
-        """True if the actors want newer parameters at this timestep."""
+        """True if newer parameters are due at this timestep."""
         agent = self._context.agent
         if self.adder.on_policy:
             return self._is_between
@@ -127,7 +127,7 @@ class Acting:
 
     @property
     def awaits_parameters(self) -> bool:
-        """True if the actors have added all that they should with the parameters in use."""
+        """True if the actors may not add more steps with the parameters in use."""
         return (
             self.adder.on_policy
             and self._is_between
@@ -145,7 +145,7 @@ class Acting:
         return deliveries
 
     def close(self) -> None:
-        """Frees the environments, of a run that is over."""
+        """Frees the environments once the run is over."""
         self._environments.close()
 
 
@@ -186,7 +186,7 @@ class LocalActing(Acting):
 
     Attributes:
       version: version of the parameters in use.
-      age_steps: learner steps since these parameters.
+      age_steps: learner steps made since these parameters.
     """
 
     def __init__(
@@ -200,23 +200,23 @@ class LocalActing(Acting):
         """Starts an episode in each environment.
 
         Args:
-          context: of the run.
-          store: gets the actors' steps.
-          source: of the parameters, which the actors copy every `agent.actor_period` timesteps.
-          seed: of what the adder draws.
-          incarnation: number of this start of the actors, where a server counts; None counts here.
+          context: the context of the run.
+          store: receives the actors' steps.
+          source: source of the parameters, copied every `agent.actor_period` timesteps.
+          seed: seed of the adder's random draws.
+          incarnation: number of this start if a server assigns it; None: count the run's starts.
         """
         self._source, self._store = source, store
         self._waiting: deque[Delivery] = deque()
         self.version, self._loaded_at, self._learner_steps = 0, -1, 0
         super().__init__(context, self, seed)
-        # lives.csv lacks starts on a full disk, run.json does not.
+        # A start on a full disk is missing in lives.csv, but not in run.json.
         counted = max(1 + self.start, len(context.directory.read_starts()))
         self.adder.incarnation = incarnation or counted
 
     @property
     def age_steps(self) -> int:
-        """Learner steps since the parameters in use."""
+        """Learner steps made since the parameters in use."""
         return self._learner_steps - self._loaded_at
 
     @property
@@ -233,25 +233,25 @@ class LocalActing(Acting):
             self.version, self._loaded_at = self._source.version, self._learner_steps
 
     def step(self) -> Sequence[Delivery]:
-        """Advances every environment by one timestep; `insert` puts what that completes."""
+        """Advances every environment by one timestep; complete deliveries wait for `insert`."""
         deliveries = super().step()
         self._waiting.extend(deliveries)
         return deliveries
 
     def insert(self) -> None:
-        """Puts into the store what the steps have added, as far as it has room now."""
+        """Puts the waiting deliveries into the store, as far as it has room now."""
         self._waiting.extend(self.adder.flush())
         while self._waiting and self._store.put(self._waiting[0].rows):
             self._waiting.popleft()
 
     def act(self, is_due: Callable[[], bool] = lambda: True) -> None:
-        """Advances every environment by a timestep, unless something of the last one waits.
+        """Advances every environment by one or more timesteps, unless deliveries wait, and inserts.
 
-        That is put and learnt from first, so that the next step has the parameters of after it.
+        Waiting deliveries are learnt from first, so that the next step uses the newer parameters.
 
         Args:
-          is_due: whether to insert after the latest timestep; if not, another one follows. To
-            insert many timesteps at once takes a seventh of the time.
+          is_due: returns whether to insert after the latest timestep; if not, another timestep
+            follows. Inserting many timesteps at once takes a seventh of the time.
         """
         if not self._waiting:
             for _ in range(_MOST_TIMESTEPS):
@@ -263,10 +263,10 @@ class LocalActing(Acting):
 
 
 class Turns(NamedTuple):
-    """The turns of a process that acts and learns.
+    """The rule by which a single process acts and learns in turns.
 
     Attributes:
-      limiter: of the learner.
+      limiter: the learner's rate limiter.
       num_samples: items that a call of the learner draws.
       num_copies: items per actor step.
     """
@@ -276,11 +276,11 @@ class Turns(NamedTuple):
     num_copies: int
 
     def next_call_is_due(self, actors: Acting, counters: Counters) -> Callable[[], bool]:
-        """Returns a function that says whether a call may follow the steps that actors make now.
+        """Returns a function that tells whether the steps made from now on allow a learner's call.
 
         Args:
           actors: the actors, whose steps from now on are not inserted yet.
-          counters: of the store, without those steps.
+          counters: the store's counters, without those steps.
         """
         begin = actors.num_steps
 
@@ -296,11 +296,11 @@ def acting_during_updates(
 ) -> Callable[[Counters], contextlib.AbstractContextManager[None]]:
     """Returns a context for the updates of a call, in which actors act until the next call is due.
 
-    The actors use the parameters of before the call, and insert after it, so that equal seeds give
-    equal runs. They act in a thread. The context gets the store's counters before the call.
+    The actors act in a thread. They use the parameters from before the call and insert after it, so
+    that equal seeds give equal runs. The context takes the store's counters before the call.
 
     Args:
-      turns: say when a call is due.
+      turns: decides when a call is due.
       actors: the actors.
       stop: ends a wait for actors whose environments are in processes that are gone.
     """
@@ -326,11 +326,11 @@ def acting_during_updates(
 
 
 _AWAIT_SECONDS = 0.005
-"""Time between requests for parameters for which actors wait."""
+"""Time between requests of actors that wait for newer parameters."""
 
 
 def run_actor(context: RunContext) -> None:
-    """Acts with the published policy and sends, until the run is over or a stop is requested.
+    """Acts with the published policy and sends steps until the run is over or a stop is requested.
 
     After a restart, environments and exploration use other random numbers than before.
     """
@@ -371,7 +371,7 @@ def run_actor(context: RunContext) -> None:
 
 
 def make_outbox(context: RunContext, shard: int) -> Outbox:
-    """Builds the sender to the store, or to the shard of it that these actors add to."""
+    """Builds the outbox to the store, or to the shard to which these actors add."""
     agent, job = context.agent, context.layout.store
     wire = agent.data.wire(context.step_specs)
     stores = [
@@ -395,11 +395,11 @@ _POLL_SECONDS = 0.002
 def run_worker(context: RunContext) -> None:
     """Acts in one thread and learns in another until the run is over or a stop is requested.
 
-    The limiter holds both to the agent's ratio of samples to inserts. After a restart environment
-    and exploration use other random numbers than before.
+    The rate limiter holds both to the agent's ratio of samples to inserts. After a restart,
+    environment and exploration use other random numbers than before.
     """
     agent, spec, stop = context.agent, context.spec, context.stop
-    stop.end_within(UNLEARNT_SECONDS, lambda: None)  # nobody misses a worker without an update
+    stop.end_within(UNLEARNT_SECONDS, lambda: None)  # nothing to save before an update
     actors: LocalActing | None = None
 
     def progress() -> tuple[int, Counters]:
@@ -439,7 +439,7 @@ def run_worker(context: RunContext) -> None:
             # A start with the same contents would diverge again.
             file.close(is_over=True, is_bad=True)
             raise
-        if metrics is None:  # the store fills, or the actor has to catch up
+        if metrics is None:  # the store is filling, or the actor has to catch up
             if sender.report_if_due():
                 step.download()
             stop.wait(_POLL_SECONDS)
@@ -471,7 +471,7 @@ class _ActingThread(Background):
         self.start()
 
     def close(self) -> None:
-        """Ends the thread after the present step."""
+        """Ends the thread after the current step."""
         self._closed = True
         self.join()
         self.check()

@@ -1,6 +1,6 @@
 """The evaluator's process: periodic evaluation of the published policy without exploration.
 
-An evaluation runs some episodes with one version of the policy and becomes a row of evaluator.csv.
+An evaluation runs episodes with one version of the policy and adds a row to evaluator.csv.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
 
 _EVALUATION = 1_000_003
-"""Stands for the actor's index in seeds of evaluations; larger than the index of any actor."""
+"""Number in place of an actor's index in the seeds of evaluations; larger than any such index."""
 _MAX_ENVIRONMENTS = 10
 """Largest batch of environments; larger ones are no faster."""
 
@@ -52,14 +52,14 @@ _MAX_ENVIRONMENTS = 10
 def num_environments(num_episodes: int) -> int:
     """Returns the number of environments in an evaluation of `num_episodes` episodes.
 
-    It is the least that plays them in as few rounds as `_MAX_ENVIRONMENTS`.
+    It is the minimum that needs no more rounds of episodes than `_MAX_ENVIRONMENTS`.
     """
     rounds = math.ceil(num_episodes / _MAX_ENVIRONMENTS)
     return math.ceil(num_episodes / rounds)
 
 
 def environment_seeds(seed: int, num_episodes: int) -> list[int]:
-    """Returns the environments' seeds in an evaluation; actors and other runs have other seeds."""
+    """Returns the seeds of an evaluation's environments; actors and other runs use others."""
     sequence = np.random.SeedSequence([seed, _EVALUATION])
     return sequence.generate_state(num_environments(num_episodes)).tolist()
 
@@ -79,20 +79,20 @@ def run_episodes(
     """Runs `policy` for exactly `num_episodes` episodes and returns their undiscounted returns.
 
     The number of episodes per environment is fixed in advance, as evenly as possible, because
-    taking the first episodes to finish would favour short ones. A multiple of K episodes of equal
-    length wastes no step.
+    taking the first episodes to finish would favour short ones. If episodes have equal lengths, a
+    multiple of K episodes wastes no step.
 
     An episode that has not ended after `max_steps` is cut: its return is the sum of the rewards up
-    to there. Until its environment ends it, or all that are still to be played have waited, it
-    goes on uncounted.
+    to that step. It then continues uncounted until its environment ends it. If all environments
+    with episodes left to play are in such an episode, the batch is reset.
 
     Args:
       environment: a batch of K environments, which is reset first.
       policy: acts in all of them.
       num_episodes: at least 1.
       is_stopped: called before each step; the evaluation ends early once it returns True.
-      max_steps: longest episode.
-      tell: called with a line if an episode is cut, once.
+      max_steps: number of steps after which an episode is cut.
+      tell: called once, with a line of text, if any episode is cut.
 
     Returns:
       float64 [num_episodes], ordered by environment, then by time; fewer after an early end.
@@ -133,13 +133,13 @@ def run_episodes(
 
 
 class Evaluation:
-    """The environments and the policy of a run's evaluations, the best of which is kept.
+    """The environments and the policy of a run's evaluations.
 
-    The policy acts without exploration noise (D4PG section 4).
+    The policy acts without exploration noise (D4PG section 4). The best parameters are kept.
     """
 
     def __init__(self, context: RunContext):
-        """Makes the environments, whose seeds are those of no actor and no other run."""
+        """Creates the environments, with seeds that no actor and no other run uses."""
         self._context = context
         self._environments = context.watch(
             lambda: environments.make_batch(
@@ -157,7 +157,7 @@ class Evaluation:
         if context.start_states:
             self._starts = start_states.read(context.start_states, context.environment)
             with contextlib.closing(self._make_started(1)) as started:
-                started.reset()  # refuses now what it would refuse at the end of the run
+                started.reset()  # raises errors now instead of at the end of the run
         self._number, self._camera = 0, None
         if context.film_every:
             self._camera = _Camera(context)
@@ -167,20 +167,20 @@ class Evaluation:
     def run(
         self, flat: np.ndarray, status: LearnerStatus, is_interrupted: Callable[[], bool]
     ) -> float | None:
-        """Runs the episodes of a snapshot, and writes a row unless it is interrupted.
+        """Evaluates a snapshot, and writes a row of evaluator.csv unless it is interrupted.
 
-        The returns of the last evaluation, of the run's final parameters, also go to
-        evaluation.json, one by one, and with them those of episodes from the file of starts.
-        Every `film_every`-th evaluation, from the first on, films another episode.
+        The last evaluation, with the run's final parameters, also writes the return of each episode
+        to evaluation.json, and with them the returns from start states if the run has such a file.
+        Every `film_every`-th evaluation, beginning with the first, films an additional episode.
 
         Args:
           flat: [P] float32, the parameters.
-          status: of the learner at these parameters; the last evaluation has episodes of its own
-            number.
-          is_interrupted: called at each step.
+          status: the learner's progress at these parameters. A finished learner's parameters are
+            evaluated with `final_episodes` instead of `evaluation_episodes`.
+          is_interrupted: called before each step; returns whether to abandon the evaluation.
 
         Returns:
-          The mean return; None if it is interrupted.
+          The mean return, or None if the evaluation was interrupted.
         """
         self._policy.load(flat)
         context = self._context
@@ -243,19 +243,19 @@ class Evaluation:
 
 
 class _Camera:
-    """Films of episodes of a policy, each played in an environment of its own."""
+    """Camera for episodes of a policy, each played in a new environment."""
 
     def __init__(self, context: RunContext):
-        # Here, as its own process draws, and this module is imported by roles that do not.
+        # Imported here, because roles without films import this module as well.
         from common.environments import film
 
         self._context, self._film = context, film
         self._policy = context.agent.make_evaluator(context.spec, 1)
         with contextlib.closing(self._environment()) as drawn:
-            drawn.reset()  # an environment that cannot be drawn ends the role now
+            drawn.reset()  # raises now if the environment cannot be drawn
 
     def film(self, flat: np.ndarray, path: pathlib.Path, is_stopped: Callable[[], bool]) -> None:
-        """Plays an episode with the parameters [P], and writes its film."""
+        """Plays an episode with the parameters [P] and writes its film to `path`."""
         environment, context = self._environment(), self._context
         self._policy.load(flat)
         batch = WatchedBatch(BatchedEnvironment([environment]), context.environment)
@@ -314,7 +314,7 @@ def run(context: RunContext) -> None:
 
 
 def _answer(call: Callable[[], _Answer]) -> _Answer | None:
-    """Returns the answer to a call of the learner, None if it does not answer."""
+    """Returns the answer to a call of the learner, or None if it does not answer."""
     try:
         return call()
     except ServiceUnavailableError as error:
@@ -323,7 +323,7 @@ def _answer(call: Callable[[], _Answer]) -> _Answer | None:
 
 
 def _make_interrupt(client: ParameterClient, stop: StopRequest) -> Callable[[], bool]:
-    """Returns a function that says at each step of an evaluation whether to abandon it."""
+    """Returns a function that tells at each step of an evaluation whether to abandon it."""
     next_time = time.monotonic() + _POLL_SECONDS
 
     def is_interrupted() -> bool:
@@ -340,7 +340,7 @@ def _make_interrupt(client: ParameterClient, stop: StopRequest) -> Callable[[], 
 
 
 def _show_last(directory: RunDirectory, steps: int) -> None:
-    """Writes the last evaluation to TensorBoard: the learner, which writes others, is gone."""
+    """Writes the last evaluation to TensorBoard; the learner, which writes the others, is gone."""
     row = csv_rows.last_row(directory.evaluator_csv, csv_rows.RESULT)
     if row is not None and row["learner_steps"] == steps:
         events = Events(directory.path, goes_on=False)
@@ -353,10 +353,10 @@ def _final_checkpoint(context: RunContext, is_over: bool) -> Snapshot | None:
     """Returns the newest checkpoint if it is the run's last, otherwise None.
 
     Args:
-      context: of the run.
-      is_over: whether the learner said that the run is over. If not, the checkpoint is the last one
-        if it reaches the run's limits, or run.json says that the run reached them: a checkpoint
-        has no returns.
+      context: the context of the run.
+      is_over: whether the learner has said that the run is over. If not, the checkpoint is the last
+        one if it reaches the run's limits, or if run.json says that the run has reached them. The
+        latter covers a limit on the return, which a checkpoint does not contain.
     """
     path, progress, counters = context.directory.checkpoints, tf.Module(), SavedCounters()
     progress.steps = tf.Variable(0, dtype=tf.int64, trainable=False)  # without the networks

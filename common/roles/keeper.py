@@ -1,6 +1,6 @@
 """The process that keeps a run: learner, parameter server, or all in one process.
 
-`run` is the loop of all papers. A `Keeper` is its part that depends on where the run's data is.
+`run` is the loop of all papers. A `Keeper` is the part that depends on where the run's data is.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,11 +33,11 @@ from common.user_error import UserError
 
 _KEEP_VERSIONS = 4
 _KEEP_VERSIONS_OF_EACH = 32
-"""Versions kept where each update is published: a call may take as long as several updates."""
+"""Versions kept if each update is published, since a call may take as long as several updates."""
 
 
 def run(context: RunContext) -> None:
-    """Makes updates from the newest checkpoint on, until a limit or a request to stop.
+    """Trains from the newest checkpoint until the run reaches a limit or a stop is requested.
 
     When the run is over, its last checkpoint and then its last snapshot tell the other roles so.
     """
@@ -73,8 +73,8 @@ def run(context: RunContext) -> None:
     stop.take_time()
     trainer.close()
     if not stop.requested:
-        # Before the last evaluation and the end of the other roles: a keeper that is killed after
-        # them is not resumed, or without them.
+        # Save before the last evaluation and the end of the other roles: a keeper that is killed
+        # after them is not resumed, or is resumed without them.
         bookkeeping.poll()
         bookkeeping.save()
         evaluator.run_if_due(finished=True)
@@ -93,15 +93,15 @@ def run(context: RunContext) -> None:
 
 
 class Keeper:
-    """The updates of a run, made from data at some place, with their bookkeeping.
+    """A run's updates and bookkeeping; subclasses differ in where the data is.
 
     Attributes:
-      context: of the run.
+      context: the context of the run.
       learner: the networks and optimisers.
-      trainer: makes the updates.
-      bookkeeping: of the run.
-      store: from which the trainer draws, here or elsewhere; set by the subclass.
-      idle_seconds: a moment in which data may come.
+      trainer: runs the updates.
+      bookkeeping: the run's counters, log, checkpoints and snapshots.
+      store: the store of the trainer's draws, here or elsewhere; not in a `ParameterServer`.
+      idle_seconds: how long to wait for data after a step without an update.
     """
 
     store: Any
@@ -119,13 +119,13 @@ class Keeper:
         """Restores the newest checkpoint, if there is one.
 
         Args:
-          context: of the run.
-          learner: the networks, as new.
-          server: of this process; not started yet.
-          trainer: makes the learner's updates.
+          context: the context of the run.
+          learner: the networks and optimisers, not restored yet.
+          server: this process's server, which has not started yet.
+          trainer: runs the learner's updates.
           accepted: returns the actor steps accepted from each incarnation; raises
             ServiceUnavailableError if the store does not answer.
-          **options: fields of `BookkeepingOptions` that do not follow from the agent.
+          **options: fields of `BookkeepingOptions` that replace those derived from the agent.
         """
         agent = context.agent
         self.context, self.learner, self.trainer = context, learner, trainer
@@ -148,20 +148,20 @@ class Keeper:
         )
 
     def counters(self) -> Counters:
-        """Returns the counters of the store; raises ServiceUnavailableError as `accepted`."""
+        """Returns the store's counters; raises ServiceUnavailableError if it does not answer."""
         return self.store.counters()
 
     def await_data(self) -> None:
-        """Waits a moment for data, or acts to make some: after each step without an update."""
+        """Waits a moment for data, or acts; called after each step without an update."""
         self.context.stop.wait(self.idle_seconds)
 
     def close(self, finished: bool) -> None:
-        """Closes the server and the store at the end of this process, or of the run if finished."""
+        """Closes the server and the store's file; `finished` says that the run is over as well."""
         self._server.close()
         self.bookkeeping.close_store_file(is_over=False)
 
     def _load(self, store: Any) -> None:
-        """Loads what was saved of a store in this process, and saves it with each checkpoint."""
+        """Loads the saved contents of a store in this process; saves them with each checkpoint."""
         file = self.bookkeeping.store_file = self.context.store_file(store)
         file.load()
         least = self.context.agent.min_replay_size
@@ -175,7 +175,7 @@ class RemoteStoreKeeper(Keeper):
     idle_seconds = 0.01  # between calls to the store
 
     def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
-        """Connects to the store, of which several shards act as one."""
+        """Connects to the store; several shards act as one."""
         agent, spec = context.agent, context.spec
         shards = [
             RemoteStore(context.client(address), agent.data.wire(context.step_specs))
@@ -192,7 +192,7 @@ class RemoteStoreKeeper(Keeper):
         try:
             self.store.disconnect(finished)
         except ServiceUnavailableError as error:
-            if finished:  # one that was stopped, too, has ended
+            if finished:  # after a stop, the replay has been stopped as well
                 logging.warning("the replay was not told that the run is over: %s", error)
         super().close(finished)
 
@@ -201,7 +201,7 @@ class ServingKeeper(Keeper):
     """A keeper with a store in its process, to which actors elsewhere add (AQL, PPO)."""
 
     def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
-        """Makes, serves and loads the store."""
+        """Creates, serves and loads the store."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
         service = StoreService(server, self.store)
@@ -217,7 +217,7 @@ class ParameterServer(Keeper):
     """A keeper that applies gradients, which workers compute from their own data (Reactor, 3.4)."""
 
     def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
-        """Serves a queue for gradients, and publishes the target networks, too."""
+        """Serves a queue for gradients, and also publishes the target networks."""
         num_parameters = learner.num_parameters
         queue = GradientQueue(num_parameters)
         inbox = StoreService(server, queue).inbox
@@ -228,11 +228,11 @@ class ParameterServer(Keeper):
         self._publish_target()
 
     def counters(self) -> Counters:
-        """Returns those of the workers' memories, summed."""
+        """Returns the counters of the workers' replays, summed."""
         return self._updates.counters or Counters()
 
     def await_data(self) -> None:
-        """Does nothing: the step before has waited for gradients."""
+        """Does nothing, because the previous step has waited for gradients."""
 
     def _after_update(self) -> None:
         if int(self.learner.steps) % self.context.agent.target_period == 0:
@@ -245,16 +245,16 @@ class ParameterServer(Keeper):
 
 
 class ActingKeeper(Keeper):
-    """A keeper that acts and stores itself (DDPG, ReF-ER).
+    """A keeper with both actors and store in its process (DDPG, ReF-ER).
 
-    Its actors act in turns with the updates, or during them if the data allows it.
+    The actors act in turns with the updates, or during them if the data allows it.
 
     Attributes:
       actors: the actors, which alone fill the store.
     """
 
     def __init__(self, context: RunContext, learner: Learner, server: rpc_server.Server):
-        """Makes and loads the store, and starts episodes."""
+        """Creates and loads the store, and starts episodes."""
         agent, spec, seed = context.agent, context.spec, context.seed
         self.store = agent.data.make_store(context.step_specs, seed)
         limiter = agent.rate_limiter(in_turns=True)
@@ -262,7 +262,7 @@ class ActingKeeper(Keeper):
         self._turns = Turns(limiter, trainer.num_samples, agent.data.num_copies)
         options = {"poll_seconds": 0.0, "is_pulled": True}
         if period := context.values["evaluation_steps"]:
-            # There is no evaluator then, to which snapshots and the end of the run matter.
+            # Then no evaluator needs snapshots, or time to notice the end of the run.
             options |= {"publish_period": period, "quiet_seconds": 0.0, "is_pulled": False}
         super().__init__(context, learner, server, trainer, self._accepted, **options)
         self.bookkeeping.counters.count_unreported()
@@ -290,10 +290,10 @@ class ActingKeeper(Keeper):
 
 
 def make_keeper(context: RunContext, learner: Learner, server: rpc_server.Server) -> Keeper:
-    """Returns the keeper for the place of the run's data; `server` is not started yet.
+    """Returns the keeper that fits the place of the run's data; `server` has not started yet.
 
     Raises:
-      UserError: nothing says how often a process that acts and learns in turns acts.
+      UserError: a single process acts and learns in turns, but nothing determines when it acts.
     """
     layout, topology, agent = context.layout, context.topology, context.agent
     if layout.keeper.acts:
@@ -301,7 +301,7 @@ def make_keeper(context: RunContext, learner: Learner, server: rpc_server.Server
         if not (has_turns or agent.data.wire(context.step_specs).consumes):
             raise UserError(
                 "--config.samples_per_insert is 0, no limit, but here one process acts and learns "
-                "in turns: once it learnt it would not act again; give a number above 0, such as "
+                "in turns: after an update it would not act again; give a number above 0, such as "
                 f"{agent.batch_size} (batch_size) for an update a step"
             )
         return ActingKeeper(context, learner, server)
@@ -313,10 +313,10 @@ def make_keeper(context: RunContext, learner: Learner, server: rpc_server.Server
 
 
 class _OwnEvaluator:
-    """Evaluations that the keeper makes itself, if the run has no evaluator.
+    """The keeper's own evaluations, if the run has no evaluator.
 
-    With the value `evaluation_steps` of the layout it evaluates before the first update, every so
-    many learner steps, and at the end.
+    If the layout's value `evaluation_steps` is set, the keeper evaluates before the first update,
+    every `evaluation_steps` learner steps, and at the end.
     """
 
     def __init__(self, context: RunContext, bookkeeping: Bookkeeping):
@@ -330,7 +330,7 @@ class _OwnEvaluator:
 
     @property
     def best_return(self) -> float:
-        """The highest mean return, see `LearnerLog`, whoever makes the evaluations."""
+        """The highest mean return of keeper's or evaluator's evaluations; see `LearnerLog`."""
         return self._best if self._period else self._bookkeeping.best_return
 
     def run_if_due(self, finished: bool = False) -> None:

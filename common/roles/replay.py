@@ -34,7 +34,7 @@ def run(context: RunContext) -> None:
         before = counters
         patience.check()
         file.save_if_due()
-    # The ending actors send their last transitions, and the learner counts them.
+    # Actors that are ending still send their last transitions, and the learner counts them.
     deadline = time.monotonic() + _LINGER_SECONDS
     while service.learner_present and time.monotonic() < deadline:
         if topology_lib.is_gone(topology.keeper_address):

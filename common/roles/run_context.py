@@ -1,4 +1,4 @@
-"""The facts about a run that every role gets."""
+"""The context of a run, which every role receives."""
 
 from collections.abc import Callable, Mapping
 import contextlib
@@ -32,30 +32,30 @@ class RunContext:
     Attributes:
       agent: the paper's agent.
       environment: name of the environment; see `common.environments.make`.
-      spec: of the environment.
+      spec: the environment's spec.
       layout: the processes of the run.
       topology: the cluster and the task of this process.
       credentials: presented with each call, and required from callers.
       directory: the run's directory.
-      seed: of the run.
+      seed: the run's seed.
       actors: indices of the paper's actors in this process; empty if it does not act.
       num_actors: number of actors in the whole run.
-      limits: the run is over when it reaches one of them.
+      limits: limits of the run, which is over when it reaches one of them.
       checkpoint_seconds: time between checkpoints.
       evaluation_episodes: episodes per evaluation.
       final_episodes: episodes of the last evaluation.
       evaluation_seconds: time between evaluations.
       episode_steps: longest episode of an evaluation.
-      saves_replay: whether what is stored in this process survives a stop.
-      keeps_replay: whether it also survives the end of the run.
+      saves_replay: whether the contents of this process's store survive a stop.
+      keeps_replay: whether they also survive the end of the run.
       values: values of the layout's own flags, by name.
       stop: the request to end this process.
-      closing: what is closed when all is written; it may hang.
-      film_every: evaluations from one film to the next; 0 makes none.
-      keep_every: learner steps between checkpoints that stay; 0 for none.
-      init_from: run directory whose networks a new run begins with; None: random ones.
-      start_states: file of the states from which the last evaluation plays as well; None: none.
-      store_files: the files of what is stored in this process.
+      closing: closes resources once everything is written, because closing them may hang.
+      film_every: number of evaluations from one film to the next; 0 makes no films.
+      keep_every: learner steps between checkpoints that are never removed; 0 keeps none.
+      init_from: run directory whose networks a new run starts with; None: random networks.
+      start_states: file of states from which the last evaluation also plays; None: no such file.
+      store_files: the files of the stores in this process.
     """
 
     agent: Agent
@@ -86,10 +86,10 @@ class RunContext:
     store_files: list[StoreFile] = dataclasses.field(default_factory=list)
 
     def run(self, role: Callable[["RunContext"], None]) -> None:
-        """Runs a role; if it has waited too long for another one, what it stores is saved first.
+        """Runs a role, and saves its stores if it has waited too long for another role.
 
         Raises:
-          PatienceError: of the role.
+          PatienceError: the role has waited too long.
         """
         try:
             role(self)
@@ -100,7 +100,7 @@ class RunContext:
 
     @property
     def step_specs(self) -> Nest:
-        """Columns of the store; see `Agent.step_specs`."""
+        """Specs of the store's columns; see `Agent.step_specs`."""
         return self.agent.step_specs(self.spec)
 
     def client(self, address: str, timeout_seconds: float = CALL_SECONDS) -> rpc.Client:
@@ -111,8 +111,9 @@ class RunContext:
         """Returns environments that are checked, and end this process if a simulator hangs.
 
         Args:
-          make: makes them, with global generators that this run, task and start have alone.
-          start: number of earlier starts of this task; 0 where each plays the same episodes.
+          make: creates the environments. Python's and NumPy's global generators are seeded first,
+            with a seed for this run, task and start.
+          start: number of earlier starts of this task; 0 if each start plays the same episodes.
         """
         processes.seed_generators(self.seed, self.topology.job, self.topology.index, start)
         with watch.Call.of_making(self.environment):
@@ -120,7 +121,7 @@ class RunContext:
         return WatchedBatch(environments, self.environment)
 
     def store_file(self, store: Any) -> StoreFile:
-        """Returns the file of what is stored in this process; the files of a run share a rate."""
+        """Returns the file of a store in this process; all tasks of a job share a write rate."""
         job = self.topology.job
         name, num_files = f"{job}_{self.topology.index}", len(self.topology.cluster.get(job, ()))
         if store.by_actor:  # another start may have another number of processes
@@ -140,6 +141,6 @@ class RunContext:
     def parameter_service(
         self, server: rpc_server.Server, num_parameters: int, **options: Any
     ) -> ParameterService:
-        """Returns a `ParameterService` for this start of the role that keeps the run."""
+        """Returns a `ParameterService` for this start of the keeper."""
         start = len(self.directory.read_starts())
         return ParameterService(server, num_parameters, start=start, **options)
