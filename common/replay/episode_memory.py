@@ -84,7 +84,7 @@ class EpisodeStatistics(NamedTuple):
       steps: steps stored now, not counting the last state of each episode.
       episodes: episodes stored now.
       held_bytes: bytes of all strings stored now.
-      inserted: steps executed, as reported by `EpisodeMemory.count_steps`.
+      inserted: steps executed, as reported to `EpisodeMemory.count_steps`.
       removed: steps removed.
       sampled: steps and windows drawn, counted each time.
       updated: steps refreshed, counted each time.

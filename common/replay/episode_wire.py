@@ -51,7 +51,7 @@ class EpisodeBatch(NamedTuple):
       next_states: nest of columns [B, ...], the states after the steps.
       rewards: float32 [B], scaled rewards of the steps.
       discounts: float32 [B], gamma, or 0 where the next state is a true end.
-      bootstraps: bool [B], whether the next state is the last of an episode without a true end.
+      bootstraps: bool [B], whether the next state is the last of its episode but not a true end.
       q_ret: float32 [B], the stored Retrace estimates of the steps' action values.
       v_tbc: float32 [B], V + min(1, rho) (q_ret - V - A) of the stored V, rho and A (equation 8).
     """

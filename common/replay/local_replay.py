@@ -51,7 +51,7 @@ class LocalReplay:
         Args:
           actors: number of each unroll's actor, [M].
           columns: the unrolls, nest of [M, T, ...].
-          replayed: R, drawn with replacement after the unroll was added; 0 also adds nothing.
+          replayed: R, drawn with replacement after the unroll was added. For R = 0 none is added.
 
         Returns:
           Nest of [(1 + R) M, T, ...].

@@ -84,7 +84,7 @@ class Uniform(Distribution):
 class Proportional(Distribution):
     """P(k) = p_k^exponent / sum_j p_j^exponent (Schaul et al. 2016, equation 1).
 
-    An unknown priority counts as the largest priority seen, or as 1 before there is any above 0.
+    An unknown priority counts as the largest priority seen so far, or as 1 if none was above 0.
     With a positive exponent an item of priority 0 is never drawn. A negative exponent prefers small
     priorities, for removal (Ape-X, appendix D: -0.4); priorities below 1e-6 then count as 1e-6.
 

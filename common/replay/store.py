@@ -1,4 +1,4 @@
-"""The interface of all stores, which actors put into and a learner draws from, from any process.
+"""The interface of all stores, local or remote. Actors put rows in, and a learner draws items.
 
 This module also has the limiter of the ratio of samples to inserts, a credit counter, and the seeds
 of draws, which differ for each learner step and each part of a message.
