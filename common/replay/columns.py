@@ -1,6 +1,6 @@
 """The columns of a stored step, and the keys of steps.
 
-A key is an int64 = 0 | shard (5 bits) | actor (12) | incarnation (14) | step (32): it says which
+A key is an int64 = 0 | shard (5 bits) | actor (12) | incarnation (14) | step (32). It says which
 actor made the step, and when. So the memory recognises a retried insert, and a restarted actor does
 not reuse the keys of its earlier start (Ape-X, appendix F: keys encode actor and environment step).
 Consecutive steps of an actor have consecutive keys.
@@ -26,14 +26,14 @@ from common.types import Nest
 
 @dataclasses.dataclass(frozen=True)
 class Bytes:
-    """The spec of a column of byte strings, in the place of a `tf.TensorSpec` of shape [].
+    """The spec of a column of byte strings, used instead of a `tf.TensorSpec` of shape [].
 
     The memory stores each string at its own length, but RPC messages are sized for the longest one.
     A NumPy column must be an object array of `bytes`: dtype "S" loses zeros at the end.
 
     Attributes:
       max_bytes: length of the longest string allowed.
-      prefix: bytes with which each string must begin.
+      prefix: bytes with which each string must start.
       suffix: bytes with which each string must end, after the prefix.
     """
 
@@ -54,15 +54,15 @@ class Signature:
 
     Attributes:
       specs: nest of `Bytes` and of `tf.TensorSpec` without batch dimension.
-      names: of the columns, in the nest's order, as are dtypes and shapes.
-      max_bytes: length of the longest string allowed in each column; 0 if it has no strings.
+      names: names of the columns, in the nest's order, as in `dtypes` and `shapes`.
+      max_bytes: length of the longest string allowed in each column; 0 for other columns.
     """
 
     def __init__(self, specs: Nest):
         """Flattens the nest of specs.
 
         Raises:
-          ValueError: a column of strings is not specified by `Bytes`, or a column's shape is not
+          ValueError: the spec of a column of strings is not `Bytes`, or a column's shape is not
             fully defined.
         """
         self.specs = specs
@@ -87,7 +87,7 @@ class Signature:
 
     @property
     def attributes(self) -> dict[str, list]:
-        """The attributes by which the op that makes a memory describes the columns."""
+        """The attributes that describe the columns to the op that creates a memory."""
         names = ("names", "dtypes", "shapes", "max_bytes", "prefixes", "suffixes")
         return {name: getattr(self, name) for name in names}
 
@@ -95,7 +95,7 @@ class Signature:
         """Returns the columns of `steps` in order.
 
         Raises:
-          ValueError: `steps` is a nest of another structure.
+          ValueError: `steps` has a different structure.
         """
         if type(steps) is self._flat_type:
             return list(steps)
@@ -116,11 +116,11 @@ class Signature:
         return tree.unflatten_as(self.specs, columns)
 
     def checked(self, steps: Nest) -> list[np.ndarray]:
-        """Returns the columns of `steps` [M, ...] as arrays; what is in strings is not checked.
+        """Returns the columns of `steps` [M, ...] as arrays; does not check the bytes of strings.
 
         Raises:
-          ValueError: `steps` is a nest of another structure, or a column has another dtype or
-            shape, or values that are not finite.
+          ValueError: `steps` has a different structure, or a column has the wrong dtype or shape,
+            or values that are not finite.
         """
         columns = [np.asarray(column) for column in self.flatten(steps)]
         num_rows = columns[0].shape[:1]
@@ -142,13 +142,13 @@ class Signature:
 
     @property
     def bytes_per_step(self) -> int:
-        """The raw bytes of a step whose strings are as long as they may be."""
+        """The raw bytes of a step whose strings have their maximum length."""
         fixed = sum(s.num_elements() * d.size for s, d in zip(self.shapes, self.dtypes))
         return fixed + sum(self.max_bytes)
 
     @property
     def message_bytes(self) -> int:
-        """The most bytes that a step takes in a message."""
+        """The maximum number of bytes of a step in a message."""
         return sum(
             max_bytes + shape.num_elements() * _most_message_bytes(dtype)
             for shape, dtype, max_bytes in zip(self.shapes, self.dtypes, self.max_bytes)
@@ -156,7 +156,7 @@ class Signature:
 
     @property
     def column_specs(self) -> list[tf.TensorSpec]:
-        """A spec for each column of any number of steps; the stores check the shapes."""
+        """A spec of unknown shape for each column; the stores check the shapes."""
         return [
             tf.TensorSpec(None, dtype, f"column {name}")
             for name, dtype in zip(self.names, self.dtypes)
@@ -164,9 +164,9 @@ class Signature:
 
 
 def _most_message_bytes(dtype: tf.DType) -> int:
-    """Returns the most bytes that an element takes in a message; integers travel as varints.
+    """Returns the maximum number of bytes of an element in a message. Integers are varints.
 
-    For a string: the bytes in addition to its own.
+    For a string this is the overhead, without the string's own bytes.
     """
     if dtype == tf.string:
         return 6  # tag and length
@@ -206,7 +206,7 @@ def make_keys(shard, actor, incarnation, step) -> np.ndarray:
 
 
 def transition_keys(shard: int, actor, incarnation: int, step) -> np.ndarray:
-    """Returns keys for an incarnation from `Accounts`, whose number becomes part of them."""
+    """Returns keys with the number of an incarnation from `Inbox.next_incarnation`."""
     return make_keys(shard, actor, incarnation % MAX_INCARNATIONS, step)
 
 

@@ -1,6 +1,6 @@
-"""Replay memories of whole episodes, whose draws are single steps or windows of episodes.
+"""Replay memories of whole episodes.
 
-`EpisodeMemory` draws single steps, `WindowMemory` windows.
+`EpisodeMemory` draws single steps, `WindowMemory` draws windows of episodes.
 """
 
 import os
@@ -24,12 +24,12 @@ from common.types import Batch, Nest
 
 
 class EpisodeWindows(NamedTuple):
-    """Windows of N episodes drawn from a memory, in batches one behind the other.
+    """Windows of N episodes drawn from a memory, one batch after another.
 
     Attributes:
-      keys: [N] int64, of the first steps.
+      keys: [N] int64, keys of the windows' first steps.
       steps: the windows.
-      count: int64 scalar, episodes in the memory.
+      count: int64 scalar, number of episodes in the memory.
     """
 
     keys: tf.Tensor
@@ -38,18 +38,18 @@ class EpisodeWindows(NamedTuple):
 
     @property
     def step_keys(self) -> tf.Tensor:
-        """The keys of all steps, [N, L] int64; where a window repeats its first step, so it is."""
+        """The keys of all steps, [N, L] int64; padding has the key of the window's first step."""
         longest = tf.shape(self.steps.rewards, tf.int64)[1]
         padding = longest - self.steps.lengths[:, tf.newaxis]
         return self.keys[:, tf.newaxis] + tf.maximum(tf.range(longest) - padding, 0)
 
     @property
     def token(self) -> tf.Tensor:
-        """`step_keys`, one window behind the other, [N L]."""
+        """`step_keys`, one window after another, [N L]."""
         return tf.reshape(self.step_keys, [-1])
 
     def batch(self) -> Batch:
-        """Returns what updates learn from."""
+        """Returns the batch from which updates learn."""
         count = tf.cast(self.count, tf.float32)
         return Batch(self.steps, tf.fill(tf.shape(self.keys), 1.0 / count), count)
 
@@ -58,13 +58,13 @@ _REMOVALS = ("oldest", "far_policy", "divergence")
 
 
 class StoredSteps(NamedTuple):
-    """The numbers that a memory of episodes has stored of B steps; NaN where a step is gone.
+    """The numbers that a memory of episodes stores for B steps; NaN where a step is gone.
 
     Attributes:
       values: [B] float32, V.
       rhos: [B] float32, importance weights.
       divergences: [B] float32, D_KL.
-      errors: [B] float32; UNKNOWN_PRIORITY for steps that no update has computed.
+      errors: [B] float32, priorities; UNKNOWN_PRIORITY before a step's first update.
       q_ret: [B] float32, Retrace estimates.
       advantages: [B] float32, A of the actions.
     """
@@ -81,16 +81,16 @@ class EpisodeStatistics(NamedTuple):
     """Counters of a memory of episodes.
 
     Attributes:
-      steps: steps stored now; the last state of an episode is none.
+      steps: steps stored now, not counting the last state of each episode.
       episodes: episodes stored now.
       held_bytes: bytes of all strings stored now.
-      inserted: steps executed, as told to `EpisodeMemory.count_steps`.
+      inserted: steps executed, as reported to `EpisodeMemory.count_steps`.
       removed: steps removed.
       sampled: steps and windows drawn, counted each time.
       updated: steps refreshed, counted each time.
       missing: refreshed steps that were gone.
-      far_policy: steps that are far from the policy by the c_max of the last `refresh`.
-      mean_divergence: mean D_KL of the steps; 0 if there is none.
+      far_policy: steps that are far from the policy according to the c_max of the last `refresh`.
+      mean_divergence: mean D_KL of the steps; 0 if there are no steps.
     """
 
     steps: int
@@ -106,19 +106,19 @@ class EpisodeStatistics(NamedTuple):
 
 
 class EpisodeMemory(Store):
-    """A store of finished episodes, of which single steps are drawn (ReF-ER, section 3).
+    """A store of finished episodes, from which single steps are drawn (ReF-ER, section 3).
 
-    An episode has T steps and T + 1 states. For each step the memory keeps the value V, the
-    advantage A of the action, the importance weight rho, the divergence D_KL and the error that the
-    last update computed, and the Retrace estimate (equation 8; for A appendix E)
+    An episode has T steps and T + 1 states. For each step the memory stores the value V, the
+    advantage A of the action, the importance weight rho, the divergence D_KL and the error, as last
+    computed by an update, and the Retrace estimate (equation 8; appendix E for A)
 
         Q_t = r_t + discount V_tbc_{t+1},  V_tbc_t = V_t + min(1, rho_t) (Q_t - V_t - A_t),
 
-    where V_tbc_T is V(s_T) if the time was up, and 0 at a true end. All methods are thread-safe;
-    those that return tensors work inside a `tf.function`, too.
+    where V_tbc_T is V(s_T) at a time limit, and 0 at a true end. All methods are thread-safe.
+    Methods that return tensors also work inside a `tf.function`.
 
     Attributes:
-      drawn_items: name of what a `draw` consists of.
+      drawn_items: what a `draw` consists of, for error messages.
     """
 
     drawn_items = "steps"
@@ -134,25 +134,25 @@ class EpisodeMemory(Store):
         num_batches: int = 1,
         history: int | None = None,
     ):
-        """Makes an empty memory.
+        """Creates an empty memory.
 
         Args:
           specs: nest of `tf.TensorSpec` and `columns.Bytes`: the columns of a state.
-          capacity: steps that the memory never exceeds.
+          capacity: maximum number of steps.
           discount: gamma.
-          sampling: the distribution over the steps; the errors are its priorities. `Proportional`
+          sampling: the distribution over the steps, with the errors as priorities. `Proportional`
             needs a `uniform_mix`, so that a batch can be filled where errors are 0.
-          removal: the episode that leaves a full memory: "oldest" (algorithm 1), "far_policy", the
-            one with the largest part of far-policy steps by the c_max of the last `refresh` (the
-            authors' code, not in the paper), or "divergence", the one with the largest mean D_KL.
-            Of equal ones the oldest leaves.
+          removal: the episode that a full memory removes: "oldest" (algorithm 1); "far_policy", the
+            episode with the largest fraction of far-policy steps according to the c_max of the last
+            `refresh` (the authors' code, not in the paper); or "divergence", the episode with the
+            largest mean D_KL. Of equal episodes the oldest is removed.
           seed: seed of sampling; 0 takes one from the system.
           num_batches: batches of a `draw`.
-          history: states before the steps of a `draw`, see `sample`.
+          history: maximum number of states before the steps of a `draw`; see `sample`.
 
         Raises:
-          ValueError: an argument is outside its range, or a column of strings is not specified by
-            `Bytes`.
+          ValueError: an argument is outside its range, or the spec of a column is wrong (see
+            `Signature`).
         """
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, is {capacity}")
@@ -185,9 +185,9 @@ class EpisodeMemory(Store):
         )
 
     def put(self, rows: Episodes) -> bool:
-        """Adds finished episodes and counts all steps; errors are those of `add`.
+        """Adds finished episodes and counts all steps; raises the errors of `add`.
 
-        After an error no step was counted; episodes before the one that was refused were added.
+        After an error no steps are counted, but the episodes before the refused one are added.
         """
         for episode in rows.episodes:
             self.add(*episode)
@@ -195,18 +195,18 @@ class EpisodeMemory(Store):
         return True
 
     def draw(self, num_items, seed=None) -> EpisodeSample:
-        """Draws `num_items` steps in all, which the memory's number of batches divides."""
+        """Draws `num_items` steps in total, a multiple of the memory's number of batches."""
         batch_size = num_items // self._num_batches
         return self.sample(batch_size, seed, self._num_batches, self._history)
 
     def write_back(self, token, outputs) -> tf.Tensor:
-        """Stores what updates have computed; see `refresh`.
+        """Stores the results of updates; see `refresh`.
 
         Args:
           token: keys of the steps.
-          outputs: the arguments of `refresh` from `values` to `next_values`, its `advantages` and
-            its `c_max`, as a nest. `c_max` may also be [N], as outputs of updates are; the last one
-            counts.
+          outputs: nest of the arguments of `refresh`: `values` to `next_values`, then `advantages`
+            and `c_max`. `c_max` may also be [N], as outputs of updates are; its last element is
+            used.
         """
         *columns, advantages, c_max = tree.flatten(outputs)
         c_max = tf.reshape(c_max, [-1])[-1]
@@ -218,16 +218,16 @@ class EpisodeMemory(Store):
         Args:
           steps: nest of [T + 1, ...], the states.
           rewards: [T] float32, not scaled; `rewards[t]` came after step t.
-          values: [T + 1] float32, V of the states; the last one counts 0 at a true end.
-          terminated: bool, whether the last state is a true end, not where the time was up.
-          advantages: [T] float32, A of the actions; None where all are 0.
+          values: [T + 1] float32, V of the states; the last one counts as 0 at a true end.
+          terminated: bool, whether the episode reached a true end instead of a time limit.
+          advantages: [T] float32, A of the actions; None: all are 0.
 
         Returns:
           The key of the episode, int64; step t has key + t.
 
         Raises:
-          tf.errors.InvalidArgumentError: an argument or a column is wrong, and the message names
-            it; the memory is unchanged.
+          tf.errors.InvalidArgumentError: an argument or a column is wrong. The message names it;
+            the memory is unchanged.
         """
         columns = self.signature.flatten(steps)
         if advantages is None:
@@ -237,15 +237,15 @@ class EpisodeMemory(Store):
     def sample(
         self, batch_size, seed=None, num_batches: int = 1, history: int | None = None
     ) -> EpisodeSample:
-        """Draws batches of steps, N = num_batches * batch_size in all.
+        """Draws batches of steps, N = num_batches * batch_size in total.
 
         Args:
-          batch_size: steps in a batch, none of them twice; an int or an int32 scalar tensor.
+          batch_size: steps in a batch, all different; an int or an int32 scalar tensor.
           seed: an int or an int64 scalar tensor that determines the draw, together with the
             memory's contents. None or 0 draws with the memory's own generator.
-          num_batches: batches, which are drawn independently.
-          history: H, the most states before each step to be drawn with it, none of another episode;
-            None draws the state of the step and the next one alone.
+          num_batches: number of batches, which are drawn independently.
+          history: H, maximum number of preceding states of the same episode to return with each
+            step. None returns only the step's state and the next state.
 
         Raises:
           tf.errors.FailedPreconditionError: the memory has fewer steps than a batch.
@@ -276,17 +276,17 @@ class EpisodeMemory(Store):
     def sample_episodes(
         self, batch_size, max_steps, seed=None, num_batches: int = 1
     ) -> EpisodeWindows:
-        """Draws batches of episodes with equal chances, and of each a window of its steps.
+        """Draws batches of episodes with equal probabilities, and a window of steps from each.
 
-        A window begins at a uniform step of the episode, or at the latest step from which
-        `max_steps` of them follow, so that the end of a long episode is drawn more often than each
-        other part (the authors' program of ReF-ER).
+        A window starts at a uniformly drawn step of the episode, or at the latest step from which
+        `max_steps` steps remain if that is earlier. The end of a long episode is therefore drawn
+        more often than any other part (as in the ReF-ER authors' program).
 
         Args:
-          batch_size: episodes in a batch, none of them twice; an int or an int32 scalar tensor.
-          max_steps: most steps of a window; an int or an int32 scalar tensor.
+          batch_size: episodes in a batch, all different; an int or an int32 scalar tensor.
+          max_steps: maximum number of steps of a window; an int or an int32 scalar tensor.
           seed: see `sample`.
-          num_batches: batches, which are drawn independently.
+          num_batches: number of batches, which are drawn independently.
 
         Raises:
           tf.errors.FailedPreconditionError: the memory has fewer episodes than a batch.
@@ -323,25 +323,26 @@ class EpisodeMemory(Store):
         num_batches: int = 1,
         advantages=None,
     ) -> tf.Tensor:
-        """Stores what updates have computed; returns how many of the steps are gone (int64).
+        """Stores the results of updates; returns how many of the steps are gone (int64).
 
-        Afterwards the Retrace estimates of each episode's latest step among them, and of all steps
-        before it, follow from what is stored.
+        Then recomputes, in each affected episode, the Retrace estimates of its latest refreshed
+        step and of all steps before it.
 
         Args:
-          keys: [N] int64. Of equal keys the last one counts.
+          keys: [N] int64, keys of the steps. Of equal keys the last one counts.
           values: [N] float32, V.
           rhos: [N] float32, importance weights, not negative.
           divergences: [N] float32, D_KL.
           errors: [N] float32, not negative: the priorities of prioritised sampling.
-          next_values: [N] float32, V of the next states; they count where `bootstraps` was true.
-          c_max: float32, at least 1; `statistics` and the removal "far_policy" use the latest one.
-          num_batches: updates of equal size that the steps are from, one behind the other.
-          advantages: [N] float32, A of the actions; None where all are 0.
+          next_values: [N] float32, V of the next states; only used where `bootstraps` was true.
+          c_max: float32, at least 1. `statistics`, `distance` and the removal "far_policy" use the
+            latest value.
+          num_batches: number of updates of equal size, whose steps follow one another.
+          advantages: [N] float32, A of the actions; None: all are 0.
 
         Raises:
-          tf.errors.InvalidArgumentError: an argument is wrong, and the message names it; the memory
-            is unchanged.
+          tf.errors.InvalidArgumentError: an argument is wrong. The message names it; the memory is
+            unchanged.
         """
         return self._ops.episode_refresh(
             self._handle,
@@ -357,11 +358,11 @@ class EpisodeMemory(Store):
         )
 
     def stored(self, keys) -> StoredSteps:
-        """Returns what is stored of steps, keys [B] int64."""
+        """Returns the stored numbers of the steps with keys [B] int64."""
         return StoredSteps(*tf.unstack(self._ops.episode_stored(self._handle, keys)))
 
     def contains(self, keys) -> tf.Tensor:
-        """Returns which of the steps, keys [B] int64, are stored, [B] bool."""
+        """Returns which of the steps with keys [B] int64 are stored, [B] bool."""
         return ~tf.math.is_nan(self.stored(keys).values)
 
     def reward_scale(self) -> tf.Tensor:
@@ -371,24 +372,24 @@ class EpisodeMemory(Store):
     def set_reward_scale(self, scale, recompute: bool) -> None:
         """Divides rewards by scale + 1e-7 from now on (appendix B); before, they are not scaled.
 
-        A scale of 0, of rewards that are all 0, leaves them as they are: the first one that is not
-        would count 1e7-fold.
+        A scale of 0, which means that all rewards are 0, leaves rewards unscaled. Otherwise the
+        first nonzero reward would be multiplied by 1e7.
 
         Args:
           scale: a finite scalar, not negative.
-          recompute: whether to compute all Retrace estimates anew now. Otherwise an estimate
-            changes when `refresh` computes it next.
+          recompute: whether to recompute all Retrace estimates now. Otherwise an estimate changes
+            when `refresh` next computes it.
         """
         self._ops.episode_set_reward_scale(
             self._handle, tf.cast(scale, tf.float64), recompute=recompute
         )
 
     def distance(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns how far the steps are from the policy by what the last updates of them computed.
+        """Returns how far the steps are from the policy, according to their latest updates.
 
         Returns:
-          far_fraction: float32, the part of the steps that is far by the c_max of the last
-            `refresh`; 0 for an empty memory.
+          far_fraction: float32, fraction of the steps that are far according to the c_max of the
+            last `refresh`; 0 for an empty memory.
           mean_divergence: float32, mean D_KL of the steps.
         """
         counters, mean_divergence = self._ops.episode_statistics(self._handle)
@@ -398,7 +399,7 @@ class EpisodeMemory(Store):
     def observation_moments(self, column: str = "observation") -> tuple[tf.Tensor, tf.Tensor]:
         """Returns a float32 column's mean and population standard deviation over all states.
 
-        Both have the column's shape, in float64.
+        Both are float64 and have the column's shape.
 
         Args:
           column: name of the column, with slashes as in `signature.names`.
@@ -428,7 +429,7 @@ class EpisodeMemory(Store):
         )
 
     def num_drawable(self, counters: Counters) -> int:
-        """Returns how many items a batch of a `draw` can have, given the counters."""
+        """Returns the maximum batch size of a `draw`, given the counters."""
         return counters.items
 
     def __len__(self) -> int:
@@ -436,31 +437,31 @@ class EpisodeMemory(Store):
         return self.statistics().steps
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes all that the memory holds to a file, as `Memory.save` does.
+        """Writes the memory's contents to a file, as `Memory.save` does.
 
         Raises:
-          ReplayFileError: the file cannot be written; one of that name is as it was.
+          ReplayFileError: the file cannot be written; an earlier file of that name is unchanged.
         """
         saving.check_saved(self._ops.episode_save(self._handle, os.fsencode(path)))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Makes this memory, which must be empty, the one that was saved, as `Memory.load` does.
+        """Loads the contents of a saved memory into this one, as `Memory.load` does.
 
         Raises:
-          ReplayFileError: the file cannot be read, is damaged, or is of a memory of other arguments
-            (the seed does not matter), or this memory is in use. It is unchanged.
+          ReplayFileError: the file cannot be read, is damaged, or is of a memory with other
+            arguments (apart from the seed), or this memory is not empty. It is unchanged.
         """
         saving.check_saved(self._ops.episode_load(self._handle, os.fsencode(path)))
 
     def check(self) -> None:
-        """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
+        """Checks all invariants; raises a tf.errors.InternalError that names a broken one."""
         self._ops.episode_check(self._handle)
 
 
 class WindowMemory(EpisodeMemory):
-    """A memory of episodes that updates in the same process draw windows from, as ACER's.
+    """A memory of episodes from which updates in the same process draw windows, as in ACER.
 
-    Its counters are of steps, but for `Counters.sampled`, which counts windows.
+    Its counters count steps, except `Counters.sampled`, which counts windows.
     """
 
     drawn_items = "episodes"
@@ -475,13 +476,13 @@ class WindowMemory(EpisodeMemory):
         seed: int = 0,
         num_batches: int = 1,
     ):
-        """Makes an empty memory.
+        """Creates an empty memory.
 
         Args:
           specs: see base class.
           capacity: see base class.
           discount: see base class.
-          window: most steps of an episode that an update learns from.
+          window: maximum number of steps of an episode from which an update learns.
           removal: see base class.
           seed: see base class.
           num_batches: see base class.
@@ -490,7 +491,7 @@ class WindowMemory(EpisodeMemory):
         self._window = window
 
     def draw(self, num_items, seed=None) -> EpisodeWindows:
-        """Draws windows of `num_items` episodes, which the memory's number of batches divides."""
+        """Draws windows of `num_items` episodes, a multiple of the memory's number of batches."""
         size = num_items // self._num_batches
         return self.sample_episodes(size, self._window, seed, self._num_batches)
 

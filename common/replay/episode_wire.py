@@ -1,4 +1,4 @@
-"""The rows that a memory of episodes takes and draws, and the form in which episodes are sent."""
+"""The rows that a memory of episodes stores and draws, and the form in which episodes are sent."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,15 +12,15 @@ from common.types import Batch, Nest
 
 
 class Episode(NamedTuple):
-    """A finished episode of T steps, as an adder gives it.
+    """A finished episode of T steps, as an adder returns it.
 
-    The order is that of the arguments of `EpisodeMemory.add`.
+    The fields are in the order of the arguments of `EpisodeMemory.add`.
 
     Attributes:
-      states: columns of [T + 1, ...].
+      states: nest of columns [T + 1, ...].
       rewards: float32 [T]; `rewards[t]` came after step t.
       values: float32 [T + 1], the policy's values of the states; zeros if it computes none.
-      terminated: whether the last state is a true end, rather than where the time was up.
+      terminated: True if the episode reached a true end, False if a time limit ended it.
       advantages: float32 [T], the policy's advantages of the actions; zeros if it computes none.
     """
 
@@ -32,11 +32,11 @@ class Episode(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Finished episodes, and steps executed since the ones before.
+    """The finished episodes and the number of steps executed since the previous `Episodes`.
 
     Attributes:
-      num_steps: actions executed, in running episodes, too.
-      episodes: those that have ended.
+      num_steps: number of actions executed, including actions in running episodes.
+      episodes: the finished episodes.
     """
 
     num_steps: int
@@ -47,11 +47,11 @@ class EpisodeBatch(NamedTuple):
     """B steps of stored episodes.
 
     Attributes:
-      states: columns of [B, ...] at the steps.
-      next_states: columns of [B, ...] at the states after the steps.
-      rewards: float32 [B], scaled, of the steps.
+      states: nest of columns [B, ...], the states of the steps.
+      next_states: nest of columns [B, ...], the states after the steps.
+      rewards: float32 [B], scaled rewards of the steps.
       discounts: float32 [B], gamma, or 0 where the next state is a true end.
-      bootstraps: bool [B], whether the next state is the last of its episode and no true end.
+      bootstraps: bool [B], whether the next state is the last of its episode but not a true end.
       q_ret: float32 [B], the stored Retrace estimates of the steps' action values.
       v_tbc: float32 [B], V + min(1, rho) (q_ret - V - A) of the stored V, rho and A (equation 8).
     """
@@ -66,17 +66,17 @@ class EpisodeBatch(NamedTuple):
 
 
 class HistoryBatch(NamedTuple):
-    """B steps of stored episodes, with at most H states before each.
+    """B steps of stored episodes, each with at most H preceding states.
 
     Attributes:
-      states: columns of [B, H + 2, ...], aligned at the end: the states before the steps, those of
-        the steps, and those after them. Rows in front repeat the first state of the episode.
-      lengths: int32 [B], the number of states before the step.
-      rewards: as in `EpisodeBatch`, and so are the next four.
-      discounts: float32 [B].
-      bootstraps: bool [B].
-      q_ret: float32 [B].
-      v_tbc: float32 [B].
+      states: nest of columns [B, H + 2, ...], aligned at the end: the preceding states, the step's
+        state and the next state. Rows in front repeat the first state of the episode.
+      lengths: int32 [B], number of states before the step.
+      rewards: float32 [B], as in `EpisodeBatch`.
+      discounts: float32 [B], as in `EpisodeBatch`.
+      bootstraps: bool [B], as in `EpisodeBatch`.
+      q_ret: float32 [B], as in `EpisodeBatch`.
+      v_tbc: float32 [B], as in `EpisodeBatch`.
     """
 
     states: Nest
@@ -89,15 +89,15 @@ class HistoryBatch(NamedTuple):
 
 
 class WindowBatch(NamedTuple):
-    """Windows of B stored episodes, of which L steps are the longest.
+    """Windows of B stored episodes, the longest of L steps.
 
-    All end with step L - 1 and state L. A shorter one repeats its first step, and the state of
-    that, in front.
+    All windows end with step L - 1 and state L. A shorter window is padded in front with copies of
+    its first step and that step's state.
 
     Attributes:
-      states: columns of [B, L + 1, ...].
-      rewards: float32 [B, L], scaled, of the steps.
-      lengths: int64 [B], steps of the windows.
+      states: nest of columns [B, L + 1, ...].
+      rewards: float32 [B, L], scaled rewards of the steps.
+      lengths: int64 [B], number of steps of each window.
       bootstraps: bool [B], whether the last state is not a true end.
     """
 
@@ -108,13 +108,13 @@ class WindowBatch(NamedTuple):
 
 
 class EpisodeSample(NamedTuple):
-    """N steps drawn from a memory of episodes, in batches one behind the other.
+    """N steps drawn from a memory of episodes, one batch after another.
 
     Attributes:
-      keys: [N] int64.
-      probabilities: [N] float64, with which each step was drawn.
-      steps: the steps, with the states before each if those were drawn, too.
-      count: int64 scalar, steps in the memory.
+      keys: [N] int64, keys of the steps.
+      probabilities: [N] float64, probability with which each step was drawn.
+      steps: the steps; a `HistoryBatch` if the draw included preceding states.
+      count: int64 scalar, number of steps in the memory.
     """
 
     keys: tf.Tensor
@@ -141,7 +141,7 @@ class EpisodeWire(Wire):
     """
 
     def __init__(self, specs: Nest):
-        """Computes the columns; `specs` are those of the memory."""
+        """Computes the columns from `specs`, the specs of the memory."""
         self.signature = Signature(specs)
         self.put_specs = [
             tf.TensorSpec([], tf.int64, "num_steps"),
@@ -154,7 +154,7 @@ class EpisodeWire(Wire):
         ]
 
     def columns(self, rows: Episodes) -> list:
-        """Returns executed steps, and the lengths, ends, numbers and states of all episodes."""
+        """Returns `num_steps`, then each of `put_specs[1:]` for all episodes, concatenated."""
         episodes = rows.episodes
         if not episodes:
             return [
@@ -176,7 +176,7 @@ class EpisodeWire(Wire):
         """Reverses `columns`.
 
         Raises:
-          ValueError: a column has not as many rows as the episodes together.
+          ValueError: the number of rows of a column does not match the lengths of the episodes.
         """
         num_steps, lengths, terminated, rewards, advantages, values, *states = columns
         ends, last_states = np.cumsum(lengths), np.cumsum(np.asarray(lengths) + 1)

@@ -1,9 +1,9 @@
-"""An estimate of the memory that a replay takes when it is full, and the sizes of a key's parts.
+"""Estimates of the RAM that a full replay takes, and the sizes of a key's parts.
 
 The functions `*_bytes_per_step` estimate the bytes for each step of the replay's capacity. Their
-arguments are the agent's configuration, the environment's spec and the environment. They work
-without TensorFlow, and importing them imports no NumPy, for the launcher. The keys are those of
-`common.replay.columns`.
+arguments are the agent's configuration, the environment's spec and the environment. For the
+launcher, they work without TensorFlow, and importing this module does not import NumPy. Keys are
+explained in `common.replay.columns`.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from common.environments.spec import EnvironmentSpec
 
 _STRUCTURES = 66
-"""Bytes of cc/ for a step, besides its columns: slot 24, two sum trees 18, index up to 24."""
+"""Bytes of a step in cc/ without its columns: slot 24, two sum trees 18, index up to 24."""
 _TREE_STRUCTURES = 121
-"""The same with a contextual tree: slot 24, node 64 + 1, first in first out 8, index up to 24."""
+"""The same with a contextual tree: slot 24, node 64 + 1, `Fifo` 8, index up to 24."""
 _EPISODE_STRUCTURES = 100
-"""The same in a memory of episodes: seven numbers 28, slot 4, place 16, ranking up to 52."""
+"""The same in a memory of episodes: seven floats 28, slot 4, place 16, ranking up to 52."""
 _STRING = 32
-"""Bytes of a string besides its own: its reference in the row, and malloc's."""
+"""Overhead of a string in bytes: its reference in the row, and the overhead of malloc."""
 _SOFT = 1.1
-"""The most steps stored, in capacities, while a learner enforces a soft capacity.
+"""Maximum number of stored steps / capacity, while a learner enforces a soft capacity.
 
-Ape-X adds 66,000 transitions to 2 million between two removals (section 4.1), 1.03 times as many.
+Ape-X adds 66,000 transitions to 2 million between two removals (section 4.1), a factor of 1.03.
 """
 _NUM_FRAMES = 48
 _BUSIER = 2.0
-"""The size of an image in play, in sizes of one in random play, which sees less of a game."""
+"""Size of an image in play / size of an image in random play, which sees less of a game."""
 
 
 def transition_bytes_per_step(
     config: Any, spec: EnvironmentSpec, environment: dm_env.Environment
 ) -> int:
-    """Returns the bytes per transition of vectors or images, and continuous or discrete actions.
+    """Returns the bytes per transition, for vectors or images and continuous or discrete actions.
 
     Images are PNG files where `config.torso` is "atari"; their size is measured in random play,
     which resets the environment. Otherwise observations are stored as they are.
@@ -53,9 +53,9 @@ def sequence_bytes_per_step(
 ) -> int:
     """Returns the bytes per timestep of sequences with discrete actions (Reactor).
 
-    A timestep is stored once, however many sequences view it, and the memory never holds more than
-    its capacity. Observations are stored as they are, or with `config.png_frames` as PNG files,
-    whose size is measured as for `transition_bytes_per_step`.
+    A timestep is stored once, however many sequences view it, and the memory never exceeds its
+    capacity. Observations are stored as they are, or with `config.png_frames` as PNG files, whose
+    size is measured as in `transition_bytes_per_step`.
     """
     observation = _png_bytes(environment) if config.png_frames else _raw_bytes(spec)
     # The action, the reward, the discount and the step type; the behaviour policy and states.
@@ -68,7 +68,7 @@ def episode_bytes_per_step(
 ) -> int:
     """Returns the bytes per step of episodes with flat observations and Gaussian policies."""
     del config, environment
-    # The observation, the action, and the mean and the variance of its policy.
+    # The observation, the action, and the mean and variance of its policy.
     return 4 * (spec.observation_size + 3 * spec.action_size) + _EPISODE_STRUCTURES
 
 
@@ -77,7 +77,7 @@ def unroll_bytes_per_step(
 ) -> float:
     """Returns the bytes per timestep of replayed unrolls with two actions (AQL).
 
-    They are 0 where no unroll is replayed, since actors then keep none.
+    Returns 0 if no unrolls are replayed, since actors then keep none.
     """
     return _unroll_step(config, spec, environment) if config.replayed_unrolls else 0
 
@@ -93,15 +93,15 @@ def unroll_queue_bytes(
 def _unroll_step(config: Any, spec: EnvironmentSpec, environment: dm_env.Environment) -> float:
     """Returns the bytes per timestep of unrolls.
 
-    The images of an unroll are one PNG file, whose size is measured as for transitions; unlike a
-    game, a maze is as busy in random play.
+    The images of an unroll form one PNG file, whose size is measured as for transitions. Unlike a
+    game's, a maze's images are equally busy in random play.
     """
     num_elements = 1 if spec.is_discrete else spec.action_size
     # Both actions, the reward and the discount; whether the episode ends.
     step = 4 * (2 * num_elements + 2) + 1 + _STRUCTURES / config.unroll_length
     if spec.image_shape is None:
         return step + 4 * spec.observation_size
-    # An unroll has one state of the LSTM, of two vectors.
+    # An unroll has one LSTM state of two vectors.
     return (
         step + _png_bytes(environment) / _BUSIER + 4 * 2 * config.lstm_size / config.unroll_length
     )
@@ -112,7 +112,7 @@ def rollout_bytes_per_step(
 ) -> int:
     """Returns the bytes per step of rollouts with flat observations and Gaussian policies."""
     del config, environment
-    # The observation, the action with its policy's mean and variance, and three numbers; a version.
+    # The observation, the action, its policy's mean and variance, and three floats; the version.
     return 4 * (spec.observation_size + 3 * spec.action_size + 3) + 8
 
 
@@ -122,7 +122,7 @@ def _raw_bytes(spec: EnvironmentSpec) -> int:
 
 
 def _png_bytes(environment: dm_env.Environment) -> float:
-    """Returns the bytes in memory of an image in play as a PNG file."""
+    """Returns the bytes in memory of an image in play, stored as a PNG file."""
     import numpy as np
 
     from common.environments.spec import random_action

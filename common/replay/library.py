@@ -22,11 +22,12 @@ class ReplayLibraryError(UserError):
 def find(directory: pathlib.Path, version: str) -> pathlib.Path:
     """Returns the library in `directory` that was built for TensorFlow `version`.
 
-    The version is part of the file's name, so that it can be checked before loading: a library for
+    The version is part of the file's name, so that it can be checked before loading. A library for
     another TensorFlow fails with an undefined symbol or, worse, loads and crashes later.
 
     Raises:
-      ReplayLibraryError: there is none; the message names both versions and the command to build.
+      ReplayLibraryError: there is no such library. The message has the command that builds it, and
+        both versions if there are libraries for other versions.
     """
     library = directory / f"_ops.tf-{version}.so"
     if library.exists():
@@ -42,7 +43,7 @@ def find(directory: pathlib.Path, version: str) -> pathlib.Path:
 
 @functools.cache
 def ops() -> types.SimpleNamespace:
-    """Returns the replay ops: generated wrappers, declared in `cc/*ops.cc`."""
+    """Returns the generated wrappers of the replay ops, which `cc/*ops.cc` declare."""
     library = find(pathlib.Path(__file__).parent, tf.__version__)
     try:
         module = tf.load_op_library(str(library))
@@ -59,13 +60,13 @@ def ops() -> types.SimpleNamespace:
 
 
 def _checked(function: Callable, inputs: Sequence[Any]) -> Callable:
-    """Returns an op whose errors say what is wrong, eagerly without the names of graph nodes.
+    """Returns an op with readable errors, which eagerly do not contain names of graph nodes.
 
     Args:
-      function: the generated wrapper.
+      function: the op's generated wrapper.
       inputs: definitions of the op's inputs.
     """
-    dtypes = [(each.name, tf.as_dtype(each.type)) for each in inputs if each.type]  # no lists
+    dtypes = [(each.name, tf.as_dtype(each.type)) for each in inputs if each.type]  # not lists
 
     @functools.wraps(function)
     def call(*args, **kwargs):
@@ -81,9 +82,9 @@ def _checked(function: Callable, inputs: Sequence[Any]) -> Callable:
 
 
 def check_dtype(name: str, value: Any, dtype: tf.DType) -> None:
-    """Refuses a tensor of another dtype, and a NumPy array of another kind.
+    """Raises InvalidArgumentError for a tensor of another dtype or an array of another kind.
 
-    TensorFlow would name the argument by its number only, and silently round float NumPy keys.
+    TensorFlow itself would give only the argument's number, and silently round float NumPy keys.
     """
     given = getattr(value, "dtype", dtype)
     if given is not dtype and not _converts(given, dtype):

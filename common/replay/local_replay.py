@@ -1,4 +1,4 @@
-"""Replays of unrolls in the process of the actors, one for each actor."""
+"""Replays of unrolls in an actor process, one for each actor."""
 
 from collections.abc import Sequence
 import pathlib
@@ -15,25 +15,25 @@ from common.types import Nest
 
 
 class LocalReplay:
-    """The replays of a process's actors, which sample uniformly and forget the oldest unroll first.
+    """The replays of a process's actors, which sample uniformly and remove the oldest unroll first.
 
-    Draws depend only on the seed, the actor and the unrolls that it added.
+    An actor's draws depend only on the seed, the actor's number and the unrolls that it added.
     """
 
     by_actor = True  # see `Store`
 
     def __init__(self, specs: Nest, actors: range, capacity: int, length: int, seed: int):
-        """Makes replays of the same capacity.
+        """Creates empty replays of the same capacity.
 
         Args:
           specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
           actors: numbers of the actors in this process.
           capacity: timesteps in the replay of each actor.
           length: T, timesteps of an unroll.
-          seed: of the draws, not negative.
+          seed: seed of the draws, not negative.
 
         Raises:
-          ValueError: the capacity is less than an unroll.
+          ValueError: the capacity is less than one unroll.
         """
         if capacity < length:
             raise ValueError(f"a replay of {capacity} timesteps holds no unroll of {length}")
@@ -46,18 +46,18 @@ class LocalReplay:
         }
 
     def burst(self, actors: Sequence[int] | np.ndarray, columns: Nest, replayed: int) -> Nest:
-        """Adds unrolls, and returns each followed by R unrolls from the replay of its actor.
+        """Adds unrolls, and returns each followed by R unrolls from its actor's replay.
 
         Args:
-          actors: the actor of each unroll, [M].
-          columns: nest of [M, T, ...].
-          replayed: R, drawn with replacement after the unroll was added.
+          actors: number of each unroll's actor, [M].
+          columns: the unrolls, nest of [M, T, ...].
+          replayed: R, drawn with replacement after the unroll was added. For R = 0 none is added.
 
         Returns:
           Nest of [(1 + R) M, T, ...].
 
         Raises:
-          tf.errors.InvalidArgumentError: a column has another dtype or shape.
+          tf.errors.InvalidArgumentError: a column has the wrong dtype or shape.
         """
         if not replayed:
             return columns
@@ -77,7 +77,7 @@ class LocalReplay:
         return tree.unflatten_as(columns, [np.concatenate(part) for part in parts])
 
     def counters(self) -> Counters:
-        """Returns the counters of all replays together."""
+        """Returns the sums of the replays' counters."""
         return Counters.total(
             [Counters(), *(memory.counters() for memory in self._memories.values())]
         )
@@ -90,7 +90,7 @@ class LocalReplay:
     def load(self, path: pathlib.Path) -> None:
         """Loads the files of these actors, whichever process saved them under `path`.
 
-        Says of which actors it cannot.
+        Logs a warning for each file that cannot be loaded.
         """
         for actor, memory in self._memories.items():
             try:

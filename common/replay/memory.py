@@ -1,6 +1,6 @@
 """A replay memory of steps and of items that view them: the Python interface of the replay ops.
 
-Distributions over the items decide which one is drawn, and which one is removed.
+Distributions over the items decide which items are drawn and which are removed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from common.types import Batch, Nest
 class Items(NamedTuple):
     """Steps to be added to a replay, and the items that view them.
 
-    The order is that of the arguments of `Memory.insert`.
+    The fields are in the order of the arguments of `Memory.insert`.
 
     Attributes:
       keys: int64 [S], keys of the steps.
       steps: nest of [S, ...], in the structure of the replay's columns.
-      priorities: float32 [I], raw.
+      priorities: float32 [I], raw priorities of the items.
       item_keys: int64 [I], key of each item's first step; None: each step is an item (I = S).
       item_lengths: int32 [I], number of steps of each item; None: 1.
     """
@@ -41,15 +41,15 @@ UNKNOWN_PRIORITY = -1.0
 """The raw priority of an item whose priority has not been computed yet."""
 
 _MAX_EXPONENT = 7.0
-"""Up to this exponent, the masses of a full memory of the largest floats have a finite sum."""
+"""Bound on |exponent|. The masses of a full memory of the largest floats then have a finite sum."""
 
 
 class Distribution:
     """A distribution over the items of a memory.
 
     Attributes:
-      kind: its name in C++.
-      exponent: power of what it derives from priorities.
+      kind: name of the distribution in C++.
+      exponent: power of the priority, or of 1 / rank in `RankBased`.
       uniform_mix: share of draws that are uniform.
       period: updates from one ranking to the next.
     """
@@ -84,14 +84,14 @@ class Uniform(Distribution):
 class Proportional(Distribution):
     """P(k) = p_k^exponent / sum_j p_j^exponent (Schaul et al. 2016, equation 1).
 
-    An unknown priority counts as the largest one seen. With a positive exponent an item of priority
-    0 is never drawn. A negative exponent prefers small priorities, for removal (Ape-X, appendix D:
-    -0.4); priorities below 1e-6 then count as 1e-6.
+    An unknown priority counts as the largest priority seen so far, or as 1 if none was above 0.
+    With a positive exponent an item of priority 0 is never drawn. A negative exponent prefers small
+    priorities, for removal (Ape-X, appendix D: -0.4); priorities below 1e-6 then count as 1e-6.
 
     Attributes:
       exponent: power of the priority.
       uniform_mix: share of draws that are uniform; masses include it. If it is above 0 and all
-        priorities have mass 0, every draw is uniform.
+        items have mass 0, every draw is uniform.
     """
 
     exponent: float
@@ -103,14 +103,15 @@ class Proportional(Distribution):
 class ContextualPriorityTree(Distribution):
     """P(k) ~ p_k^exponent, an unknown p_k inferred from nearby keys (Reactor, 3.3, 6.3, figure 5).
 
-    A balanced tree in the order of keys. The mass of an item of unknown priority is the mean mass
-    of the smallest subtree around it of which anything is known. If all masses are 0 or unknown,
-    every draw is uniform. Priorities and exponents are those of `Proportional`.
+    The items form a balanced tree in the order of keys. An item of unknown priority has the mean
+    mass of the smallest subtree around it that contains a known priority. If all masses are 0 or
+    unknown, every draw is uniform. Known priorities and exponents work as in `Proportional`.
 
     Attributes:
       exponent: power of the priority.
-      uniform_mix: share of draws that are uniform (epsilon in section 3.3, its value is not in the
-        paper); masses include it. It bounds importance weights of exponent 1 by 1 / uniform_mix.
+      uniform_mix: share of draws that are uniform (epsilon in section 3.3; the paper does not give
+        its value). Masses include it. It bounds importance weights of exponent 1 by
+        1 / uniform_mix.
     """
 
     exponent: float = 1.0
@@ -122,12 +123,12 @@ class ContextualPriorityTree(Distribution):
 class RankBased(Distribution):
     """P(k) ~ rank(k)^-exponent, where the largest priority has rank 1 (Schaul et al. 2016, 3.3).
 
-    An item counts like rank 1 until it is ranked with a known priority. Items that leave between
-    two rankings leave their ranks empty.
+    An item counts as rank 1 until it is ranked with a known priority. Items that are removed
+    between two rankings leave their ranks empty.
 
     Attributes:
       exponent: power of 1 / rank.
-      period: updates from one ranking to the next: how old ranks may be.
+      period: updates from one ranking to the next, the maximum age of a rank.
     """
 
     exponent: float
@@ -138,32 +139,32 @@ class RankBased(Distribution):
 
 @dataclasses.dataclass(frozen=True)
 class Fifo(Distribution):
-    """Always the item that was inserted first."""
+    """Probability 1 for the item that was inserted first."""
 
     kind = "fifo"
     exponent = 0.0
 
 
 def prioritized(exponent: float) -> Proportional | Uniform:
-    """Returns P(k) ~ p_k^exponent; for an exponent of 0 `Uniform`, which needs no tree."""
+    """Returns P(k) ~ p_k^exponent. An exponent of 0 returns `Uniform`, which needs no tree."""
     return Proportional(exponent) if exponent else Uniform()
 
 
 HARD_CAPACITY = 2
-"""The hard capacity of a memory whose capacity is soft, in capacities. Not in the paper (Ape-X)."""
+"""Hard capacity / capacity of a memory whose capacity is soft. Not in the paper (Ape-X)."""
 _BYTES_BESIDE_STEP = 40
-"""The most that a row's key, mass or priority, and length take in a message."""
+"""Maximum bytes of a row's key, mass or priority, and length in a message."""
 
 
 class Sample(NamedTuple):
     """B items drawn from a memory; item k had probability masses[k] / total_mass.
 
     Attributes:
-      keys: [B] int64.
-      masses: [B] float64.
-      total_mass: float64 scalar.
-      count: int64 scalar, items in the memory.
-      lengths: [B] int32, steps of each item.
+      keys: [B] int64, keys of the items.
+      masses: [B] float64, masses of the items.
+      total_mass: float64 scalar, sum of the masses of all items in the memory.
+      count: int64 scalar, number of items in the memory.
+      lengths: [B] int32, number of steps of each item.
       steps: nest of [B, ...], or [B, T, ...] for sequences.
     """
 
@@ -180,7 +181,7 @@ class Sample(NamedTuple):
         return self.keys
 
     def batch(self) -> Batch:
-        """Returns what updates learn from."""
+        """Returns the batch from which updates learn."""
         probabilities = tf.cast(self.masses / self.total_mass, tf.float32)
         return Batch(self.steps, probabilities, tf.cast(self.count, tf.float32))
 
@@ -194,12 +195,12 @@ class Statistics(NamedTuple):
       held_bytes: bytes of all strings stored now.
       inserted: items inserted.
       duplicates: steps skipped because their key was stored already.
-      incomplete: items refused because one of their steps is missing.
-      unviewed: steps dropped because no item views them.
+      incomplete: items refused because one of their steps was missing.
+      unviewed: steps dropped because no item viewed them.
       removed: items removed.
       sampled: items drawn, counted each time.
       updated: priorities updated.
-      missing: priorities skipped because the item is gone.
+      missing: priority updates skipped because the item was gone.
     """
 
     steps: int
@@ -228,10 +229,10 @@ class ItemWire(Wire):
     output_specs = (tf.TensorSpec([None], tf.float32),)
 
     def __init__(self, specs: Nest, sequence_length: int = 0):
-        """Computes sizes.
+        """Computes the columns and the size of a drawn item in a message.
 
         Args:
-          specs: those of the memory.
+          specs: specs of the memory's columns.
           sequence_length: T, steps of a drawn item; 0 if an item is a single step.
         """
         self.signature = Signature(specs)
@@ -246,7 +247,7 @@ class ItemWire(Wire):
         ]
 
     def columns(self, rows: Items) -> list:
-        """Returns the keys and priorities, those of items, and the columns of the steps."""
+        """Returns step keys, priorities, item keys, item lengths, and the columns of the steps."""
         return [
             rows.keys,
             rows.priorities,
@@ -261,11 +262,11 @@ class ItemWire(Wire):
         return Items(keys, self.signature.unflatten(steps), priorities, item_keys, item_lengths)
 
     def drawn_columns(self, drawn: Sample) -> list:
-        """Returns the fields of a sample, the steps as columns."""
+        """Returns the fields of a sample, with the steps as columns."""
         return [*drawn[:5], *self.signature.flatten(drawn.steps)]
 
     def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Sample:
-        """Joins samples of one memory, whose total mass may have changed between them."""
+        """Joins samples of one memory; rescales masses, since its total mass may have changed."""
         samples = [Sample(*part[:5], self.signature.unflatten(list(part[5:]))) for part in parts]
         if len(samples) == 1:
             return samples[0]
@@ -282,11 +283,12 @@ class Memory(Store):
 
     An item views `length` steps with consecutive keys and is identified by the key of its first
     step. A step is kept as long as an item views it. By default each inserted step is an item of
-    length 1: a transition. One memory may have several distributions, which all see the same raw
-    priorities. All methods are thread-safe and work eagerly or inside a `tf.function`.
+    length 1: a transition. A memory may have several distributions, which share the raw priorities.
+    All methods are thread-safe. All but `counters`, `statistics`, `len`, `save` and `load` also
+    work inside a `tf.function`.
 
-    The capacity may be soft (Ape-X, section 4.1: adds are always permitted): below the hard
-    capacity only `trim` removes items.
+    The capacity may be soft (Ape-X, section 4.1: adds are always permitted). Below the hard
+    capacity only `trim` then removes items.
     """
 
     keyed = True
@@ -301,7 +303,7 @@ class Memory(Store):
         hard_capacity: int | None = None,
         sequence_length: int = 0,
     ):
-        """Makes an empty memory.
+        """Creates an empty memory.
 
         Args:
           specs: nest of `tf.TensorSpec` and `Bytes`: the columns of a stored step.
@@ -310,12 +312,12 @@ class Memory(Store):
           removal: name of the distribution that picks the items to remove.
           seed: seed of sampling and removal; 0 takes one from the system.
           hard_capacity: steps above which `insert` removes items; None: the capacity.
-          sequence_length: T, steps that `draw` returns of each item; 0 for items of a single step.
+          sequence_length: T, steps that `draw` returns for each item; 0: items are single steps.
 
         Raises:
-          ValueError: `removal` names no distribution, or one that never draws an item of priority
-            0 and so might find nothing to remove; the capacity is below 1, or above the hard
-            capacity; or a column of strings is not specified by `Bytes`.
+          ValueError: `removal` names no distribution, or one with a positive exponent, which may
+            never draw items of priority 0 and so find nothing to remove; the capacity is below 1,
+            or above the hard capacity; or the spec of a column is wrong (see `Signature`).
         """
         if removal not in distributions:
             raise ValueError(f'removal "{removal}" is none of {list(distributions)}')
@@ -338,7 +340,7 @@ class Memory(Store):
         self.sequence_length = sequence_length
         self.capacity = capacity
         self.hard_capacity = hard_capacity
-        # Made once, since converting an empty array takes as long as converting a full one.
+        # Created once, since converting an empty array takes as long as converting a full one.
         self._no_keys, self._no_lengths = tf.zeros([0], tf.int64), tf.zeros([0], tf.int32)
         self._no_seed = tf.zeros([], tf.int64)
         self._index = {name: i for i, name in enumerate(distributions)}
@@ -355,7 +357,7 @@ class Memory(Store):
         )
 
     def put(self, rows: Items) -> bool:
-        """Adds items; errors are those of `insert`."""
+        """Adds items; raises the errors of `insert`."""
         self.insert(*rows)
         return True
 
@@ -378,7 +380,7 @@ class Memory(Store):
     def trim(self) -> tf.Tensor:
         """Removes items until the stored steps fit the capacity; returns how many items (int64).
 
-        Other calls are served meanwhile; the steps that they add stay until the next removal.
+        Other calls are served meanwhile. The steps that they add stay until the next removal.
         """
         return self._ops.replay_remove_to_fit(self._handle)
 
@@ -395,8 +397,8 @@ class Memory(Store):
           item_lengths: [I] int32, number of steps of each item; None: 1.
 
         Raises:
-          tf.errors.InvalidArgumentError: an argument or a column is wrong, and the message names
-            it; the memory is unchanged.
+          tf.errors.InvalidArgumentError: an argument or a column is wrong. The message names it;
+            the memory is unchanged.
         """
         self._ops.replay_insert(
             self._handle,
@@ -422,7 +424,7 @@ class Memory(Store):
             memory's contents. None or 0 draws with the memory's own generator.
 
         Raises:
-          tf.errors.FailedPreconditionError: there is nothing to draw.
+          tf.errors.FailedPreconditionError: no item has a positive mass.
           ValueError: the memory has no distribution of that name.
         """
         sample = self._ops.replay_sample(
@@ -446,7 +448,7 @@ class Memory(Store):
     def read(self, keys) -> tuple[tf.Tensor, Nest]:
         """Returns which of the keys [B] are stored, [B] bool, and their steps, nest of [B, ...].
 
-        A missing step has zeros, and empty strings in columns of `Bytes`.
+        The row of a missing step has zeros, and empty strings in columns of `Bytes`.
         """
         found, columns = self._ops.replay_read(self._handle, keys, dtypes=self.signature.dtypes)
         if not tf.executing_eagerly():
@@ -458,7 +460,7 @@ class Memory(Store):
         """Sets the raw priorities [B] of items; returns how many of them are gone (int64).
 
         Raises:
-          tf.errors.InvalidArgumentError: a priority is none that `insert` takes; no priority has
+          tf.errors.InvalidArgumentError: `insert` would refuse one of the priorities; none has
             changed.
         """
         return self._ops.replay_update_priorities(self._handle, keys, priorities)
@@ -472,9 +474,9 @@ class Memory(Store):
         return self._masses(self._no_keys, distribution)[2:]
 
     def masses(self, keys, distribution: str = "sample") -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns which items [B] there are, [B] bool, and their masses, [B] float64; 0 for others.
+        """Returns which items exist, [B] bool, and their masses, [B] float64; 0 for missing ones.
 
-        mass / total mass is the probability with which `sample` draws the item.
+        `sample` draws an item with the probability mass / total mass.
 
         Args:
           keys: [B] int64, keys of the items.
@@ -502,32 +504,32 @@ class Memory(Store):
         return self.statistics().items
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes all that the memory holds to a file, eagerly.
+        """Writes the memory's contents to a file, eagerly.
 
-        The file has the memory as it was at one moment: steps, items, priorities, the state of each
+        The file is a snapshot of one moment: steps, items, priorities, the state of each
         distribution and of the random generator, and counters. Other calls are served meanwhile,
-        but wait while the state of the distributions is copied, about 25 ms for a million steps. Of
-        steps that they remove, a copy is kept in RAM until it is written. The file replaces one of
-        that name when all of it is on the disk.
+        but wait while the state of the distributions is copied, about 25 ms for a million steps.
+        Copies of the steps that they remove stay in RAM until they are written. An earlier file of
+        that name is replaced once the new one is completely on disk.
 
         Raises:
-          ReplayFileError: the file cannot be written; one of that name is as it was.
+          ReplayFileError: the file cannot be written; an earlier file of that name is unchanged.
         """
         saving.check_saved(self._ops.replay_save(self._handle, os.fsencode(path)))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Makes this memory, which must be empty, the one that was saved to a file, eagerly.
+        """Loads the contents of a saved memory into this one, which must be empty, eagerly.
 
-        From then on the same calls have the same results, those of draws included.
+        From then on the same calls, including draws, have the same results as in the saved memory.
 
         Raises:
-          ReplayFileError: the file cannot be read, is damaged, or is of a memory of other arguments
-            (the seed does not matter), or this memory is in use. It is unchanged.
+          ReplayFileError: the file cannot be read, is damaged, or is of a memory with other
+            arguments (apart from the seed), or this memory is not empty. It is unchanged.
         """
         saving.check_saved(self._ops.replay_load(self._handle, os.fsencode(path)))
 
     def check(self) -> None:
-        """Checks all invariants; raises tf.errors.InternalError that names a broken one."""
+        """Checks all invariants; raises a tf.errors.InternalError that names a broken one."""
         self._ops.replay_check(self._handle)
 
     def _number(self, distribution: str) -> int:

@@ -1,11 +1,11 @@
 """PNG files in memory: images are sent and stored compressed (Ape-X section 4.1).
 
 A stack of four grey frames is one image of four channels. Neighbouring channels are nearly equal
-and large areas are flat, so the rows are not filtered, and ISA-L compresses them: faster than zlib
-at its fastest, and into fewer bytes. Any PNG reader can read the files. Only files of this writer
-are decoded, by ISA-L too, and every checksum is checked.
+and large areas are flat, so the rows are not filtered. ISA-L compresses them faster than zlib at
+its fastest, and into fewer bytes. Any PNG reader can read the files, but `decode` accepts only
+files written by `encode`. It also uses ISA-L, and checks every checksum.
 
-TensorFlow is imported only where it is needed: the launcher encodes images without it.
+TensorFlow is imported only where it is needed, since the launcher encodes images without it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _COMPRESSION = 1
 
 @functools.cache
 def prefix(shape: tuple[int, int, int]) -> bytes:
-    """Returns the beginning of a PNG file of this [height, width, channels]: signature and header.
+    """Returns the start of a PNG file of this [height, width, channels]: signature and header.
 
-    The header says 8 bits a channel, no interlacing.
+    The header specifies 8 bits per channel and no interlacing.
     """
     height, width, channels = shape
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
@@ -48,14 +48,14 @@ def suffix() -> bytes:
 
 
 def max_bytes(shape: tuple[int, int, int]) -> int:
-    """Returns an upper bound of a file's size: compression adds little even to noise."""
+    """Returns an upper bound on a file's size; compression adds little even to noise."""
     return round(1.125 * math.prod(shape)) + shape[0] + 128
 
 
 def column(shape: tuple[int, int, int]) -> Bytes:
     """Returns the spec of a replay column of PNG files of this [height, width, channels].
 
-    The memory refuses a file of another shape, and one that is cut off.
+    The memory refuses a file of another shape and a file that is cut off.
     """
     from common.replay.columns import Bytes
 
@@ -63,7 +63,7 @@ def column(shape: tuple[int, int, int]) -> Bytes:
 
 
 def encode(images: np.ndarray) -> np.ndarray:
-    """Returns PNG files, an object array [K], of uint8 [K, height, width, 1 to 4 channels]."""
+    """Returns an object array [K] of PNG files of uint8 [K, height, width, 1 to 4 channels]."""
     count, height, width, channels = images.shape
     rows = np.zeros((height, 1 + width * channels), np.uint8)  # filter type 0: none
     pixels = rows[:, 1:].reshape(height, width, channels)
@@ -77,16 +77,16 @@ def encode(images: np.ndarray) -> np.ndarray:
 
 
 def decode(encoded: tf.Tensor, shape: Sequence[int], name: str = "image") -> tf.Tensor:
-    """Returns the images, uint8 [..., height, width, channels], of files that `encode` has made.
+    """Returns the images, uint8 [..., height, width, channels], of files written by `encode`.
 
     Args:
-      encoded: files of one shape, tf.string with any leading dimensions: [B], or [B, T] for
-        sequences. Eager: a background thread decodes what the learner has drawn.
+      encoded: files of one shape, eager tf.string with any leading dimensions, such as [B], or
+        [B, T] for sequences. A background thread decodes what the learner has drawn.
       shape: [height, width, channels].
-      name: name of the column, for errors.
+      name: name of the column, for error messages.
 
     Raises:
-      tf.errors.InvalidArgumentError: a file is damaged, or of another shape or writer.
+      tf.errors.InvalidArgumentError: a file is damaged, or has another shape or writer.
     """
     import tensorflow as tf
 

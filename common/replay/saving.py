@@ -1,4 +1,4 @@
-"""The file of a store, from which a restarted process reloads the store's contents."""
+"""A file of a store's contents, which a restarted process reloads."""
 
 from collections.abc import Iterator
 from concurrent import futures
@@ -15,7 +15,7 @@ from common.reporting.records import size_of
 from common.user_error import UserError
 
 BYTES_PER_SECOND = 1e6
-"""Most that the saves of a run's replays write on average: 86 GB a day, which any disk bears."""
+"""Maximum average rate of saving all replays of a run: 86 GB a day, which any disk endures."""
 
 
 class ReplayFileError(UserError):
@@ -23,20 +23,20 @@ class ReplayFileError(UserError):
 
 
 def check_saved(wrong: tf.Tensor) -> None:
-    """Raises an error of the line that an op outputs if it cannot write or load a file.
+    """Raises an error with an op's message if the op could not write or load a file.
 
     Args:
-      wrong: string scalar, empty if the op has succeeded.
+      wrong: string scalar, the message of one line; empty if the op succeeded.
 
     Raises:
-      ReplayFileError: the op has failed.
+      ReplayFileError: the op failed.
     """
     if line := wrong.numpy().decode(errors="replace"):
         raise ReplayFileError(line)
 
 
 class StoreFile:
-    """A store's file, which is written now and then while the store serves."""
+    """The file to which a store is saved periodically while it serves."""
 
     def __init__(
         self,
@@ -47,16 +47,17 @@ class StoreFile:
         bytes_per_second: float = BYTES_PER_SECOND,
         outlasts_run: bool = False,
     ):
-        """Begins the time until the first save.
+        """Starts the period that precedes the first save.
 
         Args:
-          store: has `save(path)`, `load(path)`, which raise ReplayFileError, and `counters()`.
-          path: of the file; others whose names begin with its name belong to it.
-          period_seconds: shortest time between the beginnings of two saves.
-          is_on: whether anything is saved and loaded; if not, a file that is there is removed,
+          store: object with `save(path)` and `load(path)`, which raise ReplayFileError, and
+            `counters()`.
+          path: path of the file. Other files whose names start with its name belong to it.
+          period_seconds: minimum time between the starts of two saves.
+          is_on: whether the store is saved and loaded. If not, `load` removes an existing file,
             since a later start would take it for the latest.
-          bytes_per_second: most that is written on average: after a save of N bytes, the next one
-            begins N / bytes_per_second later at the earliest. The last one, of `close`, does not
+          bytes_per_second: maximum average rate of writing. The next save starts at least
+            N / bytes_per_second after the start of a save of N bytes; the save in `close` does not
             wait.
           outlasts_run: whether the file stays when the run is over.
         """
@@ -73,7 +74,7 @@ class StoreFile:
         self._saved: Counters | None = None
 
     def load(self) -> None:
-        """Loads the contents, if there are any; says in one line why not if they are unusable."""
+        """Loads the contents if there is a file; logs a warning of one line if it is unusable."""
         # A killed save leaves NAME.tmp.
         is_there = any(file.suffix != ".tmp" for file in self._files())
         if not self._is_on:
@@ -90,27 +91,27 @@ class StoreFile:
                 logging.warning("the replay starts empty: %s", error)
 
     def save_if_due(self) -> None:
-        """Begins to save if the last time was a period ago."""
+        """Starts a save if the last one started at least a period ago."""
         if time.monotonic() - self._began >= self._period_seconds:
             self.begin_to_save()
 
     def begin_to_save(self) -> None:
-        """Begins to save, unless the last time was too recent for the size of the file."""
+        """Starts a save, unless the last one was too recent for the size of the file."""
         if time.monotonic() - self._began >= self._bytes / self._bytes_per_second:
             self._start()
 
     def _start(self) -> None:
-        """Saves the present contents in a thread, unless the last save still runs."""
+        """Saves the present contents in a thread, unless the last save is still running."""
         if self._is_on and (self._saving is None or self._saving.done()):
             self._began = time.monotonic()
             self._saving = self._thread.submit(self._save, self._store.counters())
 
     def close(self, is_over: bool, is_bad: bool = False) -> None:
-        """Saves what the file lacks, or removes the file.
+        """Saves the contents if the file lacks any, or removes the file.
 
         Args:
-          is_over: whether the run is over, so that the file is removed unless it outlasts the run.
-          is_bad: whether the contents are of no use.
+          is_over: whether the run is over. The file is then removed unless it outlasts the run.
+          is_bad: whether the contents are unusable. The file is then removed.
         """
         if self._saving is not None:
             self._saving.result()
@@ -122,7 +123,7 @@ class StoreFile:
 
     def _save(self, counters: Counters) -> None:
         try:
-            self._path.parent.mkdir(exist_ok=True)  # not the run directory, if it was moved
+            self._path.parent.mkdir(exist_ok=True)  # not its parents: the run may have moved
             self._store.save(self._path)
             self._saved, self._bytes = counters, self._size()
         except (ReplayFileError, OSError) as error:
@@ -138,5 +139,5 @@ class StoreFile:
         for file in self._files():
             try:
                 file.unlink(missing_ok=True)
-            except OSError as error:  # the run ends as well without it
+            except OSError as error:  # the run can end without the removal
                 logging.warning("cannot remove %s: %s", file, error.strerror)

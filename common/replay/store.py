@@ -1,7 +1,7 @@
-"""The interface of all stores: what actors put into and a learner draws from, wherever it is.
+"""The interface of all stores, local or remote. Actors put rows in, and a learner draws items.
 
-With it come the limiter of the ratio of samples to inserts, which is a credit counter, and the
-seeds of draws: a different seed for each learner step and each part of a message.
+This module also has the limiter of the ratio of samples to inserts, a credit counter, and the seeds
+of draws, which differ for each learner step and each part of a message.
 """
 
 import abc
@@ -21,11 +21,11 @@ class Counters(NamedTuple):
 
     Attributes:
       items: items stored now.
-      inserted: items inserted; steps executed, where the items are steps of episodes.
+      inserted: items inserted; where the items are steps of episodes, steps executed.
       sampled: items drawn, counted each time.
-      duplicates: items or steps refused because they came before.
+      duplicates: items or steps refused because they were received before.
       removed: items removed.
-      missing: items whose outputs of updates came after their removal.
+      missing: items removed before the outputs of their updates arrived.
     """
 
     items: int = 0
@@ -57,10 +57,10 @@ class Drawn(Protocol):
 
     @property
     def token(self) -> tf.Tensor:
-        """The part that `Store.write_back` needs, int64 [B], or [0] where nothing is written."""
+        """The argument of `Store.write_back`: int64 [B], or [0] where nothing is written back."""
 
     def batch(self) -> Batch:
-        """Returns what updates learn from."""
+        """Returns the batch from which updates learn."""
 
     def _replace(self, **fields: Any) -> Self: ...
 
@@ -68,13 +68,14 @@ class Drawn(Protocol):
 class Wire(abc.ABC):
     """The form in which a store's rows and draws travel between processes: lists of columns.
 
-    Only rows with keys are drawn in other processes than that of their store.
+    Only rows with keys are drawn from processes other than their store's.
 
     Attributes:
-      put_specs: a spec for each column of a put, with the name that errors give it.
-      draw_bytes: the most bytes that a drawn item takes in a message, of rows with keys.
-      output_specs: a spec for each column that `Store.write_back` gets with the token, likewise.
-      consumes: whether an item is drawn once.
+      put_specs: a spec for each column of a put, with the column's name in error messages.
+      draw_bytes: maximum bytes of a drawn item in a message; only for rows with keys.
+      output_specs: a spec for each column of outputs that `Store.write_back` receives from another
+        process with the token; only for rows with keys.
+      consumes: whether each item is drawn only once.
     """
 
     put_specs: Sequence[tf.TensorSpec]
@@ -84,14 +85,14 @@ class Wire(abc.ABC):
 
     @abc.abstractmethod
     def columns(self, rows: Any) -> list:
-        """Returns the columns of an argument of `Store.put`."""
+        """Converts an argument of `Store.put` to columns."""
 
     @abc.abstractmethod
     def rows(self, columns: Sequence) -> Any:
         """Reverses `columns`."""
 
     def drawn_columns(self, drawn: Any) -> list:
-        """Returns the columns of a result of `Store.draw`, which may be traced into a graph."""
+        """Converts a result of `Store.draw` to columns; can be traced into a graph."""
         raise NotImplementedError
 
     def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Any:
@@ -100,7 +101,7 @@ class Wire(abc.ABC):
 
 
 def equal_batch(steps: Nest) -> Batch:
-    """Returns a batch of rows [B, ...] that are learnt from once, each as probable as any other."""
+    """Returns a batch of equally probable rows [B, ...], which are learnt from only once."""
     steps = tf.nest.map_structure(tf.convert_to_tensor, steps)
     size = len(tf.nest.flatten(steps)[0])
     return Batch(steps, tf.fill([size], 1.0 / size), tf.constant(size, tf.float32))
@@ -110,10 +111,10 @@ class Store(abc.ABC):
     """A store of steps, episodes, unrolls or gradients. All methods are thread-safe.
 
     Attributes:
-      wire: how its rows and draws travel.
-      keyed: whether each row has a key by which a repeated `put` changes nothing. Then `put` can be
-        traced, too.
-      by_actor: whether each actor's part is saved in a file of its own.
+      wire: form in which rows and draws travel.
+      keyed: whether each row has a key, so that a repeated `put` changes nothing. `put` can then
+        also be traced into a graph.
+      by_actor: whether each actor's part is saved in a separate file.
     """
 
     wire: Wire
@@ -141,7 +142,7 @@ class Store(abc.ABC):
         """
 
     def write_back(self, token: Any, outputs: Nest) -> Any:
-        """Takes the outputs of the updates that learnt from a draw, such as new priorities."""
+        """Stores the outputs of the updates that learnt from a draw, such as new priorities."""
         del token, outputs
         return tf.zeros([], tf.int64)
 
@@ -157,26 +158,26 @@ class Store(abc.ABC):
         """Writes the contents to a file; a store through which rows only pass writes none.
 
         Raises:
-          ReplayFileError: the file cannot be written; one of that name is as it was.
+          ReplayFileError: the file cannot be written; an earlier file of that name is unchanged.
         """
         del path
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Makes this store, which must be empty, the one that was saved.
+        """Loads saved contents into this store, which must be empty.
 
         Raises:
-          ReplayFileError: the file cannot be read, is damaged, or is of another store.
+          ReplayFileError: the file cannot be read, is damaged, or is of a different store.
         """
         del path
 
     def trim(self) -> Any:
-        """Removes what exceeds a soft capacity; returns how many items."""
+        """Removes items above a soft capacity; returns the number removed."""
         return tf.zeros([], tf.int64)
 
     def follow(self, version: Callable[[], int]) -> None:
-        """Takes steps of the parameters' version `version()` alone from now on, if it tells them.
+        """Accepts only steps of the parameters' version `version()` from now on.
 
-        A store of steps of any version, and a client of another store, take all.
+        A store of steps of any version, and a client of another store, still accept all steps.
         """
         del version
 
@@ -193,12 +194,12 @@ class Store(abc.ABC):
 class RateLimiter:
     """A limit on how far actors and learner may run ahead of each other.
 
-    The credit is the number of samples that inserts have paid for and the learner has not drawn:
+    The credit is the number of samples that inserts have earned and the learner has not drawn:
 
         credit = samples_per_insert * (inserted - min_size) - sampled.
 
     The learner may sample while the credit stays above -tolerance; actors may insert while it stays
-    below +tolerance. The store blocks nobody: callers ask and wait by short polls.
+    below +tolerance. The limiter never blocks: callers that have to wait poll it.
 
     The counters are those of the store, summed over its shards. A shard that restarts loses its
     insert and sample counts together. The difference is then missing from the sums, so the side
@@ -207,9 +208,9 @@ class RateLimiter:
     Attributes:
       min_size: items inserted before the first sample.
       samples_per_insert: ratio to keep; None lets both sides run free (Ape-X, section 3).
-      tolerance: samples by which either side may run ahead; at least those of one call.
-      min_items: stored items below which actors may insert whatever the credit, since the learner
-        cannot draw: a step of an episode counts before it is stored.
+      tolerance: samples by which either side may run ahead; must be at least those of one call.
+      min_items: number of stored items below which actors may insert whatever the credit, since the
+        learner cannot draw. Steps of running episodes are counted but not yet stored.
     """
 
     min_size: int = 0
@@ -240,12 +241,12 @@ class RateLimiter:
 
 
 UNLIMITED = RateLimiter()
-"""The limiter of a store that limits both sides by its capacity."""
+"""The limiter for a store whose capacity limits both sides."""
 
 
 def derive_seed(*parts: int) -> int:
     """Returns a seed in [1, 2^63) that depends on all parts, which must not be negative.
 
-    Always derive with the same number of parts: a last part of 0 is ignored.
+    Use the same number of parts in all calls, since a last part of 0 is ignored.
     """
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1)) or 1

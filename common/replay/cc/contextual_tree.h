@@ -1,4 +1,4 @@
-// A distribution that infers unknown priorities from those of nearby keys.
+// A distribution that infers unknown priorities from the priorities of nearby keys.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 namespace replay {
 
 // The contextual priority tree of Reactor (Gruslys et al. 2018, sections 3.3 and
-// 6.3, figure 5): an AVL tree in the order of keys, that is of time. An item of
-// known priority has the mass priority ^ exponent. One of unknown priority has
-// the mean mass of the smallest subtree around it of which anything is known. If
-// all masses are 0 or unknown, every item has mass 1.
+// 6.3, figure 5): an AVL tree in the order of keys, which is the order of time.
+// An item of known priority has the mass priority ^ exponent. An item of unknown
+// priority has the mean mass of the smallest subtree around it that contains a
+// known priority. If all masses are 0 or unknown, every item has mass 1.
 //
-// Insert, Update, Erase and a draw cost O(log n) for each item, and Masses too,
-// or O(1) where the priority is known. Update removes an item and inserts it
-// anew, as in the paper, so that a known priority tends to be in a leaf.
+// Insert, Update, Erase and a draw cost O(log n) for each item, and so does
+// Masses, except O(1) where the priority is known. As in the paper, Update removes
+// an item and inserts it again, so that a known priority tends to be in a leaf.
 class ContextualTree : public Distribution {
  public:
   ContextualTree(size_t max_slots, double exponent)
@@ -45,8 +45,8 @@ class ContextualTree : public Distribution {
       nodes_[slots[i]].mass = MassOf(priorities[i]);
       waits_[slots[i]] = true;
     }
-    // A slot that occurs twice is moved once. Meanwhile summaries may lack the new
-    // masses of slots that wait; moving those mends them.
+    // A slot that occurs twice is moved once. Until then, summaries may lack the
+    // new masses of slots that wait; moving these slots corrects the summaries.
     for (size_t i = 0; i < n; ++i) {
       if (!waits_[slots[i]]) continue;
       waits_[slots[i]] = false;
@@ -123,16 +123,16 @@ class ContextualTree : public Distribution {
   static constexpr int32_t kNone = -1;
   static constexpr double kUnknown = -1.0;
 
-  // A subtree and what its parent must know of it: c and c m in figure 5.
+  // A subtree and the numbers that its parent needs: c and c m in figure 5.
   struct Subtree {
-    double total = kUnknown;  // Sum of all masses, inferred ones included.
+    double total = kUnknown;  // Sum of all masses, including inferred ones.
     int32_t root = kNone;
     int32_t count = 0;
     int32_t height = 0;
   };
 
-  // The node of an item. It fits a cache line, and holds the summaries of its
-  // children, so that a descent or an ascent touches one line a level.
+  // The node of an item. It fits a cache line and contains the summaries of its
+  // children, so that a descent or an ascent touches one line per level.
   struct Node {
     int64_t key;
     double mass;  // kUnknown if the priority is unknown.
@@ -140,12 +140,12 @@ class ContextualTree : public Distribution {
   };
   static_assert(sizeof(Node) <= 64, "a node fits a cache line");
 
-  // A draw on its way down.
+  // A draw during its descent.
   struct Draw {
     size_t number;
     int32_t node;
-    double point;  // In the interval of masses that `node` begins.
-    double mean;   // Of the smallest subtree so far of which anything is known.
+    double point;  // Relative to the start of the subtree's interval of masses.
+    double mean;   // Mean mass of the smallest subtree so far that is known.
   };
 
   bool HasMass() const { return root_.total > 0; }
@@ -154,7 +154,7 @@ class ContextualTree : public Distribution {
                                         : PriorityMass(priority, exponent_);
   }
 
-  // Returns the subtree at `root`, whose children are right.
+  // Returns the subtree at `root`, whose children's summaries must be correct.
   Subtree Summary(int32_t root) const {
     const Node& node = nodes_[root];
     const Subtree &left = node.children[0], &right = node.children[1];
@@ -162,7 +162,7 @@ class ContextualTree : public Distribution {
     tree.root = root;
     tree.count = left.count + 1 + right.count;
     tree.height = 1 + std::max(left.height, right.height);
-    // The parts whose masses are known have the weight of their counts.
+    // Unknown parts have the mean mass per item of the known parts.
     int32_t known = 0;
     double sum = 0;
     const auto add = [&](double mass, int32_t count) {
@@ -181,7 +181,7 @@ class ContextualTree : public Distribution {
     return tree;
   }
 
-  // The same, but restores the balance first: heights may differ by 2.
+  // The same, but first restores the balance: heights may differ by 2.
   Subtree Balanced(int32_t root) {
     Node& node = nodes_[root];
     const int32_t lean = node.children[1].height - node.children[0].height;
@@ -222,7 +222,7 @@ class ContextualTree : public Distribution {
     }
     if (node.children[0].root == kNone) return node.children[1];
     if (node.children[1].root == kNone) return node.children[0];
-    // The next key's node takes its place.
+    // The node of the next key takes its place.
     int32_t next = node.children[1].root;
     while (nodes_[next].children[0].root != kNone) {
       next = nodes_[next].children[0].root;
@@ -233,8 +233,8 @@ class ContextualTree : public Distribution {
     return Balanced(next);
   }
 
-  // Moves a draw down one level. Returns false, and sets draw.mean to the mass
-  // of the item in draw.node, if that is the one drawn.
+  // Moves a draw down one level. If the item in draw.node is drawn, sets draw.mean
+  // to its mass and returns false.
   bool Descend(Draw& draw) const {
     const Node& node = nodes_[draw.node];
     const bool has_mass = HasMass();
@@ -265,8 +265,8 @@ class ContextualTree : public Distribution {
     return true;
   }
 
-  // Returns the mean mass of the smallest subtree around an item of which
-  // anything is known.
+  // Returns the mean mass of the smallest subtree around an item that contains a
+  // known priority.
   double MeanAround(int32_t slot) const {
     const int64_t key = nodes_[slot].key;
     const Subtree* tree = &root_;
@@ -279,8 +279,8 @@ class ContextualTree : public Distribution {
     }
   }
 
-  // Checks the subtree at `tree.root`, whose keys must be above `*last`, if
-  // there is one, and sets `last` to the last of them.
+  // Checks the subtree at `tree.root`. Its keys must be above `**last`, unless
+  // `*last` is null. Points `*last` to its last key.
   void Check(const std::vector<int64_t>& keys, const Subtree& tree,
              const int64_t** last) const {
     if (tree.root == kNone) {
@@ -310,7 +310,7 @@ class ContextualTree : public Distribution {
 
   const double exponent_;
   LazyArray<Node> nodes_;  // By slot.
-  LazyArray<bool> waits_;  // By slot; scratch of Update.
+  LazyArray<bool> waits_;  // By slot; scratch space of Update.
   Subtree root_;
 };
 

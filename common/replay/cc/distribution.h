@@ -15,7 +15,7 @@
 
 namespace replay {
 
-// Stands for the key of a slot without an item.
+// The key of a slot without an item.
 constexpr int64_t kNoItem = -1;
 
 // The raw priority of an item whose priority is not known yet.
@@ -37,22 +37,22 @@ class Distribution {
                       size_t n) = 0;
   virtual void Erase(const int32_t* slots, size_t n) = 0;
 
-  // Draws n items with replacement and gets their masses. Returns false, and
-  // writes nothing, if no item can be drawn.
+  // Draws n items with replacement and writes their slots and masses. Returns
+  // false, and writes nothing, if no item can be drawn.
   virtual bool Sample(size_t n, std::mt19937_64& rng, int32_t* slots,
                       double* masses) const = 0;
 
-  // Gets the masses of items.
+  // Writes the masses of items.
   virtual void Masses(const int32_t* slots, size_t n, double* masses) const = 0;
 
   virtual double total_mass() const = 0;
 
-  // Saves everything; slots from num_slots on have never been used. Load
+  // Saves the whole state; slots from num_slots on have never been used. Load
   // requires a new distribution of the same spec and size.
   virtual void Save(Writer& writer, size_t num_slots) const = 0;
   virtual void Load(FileReader& file, size_t num_slots) = 0;
 
-  // Throws BrokenInvariant. `keys` has the key of the item in each slot, or
+  // Throws BrokenInvariant. `keys` contains the key of the item in each slot, or
   // kNoItem.
   virtual void CheckInvariants(const std::vector<int64_t>& keys) const = 0;
 
@@ -70,21 +70,21 @@ class Distribution {
 struct DistributionSpec {
   // "uniform", "fifo", "proportional", "contextual" or "rank_based".
   std::string kind;
-  // The power of the priority in "proportional" and "contextual", and that of
-  // 1 / rank in "rank_based".
+  // The power of the priority in "proportional" and "contextual", and of 1 / rank
+  // in "rank_based".
   double exponent;
   // The share of draws that are uniform, in [0, 1].
   double uniform_mix;
-  // The updates from one ranking to the next in "rank_based".
+  // The number of updates from one ranking to the next in "rank_based".
   int64_t period = 1;
 };
 
-// Makes a distribution; returns null if the kind is unknown.
+// Creates a distribution; returns null if the kind is unknown.
 std::unique_ptr<Distribution> MakeDistribution(const DistributionSpec& spec,
                                                size_t max_slots);
 
-// Returns priority ^ exponent. Under a negative exponent priorities below 1e-6
-// count as 1e-6: the mass of 0 would be infinite.
+// Returns priority ^ exponent. With a negative exponent, priorities below 1e-6
+// count as 1e-6, since the mass of 0 would be infinite.
 inline double PriorityMass(float priority, double exponent) {
   constexpr float kSmallest = 1e-6f;
   if (exponent < 0) priority = std::max(priority, kSmallest);

@@ -9,11 +9,11 @@
 namespace replay {
 namespace {
 
-// Added to the scale of rewards (ReF-ER, appendix B).
+// Added to the reward scale (ReF-ER, appendix B).
 constexpr double kSmallestScale = 1e-7;
 
-// Returns the number of slots: each step may be an episode of two states. Some
-// more are for removed episodes that are still being read.
+// Returns the number of slots: each step may be an episode of two states. Extra
+// slots are for removed episodes that are still being read.
 size_t MaxSlots(size_t capacity) {
   return 2 * capacity + capacity / 16 + 65536;
 }
@@ -180,7 +180,7 @@ void EpisodeMemory::SetRewardScale(double scale, bool recompute) {
 void EpisodeMemory::Moments(size_t column, size_t num_elements, double* mean,
                             double* deviation) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  // An episode has a state more than steps.
+  // An episode has one more state than steps.
   const size_t num_states = num_steps_ + episodes_.size();
   // Writes the mean of function(value, element) over all states.
   const auto average = [&](double* means, auto function) {
@@ -247,7 +247,7 @@ EpisodeMemory::Episodes::iterator EpisodeMemory::NextToRemove() {
     }
     scores.push_back(sum / episode->num_steps);
   }
-  // The first one of the largest, that is of the oldest episode.
+  // Of equal scores, this finds the first, which is the oldest episode's.
   const auto largest = std::max_element(scores.begin(), scores.end());
   return episodes_.begin() + (largest - scores.begin());
 }
@@ -266,13 +266,13 @@ void EpisodeMemory::Remove(Episodes::iterator place) {
   if (episode->pins == 0) {
     Release(*episode);
   } else {
-    // The last reader deletes it.
+    // The last reader deletes the episode.
     episode.release()->is_removed = true;
   }
 }
 
 void EpisodeMemory::Release(const Episode& episode) {
-  // In reverse, so that the next episode's states lie one behind the other.
+  // In reverse, so that the next episode takes the slots in the same order.
   const std::vector<int32_t>& slots = episode.slots;
   for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
     rows_.Release(*slot);
@@ -328,7 +328,7 @@ void EpisodeMemory::Sweep(Episode& episode, const int64_t* updated, size_t n) {
     SweepBlock(episode, first, last, q_ret);
     last = first - 1;
     if (!SameBits(q_ret[first], before) || last > settled) continue;
-    // From here to the next updated step all would stay as it is.
+    // No Q from here to the next updated step would change.
     while (next < n && updated[next] > first) ++next;
     last = next < n ? updated[next] - 1 : -1;
   }
@@ -337,7 +337,7 @@ void EpisodeMemory::Sweep(Episode& episode, const int64_t* updated, size_t n) {
 
 void EpisodeMemory::SweepBlock(const Episode& episode, int64_t first,
                                int64_t last, float* q_ret) const {
-  // Q_t = a_t + b_t Q_t+1: vectors of a and b, then a short chain.
+  // Q_t = a_t + b_t Q_t+1: first the vectors a and b, then a short chain.
   float a[kBlock], b[kBlock];
   const int64_t n = last - first + 1;
   const float* const rewards = episode.rewards.data() + first;
@@ -345,7 +345,7 @@ void EpisodeMemory::SweepBlock(const Episode& episode, int64_t first,
   const float* const advantages = episode.advantages.data() + first + 1;
   const float* const rhos = episode.rhos.data() + first + 1;
   const float factor = episode.reward_factor, discount = discount_;
-  // The weights come first: otherwise the compiler branches on rho < 1, which
+  // The weights come first. Otherwise the compiler branches on rho < 1, which
   // cannot be predicted.
   for (int64_t i = 0; i < n; ++i) b[i] = std::min(rhos[i], 1.0f);
   for (int64_t i = 0; i < n; ++i) {
@@ -386,7 +386,7 @@ void EpisodeMemory::CheckInvariants() const {
   std::lock_guard<std::mutex> lock(mutex_);
   const std::vector<int32_t>& free_slots = rows_.free_slots();
   std::vector<bool> is_used(rows_.num_slots());
-  std::vector<int64_t> keys(rows_.num_slots(), kNoItem);  // Of steps.
+  std::vector<int64_t> keys(rows_.num_slots(), kNoItem);  // Keys of steps.
   size_t num_steps = 0, num_used = free_slots.size() + reserved_;
   int64_t key = -1;
   const auto use = [&](int32_t slot, const char* broken) {

@@ -21,7 +21,8 @@
 
 namespace replay {
 
-// The importance weights rho with 1 / c_max < rho < c_max (ReF-ER, section 3).
+// The range of the importance weights rho of steps near the policy:
+// 1 / c_max < rho < c_max (ReF-ER, section 3).
 struct NearPolicy {
   // The bounds are exact: the largest float at most 1 / c_max, and c_max.
   explicit NearPolicy(float c_max);
@@ -30,31 +31,31 @@ struct NearPolicy {
 };
 
 // An episode has T steps and T + 1 states. Step t has the key of the episode
-// + t; keys grow from episode to episode and are not used again. The state of
-// each step is a row of columns. The distribution is over the steps' slots.
+// + t; keys grow from episode to episode and are never reused. Each state is a
+// row of columns. The distribution is over the steps' slots.
 //
-// For each step the memory keeps the reward, the value V, the advantage A of the
+// For each step the memory stores the reward, the value V, the advantage A of the
 // action, the importance weight rho, the divergence D_KL, the error (the
 // distribution's priority) and the Retrace estimate
 //     Q_t = r_t + discount (V_t+1 + min(1, rho_t+1) (Q_t+1 - V_t+1 - A_t+1)),
 //     Q_T-1 = r_T-1 + discount V_T, where V_T = 0 at a true end
-// with the scaled reward r (ReF-ER, equation 8, and appendix E for A).
+// with the scaled reward r (ReF-ER, equation 8; appendix E for A).
 //
-// All methods are thread-safe. Rows are copied outside the lock: an episode that
-// is being read is pinned, and its slots are reused only when its last reader is
-// done.
+// All methods but Load are thread-safe. Rows are copied outside the lock: an
+// episode that is being read is pinned, and its slots are reused only when its
+// last reader is done.
 class EpisodeMemory {
  public:
   enum class Removal { kOldest, kFarPolicy, kDivergence };
 
-  // `column_bytes` is that of Rows. A seed of 0 takes one from the system.
+  // `column_bytes` is as in Rows. A seed of 0 takes one from the system.
   EpisodeMemory(size_t capacity, float discount,
                 std::vector<size_t> column_bytes,
                 const DistributionSpec& sampling, Removal removal,
                 uint64_t seed);
 
-  // A finished episode. Columns have num_steps + 1 states, values num_steps + 1
-  // elements, of which the last one counts 0 if the episode has terminated.
+  // A finished episode. Columns have num_steps + 1 states, and values num_steps + 1
+  // elements, the last of which counts as 0 if the episode has terminated.
   struct NewEpisode {
     size_t num_steps;
     std::vector<ColumnSource> columns;
@@ -64,9 +65,9 @@ class EpisodeMemory {
     bool terminated;
   };
 
-  // Where a draw is written. Arrays have an element for each step drawn, and
-  // `columns` have H + 2 rows for each: at most H states before it, its own and
-  // the next, at the end. Rows in front of these repeat the episode's first state.
+  // The destination of a draw. Arrays have an element for each step drawn, and
+  // `columns` have H + 2 rows for each: at most H preceding states, the step's own
+  // and the next. Rows in front of these repeat the episode's first state.
   struct Drawn {
     int64_t* keys;
     double* probabilities;
@@ -74,26 +75,26 @@ class EpisodeMemory {
     float* discounts;
     bool* bootstraps;
     float* q_ret;
-    float* v_tbc;  // V + min(1, rho) (Q - V - A) of what is stored.
+    float* v_tbc;  // V + min(1, rho) (Q - V - A) of the stored numbers.
     int64_t history;  // H.
-    int32_t* lengths;  // States before the step.
+    int32_t* lengths;  // Preceding states, at most H.
     std::vector<ColumnTarget> columns;
   };
 
-  // Where a draw of windows is written. Arrays have an element for each window.
+  // The destination of a draw of windows. Arrays have an element for each window.
   struct Windows {
-    int64_t* keys;     // Of the first step.
-    int64_t* lengths;  // Steps.
+    int64_t* keys;     // Key of the first step.
+    int64_t* lengths;  // Number of steps.
     bool* bootstraps;  // Whether the state after the last step is not a true end.
   };
 
-  // Where the steps of windows go, with L steps and L + 1 states for each.
+  // The destination of the steps of windows: L steps and L + 1 states for each.
   struct WindowSteps {
     float* rewards;
     std::vector<ColumnTarget> columns;
   };
 
-  // What an update has computed for n steps; arrays have n elements.
+  // The results of updates for n steps; arrays have n elements.
   struct Refreshed {
     size_t n;
     const int64_t* keys;
@@ -102,72 +103,72 @@ class EpisodeMemory {
     const float* rhos;
     const float* divergences;
     const float* errors;
-    const float* next_values;  // Count where the next state ends a cut episode.
+    const float* next_values;  // Used at the last step unless it terminated.
   };
 
   struct Statistics {
     int64_t steps;
     int64_t episodes;
     int64_t held_bytes;  // Bytes of all variable values; see Rows.
-    int64_t executed;    // Steps told to CountSteps.
+    int64_t executed;    // Steps executed, as reported to CountSteps.
     int64_t removed;     // Steps removed.
     int64_t sampled;     // Steps and windows drawn, counted each time.
     int64_t updated;     // Steps refreshed, counted each time.
     int64_t missing;     // Refreshed steps that were gone.
-    int64_t far_policy;  // Steps that are far by the c_max of the last Refresh.
+    int64_t far_policy;  // Far steps, given the c_max of the last Refresh.
     double mean_divergence;
   };
 
-  // Adds an episode of 1 to `capacity` steps with rho = 1 and D_KL = 0, and gets
+  // Adds an episode of 1 to `capacity` steps with rho = 1 and D_KL = 0, and writes
   // its key. Removes whole episodes until it fits. Returns false, and adds
   // nothing, if more rows are being written or read than fit.
   bool Add(const NewEpisode& added, int64_t* key);
 
-  // Draws `num_batches` batches one behind the other; no step occurs twice in a
-  // batch. `count` gets the number of steps. A seed other than 0 makes a
-  // generator for this draw and leaves the memory's own as it is. Returns false
+  // Draws `num_batches` batches one after another; no step occurs twice in a
+  // batch. Sets `count` to the number of steps. With a seed other than 0 the draw
+  // uses a generator of its own and does not change the memory's. Returns false
   // if there are fewer steps than a batch.
   bool Sample(size_t batch_size, size_t num_batches, uint64_t seed,
               const Drawn& drawn, int64_t* count);
 
-  // Draws `num_batches` batches of episodes one behind the other, all with equal
-  // chances and none twice in a batch, and of each a window of at most max_steps
-  // steps: the one that begins at a uniform step, or at the latest step from
-  // which it fits. L is the longest window of the draw. All end with step L - 1
-  // and state L; a shorter one repeats its first step, and the state of that,
-  // in front. `make_room` allocates for L steps; if it returns false nothing more
-  // is written. `count` gets the number of episodes. Seeds are as for Sample.
-  // Returns false if there are fewer episodes than a batch.
+  // Draws `num_batches` batches of episodes one after another, all with equal
+  // probabilities and none twice in a batch, and from each a window of at most
+  // max_steps steps. It starts at a uniform step, or at the latest step from which
+  // it fits. L is the length of the longest window. All windows end with step
+  // L - 1 and state L; a shorter window repeats its first step and that step's
+  // state in front. `make_room` allocates for L steps; if it returns false nothing
+  // more is written. Sets `count` to the number of episodes. Seeds are as for
+  // Sample. Returns false if there are fewer episodes than a batch.
   bool SampleEpisodes(
       size_t batch_size, size_t num_batches, size_t max_steps, uint64_t seed,
       const Windows& windows,
       const std::function<bool(size_t longest, WindowSteps* steps)>& make_room,
       int64_t* count);
 
-  // Stores what num_batches updates of equal size have computed, in their order,
-  // then computes the Q of each episode's latest step among them and of all
-  // steps before. Returns the number of steps that are gone, which are skipped.
+  // Stores the results of num_batches updates of equal size, in their order. Then
+  // recomputes the Q of each affected episode's latest refreshed step and of all
+  // steps before it. Skips steps that are gone and returns their number.
   int64_t Refresh(const Refreshed& refreshed, float c_max, size_t num_batches);
 
-  // Gets what is stored of steps, n of each kind: values, rhos, divergences,
-  // errors (kUnknownPriority for steps that no update has computed), Q and
+  // Writes the numbers stored for n steps, n of each kind: values, rhos,
+  // divergences, errors (kUnknownPriority before a step's first update), Q and
   // advantages. Writes NaN for steps that are gone.
   static constexpr int64_t kStored = 6;
   void Read(const int64_t* keys, size_t n, float* stored) const;
 
-  // Returns the root of the mean squared reward, not scaled; 0 without steps.
+  // Returns the root of the mean squared unscaled reward; 0 without steps.
   double RewardScale() const;
   // Divides rewards by scale + 1e-7 from now on, by 1 if the scale is 0. Stored
-  // Q change at the next Refresh that reaches them, or now if `recompute`.
+  // Q change at the next Refresh that reaches them, or at once if `recompute`.
   void SetRewardScale(double scale, bool recompute);
 
-  // Gets mean and population standard deviation of each of the column's
-  // elements, which must be floats, over all states. Holds the lock: a run needs
-  // them once.
+  // Writes the mean and population standard deviation over all states of each of
+  // the column's elements, which must be floats. Holds the lock throughout, since
+  // a run calls it only once.
   void Moments(size_t column, size_t num_elements, double* mean,
                double* deviation) const;
 
-  // As in Memory. The structures are about 44 bytes for each step.
+  // As in Memory. The structures take about 44 bytes per step.
   void Save(FileWriter& file);
   void Load(FileReader& file);
 
@@ -179,13 +180,13 @@ class EpisodeMemory {
   void CheckInvariants() const;
 
  private:
-  // The steps whose Q are computed together. Early stops are at their ends.
+  // Steps whose Q are computed together. A sweep stops early only between blocks.
   static constexpr int64_t kBlock = 32;
-  // Refreshs after which the sum of divergences is computed anew.
+  // Calls of Refresh after which the sum of divergences is recomputed.
   static constexpr int64_t kRecountPeriod = 1024;
 
-  // Arrays have an element for each state. The last one of all but values is 0
-  // and belongs to no step.
+  // Arrays have an element for each state. The last one belongs to no step; it is
+  // 0, except in values and errors.
   struct Episode {
     explicit Episode(size_t num_steps);
 
@@ -194,7 +195,7 @@ class EpisodeMemory {
     bool terminated = false;
     bool is_removed = false;
     int32_t pins = 0;  // Readers of the rows.
-    // Q of steps 0 to `settled` follow from what is stored, with rewards
+    // The Q of steps 0 to `settled` agree with the stored numbers, with rewards
     // multiplied by reward_factor.
     int64_t settled = -1;
     float reward_factor = 1.0f;
@@ -211,7 +212,7 @@ class EpisodeMemory {
   struct Place {
     Episode* episode;
     int32_t t;
-    bool is_drawn;  // In the batch that is being drawn.
+    bool is_drawn;  // Whether it is in the batch that is being drawn.
   };
 
   using Episodes = std::deque<std::unique_ptr<Episode>>;
@@ -233,8 +234,8 @@ class EpisodeMemory {
   void DrawEpisodes(size_t n, std::mt19937_64& rng,
                     std::vector<Episode*>* episodes);
   void Store(Episode& episode, int64_t t, const Refreshed& refreshed, size_t i);
-  // Computes the Q of `updated`[0] and of the steps before it. `updated` are the
-  // n steps of the episode whose numbers have changed, latest first.
+  // Computes the Q of step updated[0] and of the steps before it. `updated` are
+  // the n steps of the episode whose numbers have changed, latest first.
   void Sweep(Episode& episode, const int64_t* updated, size_t n);
   // Computes the Q of steps first to last, at most kBlock.
   void SweepBlock(const Episode& episode, int64_t first, int64_t last,
@@ -243,7 +244,7 @@ class EpisodeMemory {
   int64_t CountFar() const;
   double SumDivergences() const;
   void CheckEpisode(const Episode& episode) const;
-  // The members that are saved and loaded as they are, in their order there.
+  // The members that are saved and loaded as they are, in this order.
   auto PlainMembers() {
     return std::tie(reward_factor_, c_max_, num_far_, sum_of_divergences_,
                     refreshs_, statistics_);
@@ -257,7 +258,7 @@ class EpisodeMemory {
   const Removal removal_;
   Rows rows_;  // Accessed without mutex_, in pinned or reserved slots only.
 
-  // A sweep takes longer than waking a thread.
+  // Not a FairMutex, since a sweep takes longer than waking a thread.
   mutable std::mutex mutex_;
   Episodes episodes_;  // In the order of keys.
   LazyArray<Place> places_;
@@ -269,11 +270,11 @@ class EpisodeMemory {
   float reward_factor_ = 1.0f;
   float c_max_ = std::numeric_limits<float>::infinity();
   NearPolicy near_{c_max_};
-  // The far steps by c_max_; kNotCounted after it has changed.
+  // Number of far steps, given c_max_; kNotCounted after c_max_ has changed.
   static constexpr int64_t kNotCounted = -1;
   mutable int64_t num_far_ = 0;
   double sum_of_divergences_ = 0;
-  int64_t refreshs_ = 0;  // Since that sum was computed anew.
+  int64_t refreshs_ = 0;  // Since that sum was recomputed.
   Statistics statistics_ = {};
 };
 

@@ -1,5 +1,5 @@
-// The ops on `EpisodeMemory`: they check the arguments and call the memory. Its
-// Python face (episode_memory.py) says what they are for.
+// The ops on `EpisodeMemory`, which check their arguments and call the memory. The
+// Python interface (episode_memory.py) explains their purpose.
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -26,7 +26,7 @@ using Resource = MemoryResource<EpisodeMemory>;
 constexpr int kNumCounters =
     offsetof(EpisodeMemory::Statistics, mean_divergence) / sizeof(int64_t);
 
-// Returns the input `name`, n finite floats that are not below `least`.
+// Returns the input `name`: n finite floats, each at least `least`.
 absl::StatusOr<const float*> Values(
     OpKernelContext* c, const char* name, int64_t n,
     float least = std::numeric_limits<float>::lowest()) {
@@ -43,7 +43,7 @@ absl::StatusOr<const float*> Values(
   return values.data();
 }
 
-// What the ops that draw have in common.
+// The arguments of all ops that draw.
 struct Draw {
   int32_t batch_size;
   int64_t num_batches;
@@ -75,7 +75,7 @@ absl::Status TooFew(const Draw& draw, int64_t count, const char* items) {
                    ", fewer than a batch of ", draw.batch_size));
 }
 
-// Makes a memory; the attributes of its columns are those of ReplayMemory.
+// Creates a memory; the attributes of its columns are as in ReplayMemory.
 absl::Status MakeMemory(OpKernelContext* c) {
   const std::map<std::string, EpisodeMemory::Removal> removals = {
       {"oldest", EpisodeMemory::Removal::kOldest},
@@ -118,8 +118,8 @@ OP("EpisodeMemory", MakeMemory)
     .Attr("seed: int = 0")
     .SetShapeFn(Scalars);
 
-// Adds an episode of T steps: `rewards` [T], `values` [T + 1] and `advantages`
-// [T], finite, and `columns` [T + 1, ...].
+// Adds an episode of T steps: finite `rewards` [T], `values` [T + 1] and
+// `advantages` [T], and `columns` [T + 1, ...].
 absl::Status Add(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto rewards, Vector<float>(c, "rewards"));
   const size_t num_steps = rewards.size();
@@ -161,7 +161,7 @@ OP("EpisodeAdd", Add)
 // [N, H + 2, ...]: at most H states before each step, its own and the next one.
 absl::Status Sample(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const Draw draw, GetDraw(c));
-  // Before memory is allocated for a batch that cannot be drawn.
+  // Checked before allocating memory for a batch that cannot be drawn.
   if (draw.batch_size > static_cast<int64_t>(resource.memory->capacity())) {
     return TooFew(draw, resource.memory->statistics().steps, "steps");
   }
@@ -199,15 +199,15 @@ OP("EpisodeSample", Sample)
     .Attr("history: int >= 0 = 0")
     .SetShapeFn(UnknownShape);
 
-// Draws windows of N = num_batches * batch_size episodes. L is the longest of
-// them: `rewards` are [N, L] and `columns` [N, L + 1, ...].
+// Draws windows of N = num_batches * batch_size episodes. The longest window has L
+// steps: `rewards` are [N, L] and `columns` [N, L + 1, ...].
 absl::Status SampleEpisodes(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const Draw draw, GetDraw(c));
   TF_ASSIGN_OR_RETURN(const auto max_steps, Scalar<int32_t>(c, "max_steps"));
   if (max_steps < 1) {
     return InvalidArgument("max_steps must be at least 1, is ", max_steps);
   }
-  // Before memory is allocated for a batch that cannot be drawn.
+  // Checked before allocating memory for a batch that cannot be drawn.
   const int64_t there = resource.memory->statistics().episodes;
   if (there < draw.batch_size) return TooFew(draw, there, "episodes");
   const TensorShape& n = draw.shape;
@@ -245,8 +245,8 @@ OP("EpisodeSampleEpisodes", SampleEpisodes)
     .Attr("dtypes: list(type) >= 1").Attr("num_batches: int >= 1 = 1")
     .SetShapeFn(UnknownShape);
 
-// Stores what updates have computed for steps [N], all finite; rhos and errors
-// are not negative.
+// Stores the results of updates for steps [N]: all finite, and rhos and errors not
+// negative.
 absl::Status Refresh(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto num_batches, Attribute(c, "num_batches"));
   TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
@@ -282,7 +282,7 @@ OP("EpisodeRefresh", Refresh)
     .Attr("num_batches: int >= 1 = 1")
     .SetShapeFn(Scalars);
 
-// Outputs what is stored of steps, [6, B], in the order of EpisodeMemory::Read.
+// Outputs the stored numbers of steps, [6, B], in the order of EpisodeMemory::Read.
 absl::Status Stored(OpKernelContext* c, Resource& resource) {
   TF_ASSIGN_OR_RETURN(const auto keys, Keys(c, "keys"));
   const int64_t n = keys.size();
@@ -359,7 +359,7 @@ OP("EpisodeCountSteps", CountSteps)
     .Input("memory: resource").Input("n: int64")
     .SetShapeFn(NoOutputs);
 
-// Outputs EpisodeMemory::Statistics in their order.
+// Outputs the members of EpisodeMemory::Statistics, in their order.
 absl::Status Statistics(OpKernelContext* c, Resource& resource) {
   const EpisodeMemory::Statistics statistics = resource.memory->statistics();
   TF_ASSIGN_OR_RETURN(auto* mean_divergence,

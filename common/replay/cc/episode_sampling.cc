@@ -1,4 +1,4 @@
-// The drawing of steps, and of windows of episodes, from `EpisodeMemory`.
+// Sampling of steps, and of windows of episodes, from `EpisodeMemory`.
 #include <algorithm>
 #include <optional>
 #include <random>
@@ -58,8 +58,9 @@ bool EpisodeMemory::Sample(size_t batch_size, size_t num_batches, uint64_t seed,
 
 void EpisodeMemory::DrawBatch(size_t n, std::mt19937_64& rng, int32_t* slots,
                               double* masses) {
-  // Drawing repeats again has the same distribution as drawing among the steps
-  // not drawn yet. After some rounds the batch is a large part of the mass.
+  // Redrawing repeated steps has the same distribution as drawing from the steps
+  // not drawn yet. If many rounds are needed, the batch has a large part of the
+  // mass, and the rest is drawn without rejection.
   constexpr int kRounds = 16;
   size_t num_drawn = 0;
   for (int round = 0; round < kRounds && num_drawn < n; ++round) {
@@ -90,8 +91,8 @@ void EpisodeMemory::DrawRest(size_t n, std::mt19937_64& rng, int32_t* slots,
   }
   std::vector<double> all_masses(rest.size());
   distribution_->Masses(rest.data(), rest.size(), all_masses.data());
-  // The smallest of exponential times with these rates are draws in order
-  // (Efraimidis and Spirakis 2006).
+  // Exponential times with the masses as rates, sorted, give the order of draws
+  // without replacement (Efraimidis and Spirakis 2006).
   std::exponential_distribution<double> time;
   std::vector<std::pair<double, size_t>> times;
   for (size_t i = 0; i < rest.size(); ++i) {
@@ -163,7 +164,7 @@ bool EpisodeMemory::SampleEpisodes(
 
 void EpisodeMemory::DrawEpisodes(size_t n, std::mt19937_64& rng,
                                  std::vector<Episode*>* episodes) {
-  // The first n of a shuffle, of which only the moved elements are kept.
+  // The first n elements of a shuffle that stores only the moved elements.
   std::unordered_map<size_t, size_t> moved;
   const auto at = [&](size_t place) {
     const auto found = moved.find(place);

@@ -1,4 +1,4 @@
-// The saving and loading of `EpisodeMemory`.
+// Saving and loading of `EpisodeMemory`.
 #include <memory>
 #include <tuple>
 #include <vector>

@@ -8,8 +8,8 @@
 namespace replay {
 
 // A ticket lock: threads enter in order of arrival, so that an adder at full
-// rate cannot keep a sampler out. They wait busily, because waking a thread
-// takes longer than the critical sections (some 10 us), above all in a virtual
+// rate cannot keep a sampler out. Waiting threads spin, because waking a thread
+// takes longer than the critical sections (about 10 us), especially in a virtual
 // machine. After kSpins rounds a waiting thread yields its core, which matters
 // when there are more threads than cores.
 class FairMutex {

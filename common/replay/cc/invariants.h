@@ -1,4 +1,4 @@
-// The checks of what must always hold of a structure.
+// Checks of the invariants of data structures.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,18 @@
 
 namespace replay {
 
-// A violation; the message is one line.
+// A violated invariant; the message is one line.
 class BrokenInvariant : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws BrokenInvariant unless it holds.
+// Throws BrokenInvariant with the message `broken` unless `holds`.
 inline void Ensure(bool holds, const char* broken) {
   if (!holds) throw BrokenInvariant(broken);
 }
 
-// The same of an element that has a number.
+// The same for an element with a number, which the message contains.
 inline void Ensure(bool holds, const char* element, int64_t number,
                    const char* broken) {
   if (holds) return;

@@ -19,10 +19,10 @@ struct Slot {
 };
 
 // Uses linear probing. Erase closes the hole by moving later entries back, so
-// that no tombstones pile up. A place holds 32 bits of the key's hash beside the
-// slot: they say where the entry belongs and nearly always whether it matches,
-// without a cache miss in the slots. A place takes 8 bytes, and a key 12 to 24,
-// since between a third and two thirds of the places stay empty.
+// that no tombstones pile up. In addition to the slot, a place holds 32 bits of
+// the key's hash. They tell where the entry belongs, and nearly always whether it
+// matches, without a cache miss in the slots. A place takes 8 bytes, and a key 12
+// to 24, since between a third and two thirds of the places stay empty.
 class KeyIndex {
  public:
   // `slots[slot].key` must be the key of each slot that is in the index.

@@ -8,8 +8,8 @@
 namespace replay {
 namespace {
 
-// Returns the number of slots: some more than the capacity, for removed steps
-// that are still being read. They take address space only until they are used.
+// Returns the number of slots: the capacity, and extra slots for removed steps that
+// are still being read. Until they are used, these take only address space.
 size_t MaxSlots(size_t capacity) { return capacity + capacity / 16 + 65536; }
 
 }  // namespace
@@ -32,7 +32,7 @@ Memory::Memory(size_t capacity, size_t hard_capacity,
 
 bool Memory::Insert(const Steps& steps, const Items& items) {
   std::vector<size_t> fresh;   // The steps whose keys are not stored.
-  std::vector<int32_t> slots;  // Theirs.
+  std::vector<int32_t> slots;  // The slots of these steps.
   fresh.reserve(steps.n);
   slots.reserve(steps.n);
   {
@@ -57,7 +57,7 @@ bool Memory::Insert(const Steps& steps, const Items& items) {
       index_.Insert(key, slots[k]);
       continue;
     }
-    // Another row of this call, or another call, has added the key meanwhile.
+    // Another row of this call, or another call, has already added the key.
     rows_.Release(std::exchange(slots[k], kNoSlot));
     ++statistics_.duplicates;
   }
@@ -172,7 +172,7 @@ int64_t Memory::UpdatePriorities(const int64_t* keys, const float* priorities,
 
 int64_t Memory::RemoveToFit() {
   int64_t removed = 0;
-  // Removes only the excess found at first: adders may be as fast as this loop.
+  // Removes only the initial excess, since adders may be as fast as this loop.
   for (size_t left = std::numeric_limits<size_t>::max(); left > 0;) {
     std::lock_guard<FairMutex> lock(mutex_);
     const size_t steps = index_.size();
@@ -232,8 +232,8 @@ size_t Memory::RemoveDownTo(size_t steps, size_t most) {
 }
 
 bool Memory::Reserve(size_t n, std::vector<int32_t>* slots) {
-  // Steps that other calls are writing cannot be removed: give up at once
-  // instead of emptying the memory.
+  // Steps that other calls are writing cannot be removed. Give up at once instead
+  // of emptying the memory.
   if (reserved_ + n > hard_capacity_) return false;
   const size_t steps = hard_capacity_ - reserved_ - n;
   RemoveDownTo(steps, std::numeric_limits<size_t>::max());
@@ -311,7 +311,7 @@ void Memory::CheckInvariants() const {
   index_.CheckInvariants();
   const size_t num_slots = rows_.num_slots();
   std::vector<bool> is_free(num_slots);
-  std::vector<int64_t> keys(num_slots, kNoItem);  // Of items.
+  std::vector<int64_t> keys(num_slots, kNoItem);  // Keys of items.
   for (const int32_t slot : rows_.free_slots()) {
     Ensure(!is_free[slot], "slot", slot, " is free twice");
     is_free[slot] = true;

@@ -22,19 +22,19 @@ namespace replay {
 // that overlapping sequences share their steps. A step is kept as long as an
 // item views it.
 //
-// When `hard_capacity` steps are stored, Insert removes items, which the removal
-// distribution picks, until there is room. `capacity`, if it is less, is a soft
+// When `hard_capacity` steps are stored, Insert removes items, picked by the
+// removal distribution, until there is room. `capacity`, if it is less, is a soft
 // limit: only RemoveToFit enforces it (Ape-X, section 4.1). Updates of keys that
 // are gone are skipped and counted, and so are keys that are inserted again
 // (appendix F).
 //
-// All methods are thread-safe. Rows are copied outside the lock: a slot that is
-// being read is pinned and is reused only when its last reader is done; a slot
-// that is being written cannot be found yet.
+// All methods but Load are thread-safe. Rows are copied outside the lock: a slot
+// that is being read is pinned and is reused only when its last reader is done; a
+// slot that is being written cannot be found yet.
 class Memory {
  public:
-  // `column_bytes` is that of Rows. `removal` is the index of the distribution
-  // that picks the items to remove. A seed of 0 takes one from the system.
+  // `column_bytes` is as in Rows. `removal` is the index of the distribution that
+  // picks the items to remove. A seed of 0 takes one from the system.
   Memory(size_t capacity, size_t hard_capacity,
          std::vector<size_t> column_bytes,
          const std::vector<DistributionSpec>& distributions, size_t removal,
@@ -46,7 +46,7 @@ class Memory {
     const int64_t* keys;
     std::vector<ColumnSource> columns;
   };
-  // Items to insert. They may view steps of the same call and older ones.
+  // Items to insert. They may view steps of the same call and older steps.
   // Without `lengths` each item views one step. Lengths are in [1, capacity], and
   // no step has a key above 2^63 - 1.
   struct Items {
@@ -63,12 +63,12 @@ class Memory {
     int64_t held_bytes;  // Bytes of all variable values stored now; see Rows.
     int64_t inserted;    // Items inserted.
     int64_t duplicates;  // Steps skipped because their key was stored already.
-    int64_t incomplete;  // Items refused because one of their steps is missing.
-    int64_t unviewed;    // Steps dropped because no item views them.
+    int64_t incomplete;  // Items refused because one of their steps was missing.
+    int64_t unviewed;    // Steps dropped because no item viewed them.
     int64_t removed;     // Items removed.
     int64_t sampled;     // Items drawn, counted each time.
     int64_t updated;     // Priorities updated.
-    int64_t missing;     // Priorities skipped because the item is gone.
+    int64_t missing;     // Priority updates skipped: the item was gone.
   };
 
   // Returns false, and inserts nothing, if more rows are being written than the
@@ -76,10 +76,10 @@ class Memory {
   bool Insert(const Steps& steps, const Items& items);
 
   // Draws n items and copies the first `length` >= 1 steps of each, padded with
-  // zeros and empty values after the end of a shorter item: columns[c] takes
-  // n * length values. A seed other than 0 makes a generator for this draw and
-  // leaves the memory's own generator as it is. Returns false if there is no item
-  // of positive mass.
+  // zeros and empty values after the end of a shorter item: columns[c] receives
+  // n * length values. With a seed other than 0 the draw uses a generator of its
+  // own and does not change the memory's. Returns false if there is no item of
+  // positive mass.
   bool Sample(size_t distribution, size_t n, size_t length, uint64_t seed,
               int64_t* keys, double* masses, int32_t* lengths,
               double* total_mass, int64_t* count,
@@ -98,14 +98,15 @@ class Memory {
   // they add are not removed.
   int64_t RemoveToFit();
 
-  // Gets the masses of items, their sum over all items, and the number of all.
-  // found[i] is false, and the mass 0, where there is no item of that key.
+  // Writes the masses of the items with `keys`, the sum of the masses of all items,
+  // and the number of all items. Without an item of keys[i], found[i] is false and
+  // masses[i] is 0.
   void Masses(size_t distribution, const int64_t* keys, size_t n, bool* found,
               double* masses, double* total_mass, int64_t* count) const;
 
-  // Saves everything at one moment. Takes the lock for the time of copying the
-  // structures, about 50 bytes for each step, and then shortly for each chunk of
-  // rows. Rows that other calls remove before their turn are kept in RAM.
+  // Saves a snapshot of one moment. Holds the lock while the structures are copied,
+  // about 50 bytes per step, and then briefly for each chunk of rows. Rows that
+  // other calls remove before their chunk are kept in RAM.
   void Save(FileWriter& file);
   // Loads into a new memory, which no other thread uses. If this throws, the
   // memory must be destroyed.
@@ -119,7 +120,7 @@ class Memory {
   void CheckInvariants() const;
 
  private:
-  // Items that RemoveToFit removes each time it holds the lock.
+  // Maximum number of items that RemoveToFit removes each time it holds the lock.
   static constexpr size_t kRemovedAtOnce = 64;
 
   // The methods below require mutex_ to be held.
@@ -130,15 +131,15 @@ class Memory {
   // Takes n slots for steps that are about to be written; removes items until
   // they fit. Returns false if they cannot fit.
   bool Reserve(size_t n, std::vector<int32_t>* slots);
-  // Makes an item of the step in slot `first` and those with the next keys;
-  // returns false if one of them is missing.
+  // Makes an item of the step in slot `first` and the steps with the next keys;
+  // returns false if one of these steps is missing.
   bool AddView(int32_t first, int32_t length);
   // Forgets a step that no item views; its slot stays while readers copy it.
   void DropStep(int32_t slot);
   void Unpin(const std::vector<int32_t>& slots);
   // Returns for each slot whether it holds a step that an item views.
   std::vector<bool> IsStored() const;
-  // Checks that items have the views of their steps, and their number.
+  // Checks the views of all steps and the number of items.
   void CheckItems() const;
 
   const size_t capacity_;

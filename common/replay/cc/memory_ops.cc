@@ -1,8 +1,8 @@
-// The ops on `Memory`: they check the arguments and call the memory. Its Python
-// face (memory.py) says what they are for.
+// The ops on `Memory`, which check their arguments and call the memory. The Python
+// interface (memory.py) explains their purpose.
 //
-// The memory knows its columns; an op on it does not. The Python face sets
-// their static shapes in graphs: a list of shapes as an attribute of each op
+// The memory knows its columns; an op on it does not. The Python interface sets
+// their static shapes in graphs, since a list of shapes as an attribute of each op
 // would cost an eager call more than the sampling itself.
 #include "memory.h"
 
@@ -33,8 +33,8 @@ using Resource = MemoryResource<Memory>;
 
 constexpr int kNumCounters = sizeof(Memory::Statistics) / sizeof(int64_t);
 
-// Returns the input "priorities": n finite numbers, not negative, or -1 for
-// unknown.
+// Returns the input "priorities": n numbers, each finite and not negative, or -1
+// for unknown.
 absl::StatusOr<Span<const float>> Priorities(OpKernelContext* c, int64_t n) {
   TF_ASSIGN_OR_RETURN(const auto priorities, Vector<float>(c, "priorities", n));
   for (int64_t i = 0; i < n; ++i) {
@@ -72,10 +72,10 @@ absl::StatusOr<const int32_t*> Lengths(OpKernelContext* c,
   return lengths.data();
 }
 
-// Makes a memory. `kinds`, `exponents` and `periods` describe its distributions
-// (DistributionSpec), as does `uniform_mixes`: an attribute could not hold
-// doubles. `removal` is the index of the one that picks the items to remove. The
-// Python face has checked all but the largest capacity.
+// Creates a memory. `kinds`, `exponents` and `periods` describe its distributions
+// (DistributionSpec), and so does `uniform_mixes`, an input because attributes
+// cannot hold doubles. `removal` is the index of the distribution that picks the
+// items to remove. The Python interface has checked all but the largest capacity.
 absl::Status MakeMemory(OpKernelContext* c) {
   TF_ASSIGN_OR_RETURN(const auto capacity, Attribute(c, "capacity"));
   TF_ASSIGN_OR_RETURN(const auto hard_capacity, Attribute(c, "hard_capacity"));
@@ -124,7 +124,7 @@ OP("ReplayMemory", MakeMemory)
     .Attr("removal: int >= 0").Attr("seed: int = 0")
     .SetShapeFn(Scalars);
 
-// Adds steps [S], and items [I] that view steps of this call or older ones.
+// Adds steps [S], and items [I] that view steps of this call or older steps.
 // `item_keys` is [0] if each step is an item (I = S), and `item_lengths` is [0]
 // if each item views one step.
 absl::Status Insert(OpKernelContext* c, Resource& resource) {

@@ -40,8 +40,8 @@ absl::Status CheckString(const Column& column, int64_t row,
   return absl::OkStatus();
 }
 
-// Returns whether n values at `data` are finite: the exponent of a float that is
-// not has all of its bits. The compiler makes vector instructions of this loop.
+// Returns whether the n values at `data` are finite. In a float that is not, all
+// bits of the exponent are set. The compiler vectorises this loop.
 template <typename Bits>
 bool AllFinite(const char* data, size_t n, Bits exponent) {
   Bits wrong = 0;
@@ -78,8 +78,8 @@ absl::Status CheckFinite(const Column& column, const Tensor& tensor) {
                          "infinite values");
 }
 
-// Points `source` at the values of `tensor`, [S, ...] of the column's dtype,
-// which must outlive it.
+// Points `source` at the values of `tensor`, [S, ...] of the column's dtype, which
+// must outlive `source`.
 absl::Status Source(const Column& column, const Tensor& tensor,
                     ColumnSource* source) {
   if (!column.is_variable()) {
@@ -97,7 +97,7 @@ absl::Status Source(const Column& column, const Tensor& tensor,
 }
 
 // Returns a target that writes to `tensor`, of the column's dtype, which must
-// outlive it.
+// outlive the target.
 ColumnTarget Target(const Column& column, Tensor* tensor) {
   ColumnTarget target;
   if (column.is_variable()) {

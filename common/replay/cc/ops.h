@@ -1,4 +1,4 @@
-// What the ops share: their declaration, columns, attributes, inputs and outputs,
+// Shared by the ops: their declaration, columns, attributes, inputs and outputs,
 // and the functions that save and load a memory.
 #pragma once
 
@@ -33,13 +33,13 @@
 
 namespace replay {
 
-// The function of an op that makes a resource.
+// Calls the function of an op that creates a resource.
 inline absl::Status Call(absl::Status (*function)(tensorflow::OpKernelContext*),
                          tensorflow::OpKernelContext* c) {
   return function(c);
 }
 
-// The function of an op on a resource, whose handle is the first input.
+// Calls the function of an op on a resource, whose handle is the first input.
 template <typename Resource>
 absl::Status Call(absl::Status (*function)(tensorflow::OpKernelContext*,
                                            Resource&),
@@ -61,7 +61,7 @@ class FunctionOp : public tensorflow::OpKernel {
   }
 };
 
-// Shape functions beside those of TensorFlow (common_shape_fns.h).
+// Shape functions that TensorFlow's common_shape_fns.h lacks.
 
 inline absl::Status Scalars(tensorflow::shape_inference::InferenceContext* c) {
   for (int i = 0; i < c->num_outputs(); ++i) c->set_output(i, c->Scalar());
@@ -73,10 +73,10 @@ absl::Status InvalidArgument(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-// A column of a stored step: of strings, and then of shape [], or of a dtype
-// whose values are all of one size. The last three fields are used by strings
-// only: the longest value allowed, and the bytes with which each value must
-// begin and end.
+// A column of a stored step, either of strings, with shape [], or of a dtype whose
+// values all have the same size. Only strings use the last three fields: the
+// length of the longest value allowed, and the bytes with which each value must
+// start and end.
 struct Column {
   std::string name;  // For error messages.
   tensorflow::DataType dtype;
@@ -85,7 +85,7 @@ struct Column {
   std::string prefix, suffix;
 
   bool is_variable() const { return dtype == tensorflow::DT_STRING; }
-  // The size of its values, as for Rows.
+  // The size of its values, or kVariable, as in Rows.
   size_t bytes() const;
 };
 
@@ -102,13 +102,13 @@ struct MemoryResource : public tensorflow::ResourceBase {
 
   const std::vector<Column> columns;
   const Signature signature;
-  // Makes an empty memory of the same arguments.
+  // Creates an empty memory with the same arguments.
   const std::function<std::unique_ptr<Memory>()> make;
   std::unique_ptr<Memory> memory;
-  std::shared_mutex calls;  // Shared by calls of the memory.
+  std::shared_mutex calls;  // Held by calls of the memory, exclusively to load.
 };
 
-// Returns an attribute of the op. It is in the range that the op declares.
+// Returns an attribute of the op, which is in the range that the op declares.
 template <typename T = int64_t>
 absl::StatusOr<T> Attribute(tensorflow::OpKernelContext* c, const char* name) {
   T value;
@@ -129,12 +129,12 @@ absl::StatusOr<T> Scalar(tensorflow::OpKernelContext* c, const char* name) {
   return tensor->scalar<T>()();
 }
 
-// Checks that `tensor` is a vector, of `expected` elements if that is given.
+// Checks that `tensor` is a vector, of `expected` elements unless that is negative.
 absl::Status CheckVector(const char* name, const tensorflow::Tensor& tensor,
                          int64_t expected);
 
-// Returns the input `name`, which must be a vector, of `expected` elements if
-// that is given.
+// Returns the input `name`, which must be a vector, of `expected` elements unless
+// that is negative.
 template <typename T>
 absl::StatusOr<absl::Span<const T>> Vector(tensorflow::OpKernelContext* c,
                                            const char* name,
@@ -145,7 +145,7 @@ absl::StatusOr<absl::Span<const T>> Vector(tensorflow::OpKernelContext* c,
   return absl::MakeConstSpan(tensor->flat<T>().data(), tensor->NumElements());
 }
 
-// Returns the input `name`, a vector of keys, which are not negative.
+// Returns the input `name`, a vector of keys, which must not be negative.
 absl::StatusOr<absl::Span<const int64_t>> Keys(tensorflow::OpKernelContext* c,
                                                const char* name);
 
@@ -158,8 +158,8 @@ absl::StatusOr<T*> Output(tensorflow::OpKernelContext* c, const char* name,
   return tensor->flat<T>().data();
 }
 
-// Outputs the first `n` members of a memory's statistics, which are int64, as the
-// vector "counters".
+// Outputs the first `n` members of a memory's statistics, all int64, as the vector
+// "counters".
 template <int n, typename Statistics>
 absl::Status OutputCounters(tensorflow::OpKernelContext* c,
                             const Statistics& statistics) {
@@ -177,7 +177,7 @@ std::vector<size_t> ColumnBytes(const std::vector<Column>& columns);
 // Returns a column's line in a signature.
 std::string Description(const Column& column);
 
-// Returns a short text of a number from which it can be read again.
+// Returns a short text from which the number can be read back exactly.
 template <typename T>
 std::string Exact(T value) {
   std::string text;
@@ -190,21 +190,21 @@ std::string Exact(T value) {
   return text;
 }
 
-// Returns the values of the input list "columns", which must be of shape
-// [num_rows, ...] each, and outlive them.
+// Returns the values of the input list "columns", whose tensors must have shape
+// [num_rows, ...] and outlive the values.
 absl::StatusOr<std::vector<ColumnSource>> InputColumns(
     tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
     int64_t num_rows);
 
-// Allocates the outputs of the list "columns", of shape [leading..., ...] each.
-// The Python face sets their dtypes.
+// Allocates the outputs of the list "columns", each of shape [leading..., ...].
+// The Python interface sets their dtypes.
 absl::StatusOr<std::vector<ColumnTarget>> OutputColumns(
     tensorflow::OpKernelContext* c, const std::vector<Column>& columns,
     const tensorflow::TensorShape& leading);
 
-// Outputs a handle to a new memory, of `num_steps` steps, that is constructed
-// from `arguments`. `signature` has a line for each of them, without the columns
-// and the seed.
+// Outputs a handle to a new memory of `num_steps` steps, constructed from
+// `arguments`. `signature` has a line for each argument except the columns and the
+// seed.
 template <typename Memory, typename... Arguments>
 absl::Status OutputMemory(tensorflow::OpKernelContext* c,
                           const std::vector<Column>& columns,
@@ -228,8 +228,9 @@ absl::Status OutputMemory(tensorflow::OpKernelContext* c,
   return absl::OkStatus();
 }
 
-// Calls function(path). Outputs "wrong": the line of a file that cannot be
-// written or used, or an empty string. An error's message would not be one line.
+// Calls function(path). Outputs "wrong": one line that says why the file cannot be
+// written or used, or an empty string. The message of an error status would not be
+// one line.
 template <typename Function>
 absl::Status WithFile(tensorflow::OpKernelContext* c, const char* verb,
                       Function function) {
@@ -265,7 +266,7 @@ absl::Status LoadMemory(tensorflow::OpKernelContext* c) {
       c, tensorflow::HandleFromInput(c, 0), &resource));
   return WithFile(c, "load", [&](const std::string& path) {
     FileReader file(path, resource->signature);
-    // The resource gets all of the file or nothing.
+    // The resource receives the whole file or nothing.
     auto loaded = resource->make();
     loaded->Load(file);
     file.Finish();
@@ -291,8 +292,8 @@ absl::Status CheckMemory(tensorflow::OpKernelContext*,
 
 }  // namespace replay
 
-// Declares the op `name`, a string, that calls `function`. It is stateful; its
-// inputs, outputs, attributes and shape function follow as for REGISTER_OP:
+// Declares a stateful op `name`, a string, that calls `function`. Its inputs,
+// outputs, attributes and shape function follow as for REGISTER_OP:
 //
 //   absl::Status CountSteps(OpKernelContext* c, Resource& resource) { ... }
 //   OP("EpisodeCountSteps", CountSteps)

@@ -15,11 +15,11 @@
 
 namespace replay {
 
-// P(k) = p_k^alpha / sum_j p_j^alpha (Schaul et al. 2016, equation 1). An item
-// of unknown priority gets the largest priority seen so far, or 1 if there is
-// none. A negative alpha prefers small priorities (Ape-X, appendix D: removal).
+// P(k) = p_k^alpha / sum_j p_j^alpha (Schaul et al. 2016, equation 1). An unknown
+// priority counts as the largest priority seen so far, or as 1 if none was above
+// 0. A negative alpha prefers small priorities (Ape-X, appendix D: removal).
 //
-// A sum tree, whose leaves are the masses of all slots, 0 where there is no item.
+// A sum tree whose leaves are the masses of all slots, 0 where there is no item.
 // Setting or drawing n leaves costs O(n log_8 size). A node is always recomputed
 // from its children, so that sums do not drift however often leaves change.
 class Proportional : public Distribution {
@@ -126,7 +126,7 @@ class Proportional : public Distribution {
     return PriorityMass(priority, exponent_);
   }
 
-  // The nodes that have children; the others only fill up a node above.
+  // The number of nodes that have children; other nodes at this level are padding.
   size_t NumNodes(size_t level) const {
     return levels_[level - 1].size() / kFanout;
   }
@@ -155,7 +155,7 @@ class Proportional : public Distribution {
   // lies, and makes `mass` relative to the start of that interval.
   size_t Descend(size_t level, size_t node, double& mass) const {
     const double* c = levels_[level].data() + node * kFanout;
-    // Free of branches, since the child cannot be predicted.
+    // Without branches, since the child cannot be predicted.
     double before[kFanout];
     before[0] = 0;
     for (size_t k = 1; k < kFanout; ++k) before[k] = before[k - 1] + c[k - 1];
@@ -176,7 +176,7 @@ class Proportional : public Distribution {
   float max_priority_ = 0.0f;
   // From the leaves to the root, padded to whole nodes.
   std::vector<LazyArray<double>> levels_;
-  std::vector<int32_t> changed_;  // Scratch of SumAbove.
+  std::vector<int32_t> changed_;  // Scratch space of SumAbove.
 };
 
 }  // namespace replay

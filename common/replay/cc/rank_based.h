@@ -1,4 +1,4 @@
-// A distribution by the rank of the priority.
+// A distribution over the ranks of priorities.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace replay {
 
-// Returns, for each i below n, how many of `count` sorted elements come before
-// i: is_before(element, i). All searches go on together and without branches, so
-// that their cache misses overlap.
+// Returns, for each i below n, how many of `count` sorted elements come before i,
+// according to is_before(element, i). All searches advance together and without
+// branches, so that their cache misses overlap.
 template <typename IsBefore>
 std::vector<size_t> Search(size_t count, size_t n, IsBefore is_before) {
   std::vector<size_t> found(n, 0);
@@ -36,11 +36,12 @@ std::vector<size_t> Search(size_t count, size_t n, IsBefore is_before) {
 // P(k) = p_k / sum_i p_i with p = rank ^ -exponent, where the largest priority
 // has rank 1 (Schaul et al. 2016, section 3.3). An item has p = 1 until it takes
 // part in a ranking with a known priority. Items are ranked after every `period`
-// calls of Update, and when half of the mass has left; in between they keep
-// their p, and those that leave take theirs with them.
+// calls of Update, and when items with more than half of the ranking's mass have
+// been erased. In between, items keep their p, and the p of erased items drops out
+// of the sum.
 //
-// A ranking merges what has changed into the one before. With n ranked items and
-// m changed ones it costs O(n + m log n). Insert is O(1) for each item, Erase and
+// A ranking merges the changed items into the previous ranking. With n ranked and
+// m changed items it costs O(n + m log n). Insert is O(1) for each item, Erase and
 // a draw are O(log n).
 class RankBased : public Distribution {
  public:
@@ -61,7 +62,7 @@ class RankBased : public Distribution {
       AddUnranked(slots[i]);
       if (priorities[i] != kUnknownPriority) Change(slots[i], priorities[i]);
     }
-    // Without updates the list of changes would grow for ever.
+    // Without updates the list of changes would grow without bound.
     if (changed_.size() > 2 * (num_unranked_ + num_ranked_)) RankAnew();
   }
 
@@ -87,7 +88,7 @@ class RankBased : public Distribution {
       left_.push_back(place);
       mass_of_left_ += masses_[place];
     }
-    // Keeps draws from meeting more places without an item than with one.
+    // Otherwise most draws would hit places whose items have been erased.
     if (2 * mass_of_left_ > cumulative_[num_ranked_]) RankAnew();
   }
 
@@ -99,7 +100,7 @@ class RankBased : public Distribution {
     std::uniform_real_distribution<double> point(
         0.0, unranked + cumulative_[num_ranked_]);
     const double total = total_mass();
-    // The draws to make; those of items that have left are made again.
+    // The remaining draws; draws of erased items are repeated.
     std::vector<size_t> draws(n);
     std::iota(draws.begin(), draws.end(), 0);
     std::vector<double> points;
@@ -135,7 +136,7 @@ class RankBased : public Distribution {
       ranked.push_back(MakeRanked(items_[slots[i]].ranked, slots[i]));
     }
     const std::vector<size_t> places = Find(ranked);
-    // Rounding must not put the mass of an only item above the total.
+    // Rounding must not put the mass of a single item above the total.
     const double total = total_mass();
     for (size_t i = 0; i < n; ++i) {
       masses[i] = items_[slots[i]].place == kRanked
@@ -210,23 +211,23 @@ class RankBased : public Distribution {
   }
 
  private:
-  // Stands for the place of an item that is ranked.
+  // The place of an item that is ranked.
   static constexpr int32_t kRanked = -1;
 
   struct Item {
-    float priority;  // The latest, which counts in the next ranking.
-    float ranked;    // That of the ranking, if the item is ranked.
+    float priority;  // The latest priority, used in the next ranking.
+    float ranked;    // The priority in the current ranking, if the item is ranked.
     int32_t place;   // In unranked_, or kRanked.
-    int32_t has_changed;  // 0 or 1, whose bytes in a file are all known.
+    int32_t has_changed;  // 0 or 1; without padding, so all saved bytes are defined.
   };
 
   // An item of the ranking, as a number by which it is sorted: the largest
-  // priority first, then the smallest slot. The last bit says that the item has
-  // left since.
+  // priority first, then the smallest slot. The last bit is 1 if the item has left
+  // the ranking since.
   using Ranked = uint64_t;
   static Ranked MakeRanked(float priority, int32_t slot) {
     // The bits of floats that are not negative are in the order of the floats.
-    priority += 0.0f;  // Makes 0 of -0.
+    priority += 0.0f;  // Turns -0 into 0.
     uint32_t bits;
     std::memcpy(&bits, &priority, sizeof(bits));
     return uint64_t{~bits} << 32 | static_cast<uint32_t>(slot) << 1;
@@ -236,7 +237,7 @@ class RankBased : public Distribution {
   }
   static bool HasLeft(Ranked ranked) { return ranked & 1; }
 
-  // Returns how many items of the ranking come before each of `wanted`.
+  // Returns how many items of the ranking come before each item in `wanted`.
   std::vector<size_t> Find(const std::vector<Ranked>& wanted) const {
     const Ranked* const ranking = ranking_.data();
     return Search(num_ranked_, wanted.size(), [&](size_t place, size_t i) {
@@ -267,7 +268,7 @@ class RankBased : public Distribution {
     std::vector<Ranked> entering, reranked;
     for (const int32_t slot : changed_) {
       Item& item = items_[slot];
-      // Erased since, or met before.
+      // Erased since, or handled already.
       if (!item.has_changed) continue;
       item.has_changed = 0;
       const bool is_known = item.priority != kUnknownPriority;
@@ -316,13 +317,13 @@ class RankBased : public Distribution {
   LazyArray<int32_t> unranked_;
   size_t num_unranked_ = 0;
   LazyArray<Ranked> ranking_, next_;
-  size_t num_ranked_ = 0;  // Those that have left included.
+  size_t num_ranked_ = 0;  // Including items that have left.
   std::vector<size_t> left_;  // Places in the ranking whose items have left.
   double mass_of_left_ = 0;
   std::vector<int32_t> changed_;  // Slots; some may have been erased since.
-  int64_t updates_ = 0;           // Since the ranking.
+  int64_t updates_ = 0;           // Since the last ranking.
   LazyArray<double> masses_;      // By rank, from 0.
-  LazyArray<double> cumulative_;  // The sum of the masses of the ranks below.
+  LazyArray<double> cumulative_;  // By rank: the sum of all masses before it.
   size_t num_masses_ = 0;
 };
 

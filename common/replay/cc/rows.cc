@@ -9,7 +9,7 @@
 namespace replay {
 namespace {
 
-// Returns a T that may be unaligned: rows are packed.
+// Returns a T from an address that may be unaligned, since rows are packed.
 template <typename T>
 T Get(const char* from) {
   T value;
@@ -53,7 +53,7 @@ void Rows::Write(int32_t slot, const std::vector<ColumnSource>& columns,
   ForEachColumn(RowAt(slot), [&](size_t c, size_t bytes, char* place) {
     if (bytes == kVariable) {
       WriteBlock(place, columns[c].variable[i]);
-    } else if (bytes > 0) {  // Else neither the row nor the values need exist.
+    } else if (bytes > 0) {  // Otherwise neither the row nor the values need exist.
       std::memcpy(place, columns[c].fixed + i * bytes, bytes);
     }
   });
@@ -83,7 +83,7 @@ void Rows::Copy(const std::vector<int32_t>& slots,
     const size_t end = std::min(slots.size(), begin + cached);
     for (size_t i = begin; i < end; ++i) {
       const char* row = RowAt(slots[i]);
-      // Up to the cache line of the last byte: a row may begin inside a line.
+      // Up to the cache line of the last byte, since a row may start inside a line.
       for (size_t b = 0; b < row_bytes_ + kLine - 1; b += kLine) {
         __builtin_prefetch(row + b, 0, 2);
       }

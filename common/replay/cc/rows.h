@@ -15,36 +15,36 @@
 
 namespace replay {
 
-// Stands for a missing slot. Its row has zeros and empty values.
+// Stands for a missing slot, whose row consists of zeros and empty values.
 constexpr int32_t kNoSlot = -1;
 
-// Stands for the size of a column whose values differ in size.
+// The size given for a variable column, whose values differ in size.
 constexpr size_t kVariable = SIZE_MAX;
 
-// The values of a column to store: contiguous, or, for a variable column, each
-// wherever it lies.
+// The values of a column to store: contiguous, or, for a variable column, each at
+// any address.
 struct ColumnSource {
   const char* fixed = nullptr;
   std::vector<std::string_view> variable;
 };
 
-// The place to copy the values of a column to: contiguous memory, or, for a
-// variable column, a function that takes value i. The function is called once
-// for each i, with a view that is valid during the call only.
+// The destination of the values of a column: contiguous memory, or, for a variable
+// column, a function that receives value i. The function is called once for each
+// i, with a view that is valid only during the call.
 struct ColumnTarget {
   char* fixed = nullptr;
   std::function<void(size_t i, std::string_view value)> variable;
 };
 
-// Values of fixed size lie in their row. A variable value lies in a block of its
-// own, to which the row points. A block is freed when its slot becomes free, or
+// Values of fixed size are stored in their row, a variable value in a block of its
+// own, to which the row points. A block is freed when its slot becomes free or
 // the rows are destroyed.
 //
-// Threads may write and copy different rows at the same time. What takes and
-// frees slots, and tells which are free, requires the memory's lock.
+// Threads may write and copy different rows at the same time. The methods that
+// take or free slots, or tell which are free, require the memory's lock.
 class Rows {
  public:
-  // `column_bytes` has the size of each column's values, or kVariable.
+  // `column_bytes` contains the size of each column's values, or kVariable.
   Rows(size_t max_slots, std::vector<size_t> column_bytes);
   ~Rows();
 
@@ -66,30 +66,31 @@ class Rows {
   void Release(int32_t slot);
 
   size_t max_slots() const { return max_slots_; }
-  // The number of slots ever taken: those from there on never were.
+  // The number of slots ever taken; slots from this number on were never taken.
   size_t num_slots() const { return num_slots_; }
   const std::vector<int32_t>& free_slots() const { return free_; }
 
-  // Saves the memory of these rows as it is at one moment: calls snapshot(writer)
-  // under its lock, which saves the structures and returns which slots are stored.
-  // Their rows are copied later, a chunk at a time under the lock, or when their
-  // slot becomes free.
+  // Saves a snapshot of the memory that owns these rows. Calls snapshot(writer)
+  // under the memory's lock, which saves the structures and returns which slots are
+  // stored. Their rows are copied later, a chunk at a time under the lock, or when
+  // their slot becomes free.
   template <typename Mutex, typename Snapshot>
   void Save(FileWriter& file, Mutex& mutex, Snapshot snapshot);
-  // Load the number of slots, those that are free, and the rows of the stored
-  // ones. Slots that are neither were being written or read, and become free.
+  // These load the number of slots, the free slots, and the rows of stored slots.
+  // Slots that are neither free nor stored were being written or read; they become
+  // free.
   void LoadNumSlots(FileReader& file) { file.Value(num_slots_); }
   void LoadFreeSlots(FileReader& file) { file.Vector(free_); }
   void Load(FileReader& file, const std::vector<bool>& is_stored);
 
-  // The bytes of all variable values stored.
+  // The total size of all stored variable values.
   int64_t held_bytes() const { return held_bytes_; }
 
-  // Throws BrokenInvariant. No row may be written meanwhile.
+  // Throws BrokenInvariant. No row may be written during the check.
   void CheckInvariants() const;
 
  private:
-  // A row's reference to a variable value. Zeroed memory is an empty value.
+  // A row's reference to a variable value. Zeroed memory means an empty value.
   struct Block {
     char* data;
     size_t size;
@@ -103,7 +104,7 @@ class Rows {
     return column_bytes == kVariable ? sizeof(Block) : column_bytes;
   }
   void WriteBlock(char* place, std::string_view value);
-  // Copies the row of a slot to what is saved next, if it waits for that.
+  // Copies the row of a slot to saved_next_ if it still has to be saved.
   void SaveRow(int32_t slot);
   // Calls function(column, bytes, place) for each column of a row.
   template <typename Byte, typename Function>
@@ -116,7 +117,7 @@ class Rows {
   const size_t row_bytes_;
   const bool has_blocks_;
   const size_t max_slots_;
-  LazyArray<char> rows_;  // The first one, of kNoSlot, is never written.
+  LazyArray<char> rows_;  // The first row, of kNoSlot, is never written.
   std::vector<int32_t> free_;
   size_t num_slots_ = 0;
   std::atomic<int64_t> held_bytes_{0};

@@ -19,12 +19,13 @@ struct FileHeader {
   uint64_t version;
 };
 constexpr char kMagic[8] = {'R', 'P', 'L', 'M', 'E', 'M', '\r', '\n'};
-// Has to change when a structure is saved in other bytes: files of other versions
-// are refused.
+// Must change whenever the saved bytes of a structure change, since files of other
+// versions are refused.
 constexpr uint64_t kVersion = 3;
 
-// The rate of writing. On two cores, other calls run at 0.9 of their rate
-// meanwhile; without a limit, at twice this rate, some ran at 0.6 of it.
+// The maximum rate of writing. On two cores, other calls run at 0.9 of their rate
+// during a save. Without a limit the save was twice as fast, but some calls ran at
+// 0.6 of their rate.
 constexpr double kBytesPerSecond = 320e6;
 
 struct ChunkHeader {
@@ -34,9 +35,9 @@ struct ChunkHeader {
 
 uint64_t Rotate(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
 
-// Returns a checksum of a chunk's bytes, size and number. No change within 8
-// bytes leaves it as it is: each step is a bijection. Four sums go on at once, as
-// fast as memory is read.
+// Returns a checksum of a chunk's bytes, size and number. Any change within one
+// 8-byte word changes it, since each step is a bijection. Four sums are computed
+// in parallel, as fast as memory is read.
 uint64_t Checksum(const char* data, size_t bytes, uint64_t number) {
   constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
   uint64_t sums[4] = {number, bytes, 2, 3};
@@ -60,7 +61,7 @@ std::string Reason() {
   return std::error_code(errno, std::generic_category()).message();
 }
 
-// Throws FileError: "cannot `purpose` `path`: " and the reason.
+// Opens a file. Throws FileError: "cannot `purpose` `path`: " and the reason.
 File Open(const std::string& path, const char* mode, const char* purpose) {
   File file(std::fopen(path.c_str(), mode), std::fclose);
   if (file != nullptr) return file;
@@ -69,8 +70,8 @@ File Open(const std::string& path, const char* mode, const char* purpose) {
                   reason);
 }
 
-// Removes what a killed writer has left, or a link, which must not be followed:
-// whoever made the directory would choose what is overwritten.
+// Removes a file that a killed writer has left, or a link, and returns its path. If
+// a link were followed, whoever made the directory could choose what is overwritten.
 std::string Unlinked(std::string path) {
   unlink(path.c_str());
   return path;
@@ -107,7 +108,7 @@ void FileWriter::Commit() {
   WriteChunk(nullptr, 0);
   if (std::fflush(file_.get()) != 0 || fsync(fileno(file_.get())) != 0) Fail();
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) Fail();
-  // The new name is in the directory's data.
+  // The directory's data contains the new name.
   const auto directory = std::filesystem::absolute(path_).parent_path();
   if (fsync(fileno(Open(directory, "re", "open").get())) != 0) Fail();
 }
@@ -123,7 +124,7 @@ void FileWriter::WriteChunk(const char* data, size_t bytes) {
 }
 
 void FileWriter::WriteRaw(const void* data, size_t bytes) {
-  // An empty chunk has no data, which fwrite must not get.
+  // The data of an empty chunk is null, which fwrite must not receive.
   if (bytes > 0 && std::fwrite(data, 1, bytes, file_.get()) != bytes) Fail();
 }
 

@@ -3,13 +3,13 @@
 //   8 bytes   "RPLMEM\r\n"
 //   8 bytes   the version of the format
 //   chunks    8 bytes size, 8 bytes checksum, at most kChunkBytes of content. The
-//             first has the signature. The content of the others is one stream:
-//             the structures, then the rows of all stored slots in any order,
-//             each after its slot
+//             first contains the signature. The others form one stream: the
+//             structures, then the rows of all stored slots in any order, each
+//             preceded by its slot
 //   16 bytes  a chunk of size 0
 //
-// Numbers and structures have the bytes that they have in RAM, so a file is for
-// machines of one kind.
+// Numbers and structures have the same bytes as in RAM, so a file can only be loaded
+// on a machine of the same kind.
 #pragma once
 
 #include <chrono>
@@ -25,21 +25,21 @@
 namespace replay {
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
-// The bytes of rows that are copied at once under a memory's lock.
+// Bytes of rows that are copied each time a memory's lock is held.
 constexpr size_t kCopiedBytes = size_t{1} << 20;
 
 // The description of a memory, a line for each property. A file is loaded only
 // into a memory of the same signature.
 using Signature = std::vector<std::string>;
 
-// A file that cannot be written, read or used; the message is one line.
+// An error for a file that cannot be written, read or used; the message is one line.
 class FileError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Bytes that go to a file. They are in blocks, since the growth of a long one
-// would copy it.
+// Bytes to be written to a file. They are in blocks, since a single long block
+// would be copied as it grows.
 class Writer {
  public:
   using Block = std::vector<char>;
@@ -66,7 +66,7 @@ class Writer {
     Array(values.data(), values.size());
   }
 
-  // Returns whether the last block has as much as is copied at once.
+  // Returns whether the last block has reached kCopiedBytes.
   bool IsFull() const {
     return !blocks_.empty() && blocks_.back().size() >= kCopiedBytes;
   }
@@ -79,16 +79,16 @@ class Writer {
 // An open file, which the destructor closes.
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-// Writes beside, at a limited rate, to `path`.tmp. The file appears under its
-// path, or replaces the one there, only when all of it is on the disk. All
-// methods throw FileError.
+// Writes to `path`.tmp at a limited rate. The file appears under `path`, or replaces
+// an existing file, only once it is completely on disk. All methods throw
+// FileError.
 class FileWriter {
  public:
   FileWriter(std::string path, const Signature& signature);
-  // Removes what was written, unless it was committed: then it has another name.
+  // Removes `path`.tmp, which no longer exists after Commit.
   ~FileWriter();
 
-  // Requires that no lock is held: it sleeps.
+  // Requires that no lock is held, since it sleeps.
   void Write(const Writer& writer);
   void Commit();
 
@@ -102,11 +102,11 @@ class FileWriter {
   const std::string path_, temporary_;
   const File file_;
   uint64_t num_chunks_ = 0;
-  std::chrono::steady_clock::time_point next_{};  // When the next chunk may go.
+  std::chrono::steady_clock::time_point next_{};  // Earliest time of the next chunk.
 };
 
-// Reads what a FileWriter has written. Checksums find damage; what they confirm is
-// trusted. All methods throw FileError.
+// Reads a file written by FileWriter. Checksums detect damage; content that passes
+// them is trusted. All methods throw FileError.
 class FileReader {
  public:
   FileReader(std::string path, const Signature& signature);
@@ -134,9 +134,9 @@ class FileReader {
     Array(values.data(), values.size());
   }
 
-  // Requires that everything has been read.
+  // Throws unless the whole file has been read.
   void Finish();
-  // Refuses the file for a reason.
+  // Throws a FileError that says why the file cannot be loaded.
   [[noreturn]] void Refuse(const std::string& why) const;
 
  private:

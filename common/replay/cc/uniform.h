@@ -1,5 +1,5 @@
 // The distribution that draws every item with the same probability, and mixtures
-// of others with it.
+// of other distributions with it.
 #pragma once
 
 #include <algorithm>
@@ -83,9 +83,8 @@ class Uniform : public Distribution {
   size_t count_ = 0;
 };
 
-// P(k) = (1 - mix) P_base(k) + mix / N. The total mass is that of the base, so
-// that mass / total mass is this P. If the base has no mass, every item has mass
-// 1.
+// P(k) = (1 - mix) P_base(k) + mix / N. The total mass is the base's total mass,
+// and mass / total mass is P. If the base has no mass, every item has mass 1.
 class UniformMix : public Distribution {
  public:
   UniformMix(size_t max_slots, double mix, std::unique_ptr<Distribution> base)
@@ -130,7 +129,7 @@ class UniformMix : public Distribution {
     const double total = base_->total_mass();
     const double share = mix_ * total / uniform_.total_mass();
     for (size_t i = 0; i < n; ++i) {
-      // Rounding must not put the mass of an only item above the total.
+      // Rounding must not put the mass of a single item above the total.
       masses[i] = std::min((1 - mix_) * masses[i] + share, total);
     }
   }
@@ -155,8 +154,8 @@ class UniformMix : public Distribution {
   }
 
  private:
-  // A total below the normal numbers counts as none: a share of it might round
-  // to 0, and no item of mass 0 may be drawn.
+  // A total below the smallest normal number counts as no mass: a share of it might
+  // round to 0, and items of mass 0 must not be drawn.
   bool BaseHasMass() const {
     return base_->total_mass() >= std::numeric_limits<double>::min();
   }
