@@ -71,7 +71,7 @@ def with_defaults(run: ProgramRun, cores: int) -> tuple[dict[str, Any], dict[str
 
     Args:
       run: the run whose roles are all started.
-      cores: number of usable cores of the machine, or of the largest one.
+      cores: number of usable cores of this machine, or of Ray's largest node.
     """
     values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
     counts = {role.name: role.local_tasks(values) for role in run.layout.roles}

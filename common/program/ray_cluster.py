@@ -36,7 +36,7 @@ _PLACE_SECONDS = 30.0
 """Longest wait for cores, which other users of the Ray cluster may occupy."""
 _PAUSE_SECONDS = 2.0
 _MOVE_SECONDS = 30.0
-"""Time for roles to end when all have to restart. A learner saves a checkpoint in it."""
+"""Time for roles to end when all have to restart. A learner saves a checkpoint first."""
 
 
 def run_on_ray(run: ProgramRun) -> None:
