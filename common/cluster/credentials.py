@@ -50,11 +50,11 @@ class Credentials:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def server_proof(self, address: str, identity: str, nonce: str) -> str:
-        """Returns a server's answer to a nonce: a recorded one is of no use."""
+        """Returns a server's proof for a nonce; a recorded proof does not fit another nonce."""
         return self._proof("server", address, identity, nonce)
 
     def client_proof(self, address: str, identity: str) -> str:
-        """Returns what each call to this start of a server presents: no other one accepts it."""
+        """Returns the proof that calls to a server present; only this start of it accepts them."""
         return self._proof("client", address, identity)
 
     def _proof(self, *facts: str) -> str:
@@ -69,7 +69,7 @@ class Credentials:
         """Returns the error that lists how the service's run differs from this one.
 
         Args:
-          address: of the service.
+          address: the service's address.
           description: the service's `describe()`.
         """
         there = json.loads(description)

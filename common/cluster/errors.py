@@ -1,4 +1,4 @@
-"""Errors of the cluster, each with a message of one line for the person who started the run."""
+"""Errors of the cluster, with messages for the person who started the run."""
 
 
 class ClusterError(Exception):
@@ -12,7 +12,7 @@ class ClusterError(Exception):
 
 
 class AddressInUseError(ClusterError):
-    """Error of a server whose address another process serves already."""
+    """Error of a server whose address another process already uses."""
 
     is_transient = True
 

@@ -1,8 +1,8 @@
-"""Supervisor of a run's processes: starts them, restarts those that end early, stops all.
+"""Supervisor of a run's processes: starts them, restarts any that end early, and stops them.
 
-A `LocalCluster` forks them from a `Template` or uses plain `subprocess`: the library supervisor
-tried before reports status 0 for a program that dies in its first second, -1 for every death by a
-signal, and does not count restarts. This module does not import TensorFlow.
+A `LocalCluster` forks them from a `Template` or uses plain `subprocess`. A library's supervisor was
+tried before: it reports status 0 for a program that dies in its first second and -1 for every death
+by a signal, and does not count restarts. This module does not import TensorFlow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,28 +24,28 @@ from common.cluster.errors import ClusterError
 from common.cluster.local_process import LocalProcess, Process, Template
 
 GIVE_UP_CODE = 2
-"""Exit code of a role whose error a restart cannot fix: a person has to act."""
+"""Exit code of a role whose error a restart cannot fix: the user has to act."""
 FINAL_CODE = os.EX_DATAERR
-"""Exit code of a role whose error a restart would repeat, however long the role has worked."""
+"""Exit code of a role whose error would recur after a restart, however long the role has worked."""
 _POLL_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 60.0
 _GRACE_SECONDS = 20.0
 """Shortest pause before a restart after exit code 0, since the run may just be ending."""
 _LEFTOVER_SECONDS = 1.0
-"""Longest wait, at the end, for the processes of a group whose leader has ended."""
+"""Longest wait, at the end of a run, for processes of a group whose leader has ended."""
 _GUARD = """
 while read -r line; do groups=$line; done
 [ "$groups" ] || exit
 kill -s TERM -- $groups; sleep 0.5; kill -s KILL -- $groups
 """
-"""Shell program that ends the process groups in the last line of its input, if there are any."""
+"""Shell program that ends the process groups listed in the last line of its input, if any."""
 _FAILURE_LINES = 15
 _FAILURE_BYTES = 1 << 16
 _REASON_CHARACTERS = 300
 _MOST_REPEATS = 3
-"""Ends in a row by the same exception at the same place after which a role is given up."""
+"""Consecutive ends by the same exception at the same place after which the run fails."""
 _REPEAT_SECONDS = 60.0
-"""Longest work as a ready process after which an exception counts as the one before. A simulator
+"""Longest time as a ready process after which the same exception counts as repeated. A simulator
 that fails now and then does not end a run."""
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "(.*)", line (\d+)')
@@ -54,15 +54,15 @@ _NOT_THE_USERS = (
     str(pathlib.Path(__file__).parents[1]),
     *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")),
 )
-"""Beginnings of the names of files that are of no agent and no environment."""
+"""Prefixes of names of files that are not the user's: built-in, of `common`, or of libraries."""
 
 
 class Reason(NamedTuple):
-    """Why a process ended, as its log says.
+    """The reason for a process's end, according to its log.
 
     Attributes:
-      words: an error on one line; "" if the log ends with none.
-      place: file and line of an exception, "" otherwise.
+      words: the error on one line; "" if the log does not end with an error.
+      place: file and line of an exception; "" if there was none.
     """
 
     words: str = ""
@@ -77,21 +77,22 @@ class ProcessState:
     """State of a supervised process.
 
     Attributes:
-      process: what is started.
-      started: its last start, a `LocalProcess` or another class with its methods; None before.
+      process: the process to start.
+      started: its last start, a `LocalProcess` or an object with the same methods; None before.
       running: whether it runs; False also while it waits for a restart.
-      is_done: whether it is not started again.
-      has_been_ready: whether it has reported that it is ready, in this run of it or an earlier one.
+      is_done: whether it will not be started again.
+      has_been_ready: whether it has ever reported that it is ready, after any of its starts.
       exit_code: its last exit code: minus the signal's number after a death by a signal, None if
         it has not ended yet.
       restarts: number of restarts.
-      short_runs: ends in a row before it had worked for some time as a ready process.
-      failed_starts: ends in a row before it was ready.
-      ready_at: time since which it is ready.
-      restart_at: time of the next restart; None if none is due.
-      log_size: size of its log at its last start.
-      reason: of its last end.
-      repeats: ends in a row by an exception of one type at one place, soon after it was ready.
+      short_runs: consecutive ends before it had been ready for `steady_seconds`.
+      failed_starts: consecutive ends before it was ready.
+      ready_at: monotonic time at which it became ready; infinity if it is not ready.
+      restart_at: monotonic time of the next restart; None if none is due.
+      log_size: bytes in its log at its last start.
+      reason: reason for its last end.
+      repeats: consecutive ends by an exception of one type at one place, before it was ready or
+        soon after.
     """
 
     process: Process
@@ -111,11 +112,11 @@ class ProcessState:
 
     @property
     def pid(self) -> int | None:
-        """Its process id on this machine, the last one if it does not run; None if it has none."""
+        """Its last process id on this machine, even if it does not run; None if it has none."""
         return None if self.started is None else self.started.pid
 
     def poll(self) -> int | None:
-        """Returns the exit code, None if the process runs; records that it is ready."""
+        """Returns the exit code, None if the process runs; records when it becomes ready."""
         code, is_ready = self.started.poll()
         if is_ready and self.ready_at == math.inf:
             self.ready_at, self.has_been_ready = time.monotonic(), True
@@ -132,24 +133,24 @@ class ProcessState:
 
 
 class Cluster:
-    """Supervised processes of a run, from `start` to `stop`; a context manager calls both.
+    """Supervised processes of a run. As a context manager, it calls `start` and `stop`.
 
     A process that ends is restarted after a pause. The pause doubles, up to a minute, each time the
     process ends before it has been ready for `steady_seconds`. There are two exceptions: the
-    process that keeps the run is done when it ends with exit code 0, and from then on so is every
-    other process that ends with 0. The run fails
+    process that keeps the run is done when it ends with exit code 0, and from then on every other
+    process that ends with 0 is done as well. The run fails
 
     - if a process that has never been ready (`processes.report_ready`) ends with GIVE_UP_CODE, or
       for the `give_up_after`-th time;
     - if the process that keeps the run ends with GIVE_UP_CODE at any time, or ends `give_up_after`
       times in a row before it is ready;
-    - if any process ends with FINAL_CODE, or three times in a row, before it is ready or within a
-      minute of that, by the same exception at the same place.
+    - if any process ends with FINAL_CODE, or three times in a row by the same exception at the same
+      place, each time before it is ready or less than a minute after.
 
     Otherwise a process may die any number of times once it has been ready (Ape-X appendix F).
 
-    A kind of cluster says how processes are started: in `_launch`, and in `_open`, `_restart` and
-    `_close` as far as it needs them. The supervising thread calls all of them.
+    A subclass implements `_launch`, which starts a process, and overrides `_open`, `_restart` and
+    `_close` as needed. The supervising thread calls all of them.
     """
 
     _poll_seconds = _POLL_SECONDS
@@ -165,11 +166,11 @@ class Cluster:
         """Prepares the processes.
 
         Args:
-          processes: started in this order.
-          log_directory: gets a log `ROLE-INDEX.log` per process; restarts append to it.
-          give_up_after: number of failed starts, without becoming ready, that ends the run.
-          steady_seconds: time as a ready process after which the pause is the shortest again. The
-            process then did work, so kills from outside do not keep it away for longer and longer.
+          processes: the processes, in the order of their starts.
+          log_directory: directory for a log `ROLE-INDEX.log` per process; restarts append to it.
+          give_up_after: number of consecutive starts without becoming ready that ends the run.
+          steady_seconds: a process that was ready for this long gets the shortest pause again. It
+            did work, so repeated kills from outside do not lengthen its pauses.
           pause_seconds: shortest pause before a restart.
         """
         self._log_directory = pathlib.Path(log_directory)
@@ -199,7 +200,7 @@ class Cluster:
         """Starts every process; call it once.
 
         Raises:
-          ClusterError: a process cannot be started. Those that did start are stopped again.
+          ClusterError: a process cannot be started. Processes that did start are stopped again.
         """
         self._log_directory.mkdir(parents=True, exist_ok=True)
         self._thread.start()
@@ -211,7 +212,7 @@ class Cluster:
     def stop(self, timeout_seconds: float = 30.0) -> None:
         """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone.
 
-        Of several calls, the earliest deadline counts.
+        If it is called several times, the earliest deadline counts.
         """
         if self._thread.ident is not None:
             self._stop_deadline = min(time.monotonic() + timeout_seconds, self._stop_deadline)
@@ -223,12 +224,12 @@ class Cluster:
             return {key: copy.copy(state) for key, state in self._supervised.items()}
 
     def failure(self) -> str | None:
-        """Returns the first failure with the end of that process's log, None without a failure."""
+        """Returns a message about the first failure of the run, None if there is none."""
         with self._lock:
             return self._failure
 
     def take_events(self) -> list[str]:
-        """Returns a line for each death followed by a restart since the last call."""
+        """Returns the lines about deaths, restarts and moves of processes since the last call."""
         with self._lock:
             events, self._events = self._events, []
             return events
@@ -238,14 +239,14 @@ class Cluster:
         return self._log_directory / f"{name}-{index}.log"
 
     def _open(self) -> None:
-        """Prepares the starts; raises ClusterError if that cannot be done."""
+        """Prepares the starts; raises ClusterError if that fails."""
 
     def _launch(self, process: Process, log: pathlib.Path) -> Any:
         """Starts a process and returns it; raises as `LocalProcess` does."""
         raise NotImplementedError
 
     def _close(self) -> None:
-        """Returns what `_open` took, as far as it came."""
+        """Releases what `_open` acquired, even if it failed halfway."""
 
     @property
     def _is_stopping(self) -> bool:
@@ -321,7 +322,7 @@ class Cluster:
             else:
                 is_steady = now - state.ready_at >= self._steady_seconds
                 state.short_runs = 0 if is_steady else state.short_runs + 1
-                doublings = min(max(0, state.short_runs - 1), 30)  # more than any pause needs
+                doublings = min(max(0, state.short_runs - 1), 30)  # 2**30 exceeds any pause
                 pause = self._pause_seconds * 2**doublings
                 pause = min(max(pause, 0.0 if code else _GRACE_SECONDS), _MAX_PAUSE_SECONDS)
                 state.restart_at = now + pause
@@ -362,7 +363,7 @@ class Cluster:
         return f"{how}; {path} ends with:\n{last}"
 
     def _end_all(self, seconds: float = math.inf) -> None:
-        """Ends all processes, with SIGKILL after so many seconds or at the deadline of `stop`."""
+        """Ends all processes, with SIGKILL after `seconds` or at the deadline of `stop`."""
         deadline = time.monotonic() + seconds
         started = [state for state in self._supervised.values() if state.started is not None]
         for state in started:
@@ -384,21 +385,21 @@ class LocalCluster(Cluster):
     """A cluster of processes on this machine.
 
     Each process leads a session of its own, so that Ctrl-C reaches only the launcher, which then
-    stops the processes in order. If the launcher dies for any reason, Linux kills them.
+    stops the processes in an orderly way. If the launcher dies for any reason, Linux kills them.
 
-    The processes that it starts itself end with it, however it ends: its group gets SIGTERM at
-    once, and SIGKILL before the restart or at the end of the run. If the launcher dies, a shell
-    that outlives it does the same. Those that have left the group, as daemons do, stay.
+    When a process ends for any reason, so do the processes that it has started: its group receives
+    SIGTERM at once, and SIGKILL before the restart or at the end of the run. If the launcher dies,
+    a shell that outlives it sends both. Processes that left the group, as daemons do, survive.
     """
 
     def __init__(self, *arguments: Any, preload: Sequence[str] = (), **options: Any):
         """Prepares the processes.
 
         Args:
-          *arguments: of `Cluster`.
-          preload: modules that the processes import, if they are forked from a `Template` where
-            that can be done; each command is then `python -m`. Empty: none is forked.
-          **options: of `Cluster`.
+          *arguments: arguments of `Cluster`.
+          preload: modules that a `Template` imports. The processes are forked from it if possible,
+            and each command must be `python -m`. Empty: no process is forked.
+          **options: keyword arguments of `Cluster`.
         """
         super().__init__(*arguments, **options)
         self._preload = preload
@@ -409,7 +410,7 @@ class LocalCluster(Cluster):
         """Sends SIGTERM to every process, SIGKILL after the timeout; returns when all are gone."""
         template = self._template
         if template is not None:
-            template.kill()  # it may import for seconds more, or be frozen
+            template.kill()  # it may still import for seconds, or be frozen
         super().stop(timeout_seconds)
 
     def _open(self) -> None:
@@ -432,7 +433,7 @@ class LocalCluster(Cluster):
         if self._template is not None:
             try:
                 return LocalProcess(process, log, template=self._template)
-            except OSError:  # each process can import for itself, and says why if it cannot
+            except OSError:  # a process can import by itself, and says why if it cannot
                 self._template.close()
                 self._template = None
         return LocalProcess(process, log)
@@ -442,7 +443,7 @@ class LocalCluster(Cluster):
         self._tell_guard(some.pid for some in self._supervised.values() if some.started)
 
     def _tell_guard(self, groups: Iterable[int]) -> None:
-        """Names the groups that a death of the launcher has to end."""
+        """Tells the guard which process groups to end if the launcher dies."""
         with contextlib.suppress(BrokenPipeError):  # somebody has killed it
             self._guard.stdin.write(b"%s\n" % b" ".join(b"-%d" % group for group in groups))
 
@@ -455,13 +456,13 @@ class LocalCluster(Cluster):
 
 
 def _wait(event: threading.Event) -> None:
-    """Waits for an event, in steps: a signal just before one long wait does not interrupt it."""
+    """Waits for an event in steps: a signal just before a single wait would not interrupt it."""
     while not event.wait(_POLL_SECONDS):
         pass
 
 
 def _how(state: ProcessState) -> str:
-    """Returns how a process ended."""
+    """Returns a description of a process's last end."""
     code = state.exit_code
     assert code is not None
     how = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
@@ -473,7 +474,7 @@ def _in_words(reason: Reason) -> str:
 
 
 def _log_end(path: pathlib.Path, begin: int = 0) -> str:
-    """Returns the end of a log, from byte `begin` on, or a line that says why it has none."""
+    """Returns the end of a log, from byte `begin` at the earliest, or why it cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(max(begin, os.path.getsize(path) - _FAILURE_BYTES))
@@ -483,10 +484,10 @@ def _log_end(path: pathlib.Path, begin: int = 0) -> str:
 
 
 def _reason(log: str, code: int) -> Reason:
-    """Returns why a process ended with an exit code, given the end of its log.
+    """Returns the reason for a process's exit code, given the end of its log.
 
-    The place is the last one in a file that is neither a library's nor of this package, or else
-    the one that raised the exception.
+    The place is the traceback's last line in a file of the user (see `_NOT_THE_USERS`), or else the
+    line that raised the exception.
     """
     lines = log.splitlines()
     if code <= 0 or not lines:

@@ -13,7 +13,7 @@ FlagValues = Mapping[str, Any]
 
 
 def imported(name: str) -> Any:
-    """Returns what "module:name" names; whatever the module imports is imported only now."""
+    """Returns the object that "module:name" names; its module is imported only now."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -27,13 +27,13 @@ class Role(Job):
     """A job of a layout with everything that is needed to run its tasks.
 
     Attributes:
-      run: "module:function" that a task runs; the function gets a
+      run: "module:function" that a task runs; the function receives a
         `common.roles.run_context.RunContext`.
       local_tasks: number of tasks in a local run, given the values of the layout's flags.
       threads: threads of a task, given the values of the layout's flags and the usable cores.
-      acts: whether its tasks share the paper's actors. A keeper that acts while another role
-        does chooses the actions of all actors, whose environments the other role's tasks step.
-      uses_gpu: whether its tasks may use a GPU; tasks of other roles get none.
+      acts: whether its tasks share the paper's actors. If the keeper and another role act, the
+        keeper chooses the actions of all actors, and the other role's tasks step the environments.
+      uses_gpu: whether its tasks may use a GPU, which is hidden from the tasks of other roles.
       outlives_keeper: whether a local run waits for its tasks after the run is over.
     """
 
@@ -50,19 +50,20 @@ class Layout:
     """The processes of a run and their connections.
 
     Attributes:
-      name: shown in messages.
+      name: name for error messages.
       roles: the roles. The first one keeps the run: its counters, limits, checkpoints and files.
       flags: names of the flags that only programs of this layout have.
-      acting_flag: name of the flag among them that gives the number of acting tasks if the cluster
-        does not list these tasks.
-      local_values: returns defaults of these flags in a local run, given the flags' values, the
-        number of actors and the usable cores.
+      acting_flag: name of the flag that gives the number of acting tasks if the cluster does not
+        list them.
+      local_values: returns defaults of the layout's flags in a local run, given the flags' values,
+        the number of actors and the usable cores.
       memory: the job whose tasks hold the replay, "" if there is none.
       has_memory_per_actor: whether each actor has a replay of the configured size; otherwise all
-        tasks of `memory` share a single one.
-      chosen_by: name of a flag; runs that give it have this layout, others one without `chosen_by`.
-      store: the job that serves the store to which actors add, "" if they keep it themselves.
-      applies_gradients: whether the keeper gets gradients instead, which workers compute.
+        tasks of `memory` share a single replay.
+      chosen_by: name of a flag. Runs that set it use this layout, other runs use a layout without
+        `chosen_by`.
+      store: the job that serves the store to which actors add, "" if actors keep it themselves.
+      applies_gradients: whether the keeper applies gradients from workers instead of using a store.
     """
 
     name: str
@@ -96,11 +97,11 @@ class Layout:
         return num_actors if self.has_memory_per_actor else 1
 
     def memory_share(self, topology: Topology, num_actors: int) -> float:
-        """Returns the replay memories that a task holds, less than 1 for a shard of a memory.
+        """Returns the number of replay memories that a task holds; less than 1 for a shard.
 
         Args:
-          topology: of the task.
-          num_actors: the paper's actors in it.
+          topology: addresses of the cluster, and the task.
+          num_actors: number of the paper's actors in the task.
         """
         is_here = topology.job == self.memory or (self.memory and topology.hosts(self.memory))
         if not is_here:
@@ -113,8 +114,8 @@ class Layout:
         """Returns the role of a job.
 
         Args:
-          job: its name.
-          others: values of --role that are no jobs, for the message.
+          job: name of the job.
+          others: values of --role that are not jobs, for the error message.
 
         Raises:
           LayoutError: the layout has no such role.
@@ -128,7 +129,7 @@ class Layout:
         )
 
     def require_tasks(self, tasks: Mapping[str, int], num_actors: int) -> None:
-        """Raises LayoutError if a run cannot have so many tasks.
+        """Raises LayoutError if the numbers of tasks do not fit the run.
 
         Args:
           tasks: number of tasks by job; jobs with an unknown number are missing.
@@ -152,7 +153,7 @@ class Layout:
         """Returns the actors of an acting task; tasks share the actors as evenly as possible.
 
         Args:
-          index: of the task, from 0.
+          index: index of the acting task, from 0.
           tasks: number of acting tasks, 0 if it is unknown.
           num_actors: number of actors in the whole run.
 

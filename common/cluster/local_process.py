@@ -1,9 +1,9 @@
-"""Processes of roles on this machine, and the template from which those of a local run are forked.
+"""Processes of roles on this machine, and the template from which a local run forks them.
 
 The template has imported the roles' modules. The import of TensorFlow takes seconds of CPU time and
-most of the memory of a small role; forks share both. A fork is safe as long as the template has one
-thread, which it checks: the first op of TensorFlow would start others. This module does not import
-TensorFlow itself, since the launcher uses it.
+most of the memory of a small role; forks share both. A fork is safe as long as the template has a
+single thread. The template checks this, since TensorFlow's first op would start others. This module
+does not import TensorFlow itself, since the launcher uses it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,14 +32,14 @@ from common.cluster.processes import (
 )
 
 _VARIABLES = {**thread_environment(1), "TF_CPP_MIN_LOG_LEVEL": "2"}
-"""The template's variables: a fork has one thread alone, and output cannot be taken back."""
+"""The template's variables: its libraries start no threads, and are quiet from their import on."""
 _ASK_SECONDS = 0.001
 _FORK_SECONDS = 120.0
-"""Longest wait for a fork. The first one waits for the imports, which take seconds, or a minute on
+"""Longest wait for a fork. The first fork waits for the imports, which take seconds, or a minute on
 a busy machine."""
 _MESSAGE_BYTES = 1 << 20
 _COMMAND_BYTES = 1 << 14
-"""Room for the command lines of forks, which Linux keeps in the place of the template's."""
+"""Bytes of padding in the template's command line, which forks overwrite with their own."""
 
 
 class Forked:
@@ -47,7 +47,7 @@ class Forked:
 
     Attributes:
       pid: its process id.
-      returncode: as of `subprocess.Popen`; None before `wait`.
+      returncode: exit code, as in `subprocess.Popen`; None before `wait`.
     """
 
     def __init__(self, pid: int):
@@ -55,23 +55,23 @@ class Forked:
         self.returncode: int | None = None
 
     def wait(self) -> int:
-        """Waits for its end and reaps it; returns the exit code."""
+        """Waits for the process to end, reaps it, and returns its exit code."""
         if self.returncode is None:
             self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self.returncode
 
 
 class Template:
-    """The template, seen from the launcher. It ends with `close`, or with the launcher."""
+    """The launcher's handle of the template, which ends with `close` or with the launcher."""
 
     def __init__(self, modules: Sequence[str]):
         """Starts the template.
 
         Args:
-          modules: to import.
+          modules: names of the modules that the template imports.
 
         Raises:
-          OSError: it cannot be started.
+          OSError: the template cannot be started.
         """
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(_FORK_SECONDS)
@@ -89,20 +89,20 @@ class Template:
     def fork(
         self, arguments: Sequence[str], environment: Mapping[str, str], log: int, ready: int
     ) -> Forked:
-        """Starts `python -m ARGUMENTS` in a session of its own, which dies with this process.
+        """Starts `python -m ARGUMENTS` in a session of its own; it dies with this process.
 
         Args:
           arguments: name of the module, and its arguments.
-          environment: all variables of the process.
-          log: descriptor of the file that gets its output.
-          ready: descriptor on which it reports that it is ready.
+          environment: all environment variables of the process.
+          log: descriptor of the file that receives the process's output.
+          ready: descriptor on which the process reports that it is ready.
 
         Raises:
-          OSError: the template has ended, for example since a module cannot be imported, or does
-            not answer.
+          OSError: the template does not answer, or has ended, for example because a module cannot
+            be imported.
         """
         request = json.dumps([arguments, {**environment}]).encode()
-        # The process is an orphan at once, and this process adopts it. Other orphans are not ours.
+        # The process is orphaned at once, and adopted by this one, which must adopt no other.
         set_child_subreaper(True)
         try:
             socket.send_fds(self._socket, [request], [log, ready])
@@ -114,11 +114,11 @@ class Template:
         return Forked(int(reply))
 
     def kill(self) -> None:
-        """Ends the template, from any thread; a call of `fork` fails. What it started goes on."""
+        """Kills the template, from any thread; calls of `fork` fail. Forked processes continue."""
         self._popen.kill()
 
     def close(self) -> None:
-        """Ends the template for good; what it started goes on."""
+        """Kills and reaps the template; forked processes continue."""
         self._socket.close()
         self.kill()
         self._popen.wait()
@@ -131,7 +131,7 @@ def _serve(launcher: int, modules: Sequence[str]) -> None:
             import_module(name)
         gc.freeze()  # a collection would write to all pages that forks share
         is_safe = len(os.listdir("/proc/self/task")) == 1
-    except Exception:  # the roles meet it, too, and say so
+    except Exception:  # the roles meet the same error and report it
         is_safe = False
     if not is_safe:
         os._exit(1)  # without waiting for the other threads
@@ -158,7 +158,7 @@ def _serve(launcher: int, modules: Sequence[str]) -> None:
                 _become(arguments, environment, *descriptors)
             os.close(writer)
             os.waitpid(child, 0)
-            requests.send(os.read(reader, 20))  # its number, once the launcher is its parent
+            requests.send(os.read(reader, 20))  # its pid, once the launcher is its parent
             for descriptor in (reader, *descriptors):
                 os.close(descriptor)
 
@@ -173,7 +173,7 @@ def _become(arguments: list[str], environment: dict[str, str], log: int, ready: 
     os.close(log)
     os.environ.clear()
     os.environ.update(environment | {READY_VARIABLE: str(ready)})
-    tempfile.tempdir = None  # by the variables of the template
+    tempfile.tempdir = None  # it may derive from the template's variables
     sys.argv[1:] = arguments[1:]
     sys.orig_argv = [sys.executable, "-m", *arguments]
     show_command(sys.orig_argv)
@@ -190,7 +190,7 @@ _POLL_SECONDS = 0.05
 
 
 def _open_no_link(path: str, flags: int) -> int:
-    """Opens a file but no link: a run directory of somebody else cannot choose what grows."""
+    """Opens a file but no link: another user's run directory must not redirect a log."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
@@ -202,7 +202,7 @@ class Process:
       name: its role, for example `actor`.
       index: its index among the processes of that role.
       command: program and arguments, run without a shell.
-      environment: variables in addition to those of the process that starts it.
+      environment: variables in addition to the environment of the process that starts it.
       keeps_run: whether the run is over once this process has ended with exit code 0.
     """
 
@@ -214,13 +214,13 @@ class Process:
 
 
 class LocalProcess:
-    """A started process, and leader of a session with what it starts.
+    """A started process, which leads a session with the processes that it starts.
 
     Linux kills it when the thread that started it ends.
 
     Attributes:
       pid: its process id.
-      lost: "": its end is known by its exit code.
+      lost: always "", because its exit code says how it ended.
     """
 
     lost = ""
@@ -235,10 +235,10 @@ class LocalProcess:
         """Starts the process.
 
         Args:
-          process: what to start.
+          process: the process to start.
           log: file to which its output is appended.
-          folder: in which it starts; the current one by default.
-          template: from which it is forked, if its command is `python -m`.
+          folder: its working directory, unless it is forked; None: the current directory.
+          template: the template to fork it from, for commands `python -m`; None: it is not forked.
 
         Raises:
           OSError, ValueError, subprocess.SubprocessError: it cannot be started.
@@ -275,7 +275,8 @@ class LocalProcess:
     def poll(self) -> tuple[int | None, bool]:
         """Returns the exit code, None if the process runs, and whether it has been ready.
 
-        One that has ended is not reaped before `clear`, so that no other group gets its number.
+        A process that has ended is not reaped before `clear`, so that no other process group can
+        get its id.
         """
         code = self._popen.returncode
         if code is None:
@@ -288,15 +289,15 @@ class LocalProcess:
         return code, self._is_ready
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the process, and to those that it has started."""
+        """Sends a signal to the process and to the processes that it has started."""
         if self._popen.returncode is None:
             os.killpg(self.pid, number)
 
     def clear(self, seconds: float = 0.0) -> int:
-        """Kills the process and what is left of its group, and reaps it; returns the exit code.
+        """Kills the process and the rest of its group, and reaps it; returns the exit code.
 
         Args:
-          seconds: longest wait for what the process has started, if itself has ended.
+          seconds: longest wait for the rest of the group, if the process itself has ended.
         """
         if self._popen.returncode is None:
             deadline = time.monotonic() + seconds

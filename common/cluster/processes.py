@@ -22,11 +22,11 @@ from common.reporting.records import usable_cores as usable_cores
 READY_VARIABLE = "REPLAY_RL_READY"
 """Environment variable with the descriptor on which a process reports to its launcher."""
 UNLEARNT_SECONDS = 10.0
-"""Longest end of a role that has made no update: it has nothing that must be saved."""
+"""Longest time to end a role that has made no update and so has nothing to save."""
 _STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _ONE_REQUEST_SECONDS = 0.5
-"""Two SIGINT within this time are one Ctrl-C: a terminal sends it to the whole group, and `timeout`
-passes it on."""
+"""Two SIGINTs within this time are one Ctrl-C: a terminal sends the signal to the whole group, and
+`timeout` passes it on."""
 _LOG_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 """Time between calls to a service that does not answer."""
@@ -56,7 +56,7 @@ def set_parent_death_signal(parent_pid: int, signal_number: int = signal.SIGKILL
 
 
 def set_child_subreaper(is_one: bool) -> None:
-    """Says whether this process becomes the parent of its descendants that lose theirs.
+    """Sets whether this process becomes the parent of descendants that lose their parent.
 
     Raises:
       OSError: Linux refused the setting.
@@ -65,9 +65,9 @@ def set_child_subreaper(is_one: bool) -> None:
 
 
 def show_command(arguments: Sequence[str]) -> None:
-    """Shows a command line in `ps` and `top`, in the place of that with which the process began.
+    """Replaces this process's command line as `ps` and `top` show it.
 
-    Both are in the same memory: what is too long for it is cut.
+    The new command line is written into the memory of the original one, and cut to its length.
     """
     with open("/proc/self/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -95,24 +95,24 @@ def report_ready() -> None:
 
 
 def return_free_memory() -> None:
-    """Returns memory that `malloc` keeps, though nothing is in it, to the system.
+    """Returns to the system the free memory that `malloc` keeps.
 
-    Between the objects that stay, compilation leaves about as much of it as they take.
+    After compilation, the gaps between the remaining objects are about as large as the objects.
     """
     _LIBC.malloc_trim(0)
 
 
 class StopRequest:
-    """A request to stop in an orderly way, made by SIGTERM, SIGHUP, SIGINT or `request`.
+    """A request for an orderly stop, made by SIGTERM, SIGHUP, SIGINT or `request`.
 
-    A second SIGINT raises KeyboardInterrupt, for people who cannot wait. One right after the first
-    does not.
+    A second SIGINT raises KeyboardInterrupt, for users who cannot wait. A SIGINT right after the
+    first does not.
 
     Attributes:
       requested: whether a stop was requested.
       exit_code: the exit code for a program that a signal stopped: 128 plus the signal's number, as
-        in shells. It is 0 otherwise, so that a supervisor restarts programs that were cut off but
-        not those that are done.
+        in shells. It is 0 otherwise, so that a supervisor restarts programs that were interrupted
+        but not programs that are done.
     """
 
     def __init__(self):
@@ -124,8 +124,8 @@ class StopRequest:
     def install(self) -> "StopRequest":
         """Handles SIGTERM, SIGHUP (a closed terminal) and SIGINT from now on; returns itself.
 
-        SIGHUP stays ignored where it is, as by `nohup`; SIGCHLD does not, or this process would not
-        learn the exit codes of those that it starts. Call this in the main thread.
+        An ignored SIGHUP, as under `nohup`, stays ignored. An ignored SIGCHLD does not, since this
+        process could not learn its children's exit codes. Call this in the main thread.
         """
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -148,8 +148,8 @@ class StopRequest:
     def end_within(self, seconds: float, last: Callable[[], None]) -> None:
         """Lets a signal end the process after `seconds`, unless `take_time` is called before.
 
-        Python handles signals between two steps of the main thread, which one call of compiled code
-        can hold up for minutes; XLA compiles in one. So a thread waits for the signal.
+        Python handles signals between two steps of the main thread. A single call of compiled code,
+        such as a compilation by XLA, can delay this for minutes. So a thread waits for the signal.
 
         Args:
           seconds: the longest time for an orderly end.
@@ -158,7 +158,7 @@ class StopRequest:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        # A forked process of the environment must not tell its own signals.
+        # A process that the environment forks must not report its own signals here.
         os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
         def watch() -> None:
@@ -171,11 +171,11 @@ class StopRequest:
                     os._exit(128 + number)
 
         threading.Thread(target=watch, name="end", daemon=True).start()
-        if self.exit_code:  # the signal came before
+        if self.exit_code:  # a signal came before this call
             os.write(writer, bytes([self.exit_code - 128]))
 
     def take_time(self) -> None:
-        """Lets an orderly end take as long as it needs, from now on."""
+        """Removes the time limit of `end_within` from now on."""
         self._has_time.set()
 
     def _on_signal(self, number: int, frame: object) -> None:
@@ -189,7 +189,7 @@ class StopRequest:
 
 
 class PatienceError(ClusterError):
-    """Error of a role that has waited too long for another one."""
+    """Error of a role that has waited too long for another role."""
 
     is_transient = True
 
@@ -198,17 +198,17 @@ _Answer = TypeVar("_Answer")
 
 
 class Patience:
-    """A limit on how long a role waits for another one, so that no role outlives its run unnoticed.
+    """A limit on a role's wait for another role, so that no role outlives its run unnoticed.
 
     Attributes:
-      default_seconds: limit of the waits that begin in this process. Longer than a machine takes to
-        restart.
+      default_seconds: limit of the waits that start in this process. It is longer than a machine
+        takes to restart.
     """
 
     default_seconds = 1800.0
 
     def __init__(self, complaint: str):
-        """Begins to wait.
+        """Starts the wait.
 
         Args:
           complaint: beginning of the error message, such as "no answer from the learner".
@@ -226,7 +226,7 @@ class Patience:
         """Raises PatienceError if the wait exceeds the limit.
 
         Args:
-          error: of the last attempt, quoted in the message.
+          error: error of the last attempt, quoted in the message; None: there is none to quote.
 
         Raises:
           PatienceError: there was no `renew` for longer than the limit.
@@ -239,7 +239,7 @@ class Patience:
             )
 
     def miss(self, error: Exception) -> None:
-        """Logs, once a minute, the error of a call without an answer; raises as `check`."""
+        """Logs the error of an unanswered call, at most once a minute; raises as `check`."""
         now = time.monotonic()
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
@@ -249,11 +249,11 @@ class Patience:
     def until_answered(
         self, call: Callable[[], _Answer], gives_up: Callable[[], bool]
     ) -> _Answer | None:
-        """Makes a call until its service is available; returns the answer, None if it gives up.
+        """Repeats a call until its service answers; returns the answer, or None if it gives up.
 
         Args:
           call: the call.
-          gives_up: whether to end the wait; asked before each call.
+          gives_up: returns whether to end the wait; called before each call.
 
         Raises:
           PatienceError: the wait exceeds the limit.
@@ -272,10 +272,10 @@ class Patience:
 
 
 class Background:
-    """A function in a thread of its own, whose error reaches the thread that asks for it."""
+    """A function in a thread of its own; `check` raises its error in the calling thread."""
 
     def __init__(self, function: Callable[[], None], name: str):
-        """Makes the thread, which does not keep the process from ending."""
+        """Creates the thread, a daemon, which does not keep the process from ending."""
         self._function = function
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -285,7 +285,7 @@ class Background:
         self._thread.start()
 
     def check(self) -> None:
-        """Raises the error that ended the function, if one has."""
+        """Raises the error that ended the function, if any."""
         if self._error is not None:
             raise self._error
 
@@ -304,15 +304,15 @@ class Background:
 def seed_generators(seed: int, role: str, index: int, start: int = 0) -> None:
     """Seeds Python's and NumPy's global generators, which an environment may draw from.
 
-    Processes that are forked from one template would all have the state of NumPy's.
+    Otherwise all processes forked from one template would share the state of NumPy's generator.
 
     Args:
-      seed: of the run.
-      role: of this process.
-      index: of this process among those of its role.
+      seed: the run's seed.
+      role: name of this process's role.
+      index: index of this process within its role.
       start: number of earlier starts, so that a restarted process does not repeat itself.
     """
-    import numpy as np  # a role sets its threads before
+    import numpy as np  # a role has to set its threads before this
 
     state = np.random.SeedSequence([seed, index, start, *role.encode()]).generate_state(4)
     random.seed(state.tobytes())
@@ -334,7 +334,7 @@ def limit_threads(threads: int) -> None:
       RuntimeError: TensorFlow has run an op already.
     """
     os.environ.update(thread_environment(threads))
-    tf = import_module("tensorflow")  # after the variables
+    tf = import_module("tensorflow")  # after the variables are set
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
@@ -342,8 +342,8 @@ def limit_threads(threads: int) -> None:
 def import_module(name: str) -> Any:
     """Imports and returns a module.
 
-    Two things took a third of TensorFlow's time: garbage collections, which find nothing, and
-    Keras, which it imports if it can, or else when `tf.keras` is used.
+    This avoids a third of the import time of TensorFlow: garbage collections, which find nothing,
+    and the import of Keras, which TensorFlow then delays until `tf.keras` is used.
     """
     hides_keras = name == "tensorflow" and "keras" not in sys.modules
     collects = gc.isenabled()

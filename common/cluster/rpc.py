@@ -1,4 +1,4 @@
-"""Clients over `tf.distribute.experimental.rpc` that, with `rpc_server`, close that runtime's gaps.
+"""Clients over `tf.distribute.experimental.rpc`, whose gaps they close together with `rpc_server`.
 
 The runtime checks dtypes but not shapes, "starts" on a port that it could not bind, waits for ever
 for a server that is not there, and admits every caller. Its `StatusOrResult` adds an op to whatever
@@ -8,9 +8,9 @@ The cluster's token is never sent. A server first proves to each client that it 
 an HMAC of the client's nonce. The client then presents a proof of its own with each call, which
 only this start of this server accepts.
 
-A message holds 4 MiB. float32 and strings travel as they are in memory, integers as varints: a
-uint8 from 128 takes two bytes, a negative int32 ten. Bulk uint8 is twelve times slower than the
-same bytes as a string or bitcast to float32.
+A message holds at most 4 MiB. float32 and strings are sent as they are in memory, integers as
+varints: a uint8 of 128 or more takes two bytes, a negative int32 ten. Bulk uint8 is twelve times
+slower than the same bytes as a string or bitcast to float32.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +67,7 @@ OTHER_RUN_TEXT = "replay_rl: other run"
 
 
 class _RestartedError(ServiceUnavailableError):
-    """Error of a call that did nothing, because it had a proof for the server's last start."""
+    """Error of a call that did nothing, as its proof was for an earlier start of the server."""
 
 
 class Future:
@@ -119,8 +119,8 @@ class Client:
     """Caller of the methods of a `Server`, from eager code, graphs and `tf.data` functions.
 
     It connects at the first call, so that roles may start in any order, and recovers within seconds
-    when a server that was gone is back. Whoever answers has to prove that it knows the token, and
-    to prove it again once the server has restarted. Thread-safe.
+    when a lost server is back. The server has to prove that it knows the token, and to prove it
+    again after each of its restarts. Thread-safe.
     """
 
     def __init__(
@@ -129,12 +129,12 @@ class Client:
         credentials: str | Credentials,
         timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ):
-        """Makes a client that is not connected yet.
+        """Creates a client that is not connected yet.
 
         Args:
           address: the advertised `host:port` or `unix:/path` of the server.
-          credentials: of this process; a token alone matches servers of every run.
-          timeout_seconds: timeout of calls that name none.
+          credentials: this process's credentials. A token alone matches servers of every run.
+          timeout_seconds: default timeout of calls.
 
         Raises:
           ClusterError: the address is malformed.
@@ -146,7 +146,7 @@ class Client:
         self._lock = threading.Lock()
         with tf.init_scope():
             self._presented = tf.constant(["", self._credentials.fingerprint])
-            # A graph outlives a start of the server; to read a variable costs an eager call time.
+            # Graphs outlive a server's start, so they read a variable; eager calls save this time.
             self._presented_by_graphs = tf.Variable(self._presented, trainable=False)
         self._connection: Any = None
         self._output_specs: dict[str, Nest] = {}
@@ -172,7 +172,7 @@ class Client:
           NoServiceError: something other than a server of this kind answers.
           MessageTooLargeError: arguments or reply exceed 4 MiB.
           ClusterError: the server has no such method.
-          tf.errors.OpError: the method itself failed; the type is that of its error.
+          tf.errors.OpError: the method itself failed; the error has the type of the method's error.
         """
         return self.call_async(method, arguments, timeout_seconds).result()
 
@@ -244,7 +244,7 @@ class Client:
     def readable_errors(self) -> Iterator[None]:
         """Converts TensorFlow errors of calls inside a graph to the errors of `call`.
 
-        A graph's call to a server that has restarted is a `ServiceUnavailableError`, once.
+        A graph's first call after a restart of the server raises `ServiceUnavailableError`.
         """
         try:
             yield
@@ -269,7 +269,7 @@ class Client:
             if self._connection is None:
                 # TensorFlow's client leaks six threads if nothing answers.
                 probe(self.address, min(timeout_seconds, _PROBE_SECONDS))
-                # Without a unique name a client may share the handle of another one.
+                # Without a unique name a client may share the handle of another client.
                 name = f"client_{uuid.uuid4().hex}"
                 with tf.init_scope(), self.readable_errors():
                     connection = tf.distribute.experimental.rpc.Client.create(
@@ -285,11 +285,11 @@ class Client:
             return self._connection
 
     def _greet(self, connection: Any, timeout_seconds: float) -> None:
-        """Has the service prove that it knows the token, then sets what calls present.
+        """Makes the service prove that it knows the token, then sets the proof that calls present.
 
         Raises:
-          WrongTokenError: it does not know the token, or is the service of another address.
-          NoServiceError: it gives no proof.
+          WrongTokenError: the service does not know the token, or has another address.
+          NoServiceError: the service gives no proof.
           ServiceUnavailableError: no reply in time.
         """
         nonce = secrets.token_hex(NONCE_BYTES)
@@ -341,7 +341,7 @@ _UNAVAILABLE = (
 
 
 def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
-    """Returns the cluster error for a TensorFlow error, or None if TensorFlow's is to be raised."""
+    """Returns the cluster error that replaces a TensorFlow error, None if it is to stay."""
     text = error.message
     if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
         return MessageTooLargeError(

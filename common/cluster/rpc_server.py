@@ -1,4 +1,4 @@
-"""Servers of methods that clients call, see `common.cluster.rpc`."""
+"""Servers of methods for the clients in `common.cluster.rpc`."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -34,9 +34,9 @@ from common.cluster.topology import split_address, unix_path
 from common.types import Nest
 
 MAX_COUNT = 2**44
-"""Largest count that a caller may name, unless its spec says otherwise.
+"""Largest count that a caller may send, unless the argument's spec says otherwise.
 
-Keys of the replay number no more steps of an actor process, and sums over thousands of callers stay
+Replay keys cannot number more steps of an actor process, and sums over thousands of callers stay
 below 2^63.
 """
 _CLOSE_SECONDS = 5.0
@@ -44,12 +44,12 @@ _CLOSE_SECONDS = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """The spec of an int64 argument that is never negative, such as a count, a number or an index.
+    """The spec of a non-negative int64 argument, such as a count, a number or an index.
 
     Attributes:
-      name: of the argument, for the error.
+      name: name of the argument, for error messages.
       most: the largest value allowed.
-      shape: of the argument.
+      shape: shape of the argument.
     """
 
     name: str
@@ -63,7 +63,7 @@ def in_python(function: Callable[..., Any], dtypes: Any) -> Callable[..., Nest]:
 
     Args:
       function: returns values that convert to arrays.
-      dtypes: of these values: one, or a list.
+      dtypes: dtype of the value, or a list of the values' dtypes.
     """
     return lambda *arguments: tf.numpy_function(function, arguments, dtypes)
 
@@ -81,9 +81,8 @@ class Server:
 
         Args:
           address: `host:port` or `unix:/path` to listen at.
-          credentials: those of callers must match; a token alone admits every run.
-          advertised_address: the address that others call, spelled as they do, if it differs from
-            `address`.
+          credentials: must match the callers' credentials; a token alone admits every run.
+          advertised_address: the address that callers use, in their spelling; None: `address`.
 
         Raises:
           AddressInUseError: the port is taken.
@@ -117,8 +116,8 @@ class Server:
     ) -> None:
         """Offers `function(*arguments) -> nest of tensors` under `name`.
 
-        The function runs only after the credentials, the shapes of the arguments and the ranges of
-        those with a `Count` were checked. If they are wrong, the caller gets `WrongTokenError`,
+        The function runs only if the credentials, the shapes of the arguments and the ranges of
+        `Count` arguments are right. Otherwise the caller receives `WrongTokenError`,
         `OtherRunError` or `tf.errors.InvalidArgumentError`.
 
         Args:
@@ -160,7 +159,7 @@ class Server:
     def _offer(
         self, name: str, function: Callable[..., Nest], signature: Sequence[tf.TensorSpec]
     ) -> None:
-        """Registers a function of TensorFlow, whoever calls it; raises as `register`."""
+        """Registers a TensorFlow function without checks of its callers; raises as `register`."""
         concrete = tf.function(
             function, input_signature=signature, autograph=False
         ).get_concrete_function()
@@ -176,7 +175,7 @@ class Server:
         return np.array([self._identity, proof], object)
 
     def start(self, timeout_seconds: float = 30.0) -> None:
-        """Starts to serve, and calls the advertised address to check that it leads here.
+        """Starts serving, and calls the advertised address to check that it leads to this server.
 
         Raises:
           AddressInUseError: another server answers there.
@@ -201,19 +200,19 @@ class Server:
             raise _address_in_use(self.advertised_address)
 
     def close(self) -> None:
-        """Stops serving and frees the port; clients that wait get `ServiceUnavailableError`.
+        """Stops serving and frees the port; waiting clients receive `ServiceUnavailableError`.
 
-        TensorFlow waits for calls under way, also of a client that has vanished. This returns after
-        a few seconds nevertheless.
+        TensorFlow waits for calls in progress, even those of a client that has vanished. This
+        method nevertheless returns after a few seconds.
         """
         self._stop()
 
 
 def _closer(servers: list[Any]) -> Callable[[], None]:
-    """Returns a function that stops servers, or goes on without their end after a few seconds.
+    """Returns a function that stops servers, but waits at most a few seconds for their end.
 
-    A server stops when its object is deleted, by the thread that has the last reference. That
-    thread starts here, because Python 3.12 starts none at its end.
+    A server stops when its object is deleted, in the thread that drops the last reference. That
+    thread is started here, because Python 3.12 cannot start threads at exit.
     """
     is_due = threading.Event()
 
@@ -237,7 +236,7 @@ def _checked(argument: tf.Tensor, spec: tf.TensorSpec | Count) -> tf.Tensor:
         return argument
     most = tf.constant(spec.most, spec.dtype)
     in_range = tf.reduce_all((argument >= 0) & (argument <= most))
-    # Of numbers, Assert would make a conditional, which takes longer than this text.
+    # With int64 data, Assert would build a conditional, which is slower than formatting a text.
     text = tf.strings.format(
         spec.name + " must be from 0 to {}, is {}", (most, argument), summarize=-1
     )
@@ -256,7 +255,7 @@ def _check_can_bind(address: str) -> None:
 
     Raises:
       AddressInUseError: the port is taken.
-      ClusterError: the host does not resolve, or is not this machine's.
+      ClusterError: the host does not resolve, or is not an address of this machine.
     """
     if unix_path(address) is not None:
         return  # gRPC replaces a socket without listener; `start` detects another server

@@ -1,7 +1,7 @@
 """The jobs of a cluster, their addresses, and the task of this process.
 
 They are read from `TF_CONFIG`, as in TensorFlow's own clusters, but with this project's job names:
-`{"cluster": {"learner": ["host:port"], ...}, "task": {"type": "learner", "index": 0}}`. Where an
+`{"cluster": {"learner": ["host:port"], ...}, "task": {"type": "learner", "index": 0}}`. If an
 address does not answer, probes find out why; TensorFlow's client only reports a timeout. This
 module does not import TensorFlow.
 """
@@ -33,10 +33,10 @@ _LABEL = r"[\w-]{1,63}"
 _ADDRESS = re.compile(rf"(?:\[([\w.:%-]+)\]|({_LABEL}(?:\.{_LABEL})*\.?)):(\d{{1,5}})", re.ASCII)
 _UNIX = "unix:"
 _SOCKET_BYTES = 107
-"""The longest path of a Unix socket: what Linux has for it (sun_path), without the final NUL."""
+"""Bytes in the longest path of a Unix socket: Linux's `sun_path` without the final NUL."""
 _FORM = 'such as {"cluster": {job: ["host:port"]}, "task": {"type": job, "index": 0}}'
 _NOT_IN_SOCKET = "%,?#"
-"""Characters with a meaning in gRPC's addresses: it would listen at another path."""
+"""Characters that gRPC interprets in addresses, so that it would listen at another path."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -144,7 +144,7 @@ class Topology:
       cluster: maps the name of a job to the advertised addresses of its tasks, by index.
       job: name of this process's job.
       index: this process's index in the job, from 0.
-      bind_host: host to listen at, if it differs from the advertised one.
+      bind_host: host to listen at, if it differs from the advertised host.
 
     Raises:
       ClusterError: jobs, addresses and task do not fit together.
@@ -222,8 +222,8 @@ class Topology:
 
         Args:
           jobs: the jobs that the cluster may have.
-          counts: tasks by job.
-          directory: of the tasks' Unix sockets; None uses free ports of the loopback.
+          counts: number of tasks by job.
+          directory: directory for the tasks' Unix sockets; None uses free loopback ports.
         """
         tasks = [(name, index) for name, count in counts.items() for index in range(count)]
         if directory is None:
@@ -234,9 +234,9 @@ class Topology:
 
     @classmethod
     def of(cls, jobs: tuple[Job, ...], addresses: Mapping[tuple[str, int], str]) -> "Topology":
-        """Returns the cluster of these addresses by (job, index), in the order of indices.
+        """Returns the cluster with these addresses, given by (job, index) in the order of indices.
 
-        The task of this process is the first one of the job that keeps the run.
+        The task of this process is the first task of the job that keeps the run.
         """
         cluster: dict[str, tuple[str, ...]] = {}
         for (name, _), address in addresses.items():
@@ -263,7 +263,7 @@ class Topology:
         return addresses[index]
 
     def service(self, job: str) -> tuple[str, ...]:
-        """Returns the addresses that offer a job's service: its tasks', or else its host's."""
+        """Returns the addresses that offer a job's service: of its tasks, or else of its host."""
         return self.addresses(job) or self.addresses(self._job(job).host)
 
     def hosts(self, job: str) -> bool:
@@ -271,7 +271,7 @@ class Topology:
         return self._job(job).host == self.job and not self.addresses(job)
 
     def service_index(self, job: str) -> int:
-        """Returns the position in `service(job)` of the address that this task uses, or has.
+        """Returns the position in `service(job)` of the address that this task calls, or has.
 
         Tasks are assigned to addresses in turn.
         """
@@ -352,11 +352,11 @@ _SETTINGS_TYPE = 4
 
 
 def probe(address: str, timeout_seconds: float = 2.0) -> None:
-    """Returns if an HTTP/2 server, such as gRPC's, answers at the address.
+    """Checks that an HTTP/2 server, such as gRPC's, answers at an address.
 
     Args:
       address: `host:port` or `unix:/path`.
-      timeout_seconds: for the connection, and for each read.
+      timeout_seconds: timeout of the connection, and of each read.
 
     Raises:
       UnknownHostError: the host does not resolve.
@@ -397,12 +397,12 @@ def is_gone(address: str) -> bool:
 
 
 def check_service(address: str, patience_seconds: float) -> None:
-    """Returns if a role serves at the address or may do so later.
+    """Checks that a role serves at an address or may do so later.
 
     Args:
       address: `host:port` or `unix:/path`.
-      patience_seconds: how long to wait for its host to resolve. On a cluster that is starting its
-        machines, their names appear only when they do.
+      patience_seconds: how long to wait for its host to resolve. While a cluster starts its
+        machines, a machine's name appears only together with the machine.
 
     Raises:
       UnknownHostError: the host does not resolve in time.

@@ -1,8 +1,8 @@
-"""The flags of an agent's program: flags that all programs have, and its hyperparameters.
+"""Command-line flags of an agent's program: common flags and the agent's hyperparameters.
 
-`--setting` and `--config.NAME` come from the configuration's fields, as does the table of
-hyperparameters in an agent's README. A wrong flag ends the program with one line. This module
-imports neither TensorFlow nor NumPy: the launcher stays light.
+`--setting` and `--config.NAME` are generated from the agent's `Settings`, as is the table of
+hyperparameters in its README. An invalid flag ends the program with a one-line error. This module
+imports neither TensorFlow nor NumPy, which keeps the launcher light.
 """
 
 from collections.abc import Collection, Iterable
@@ -211,7 +211,7 @@ def check() -> None:
         try:
             os.stat(os.path.join(holder.value or "", file))
         except (FileNotFoundError, NotADirectoryError):
-            pass  # a new run, or what reads it says more
+            pass  # a new run, or later code reports the error in more detail
         except OSError as error:
             shown = f"--{holder.name}={holder.value}"[: _MOST_VALUE * 2]
             raise UsageError(f"{shown}: {error.strerror}: give another directory") from None
@@ -227,17 +227,16 @@ def check() -> None:
 
 
 def changed() -> dict[str, Any]:
-    """Returns the flags that were given a value, by name, except those recorded elsewhere."""
+    """Returns the values of the flags that the user set, by name, unless recorded elsewhere."""
     elsewhere = {*_RECORDED_ELSEWHERE, "setting", "config"}
     ours = (name for name in flags.FLAGS if name not in elsewhere and _is_ours(name))
     return {name: flags.FLAGS[name].value for name in ours if flags.FLAGS[name].present}
 
 
 def variable(agent: AgentDeclaration) -> dict[str, flags.Flag]:
-    """Returns the flags of an agent's program in which runs can differ, by name.
+    """Returns the flags in which runs of an agent can differ, by name.
 
-    They do not include hyperparameters, the number of actors, and flags that name, limit or place a
-    run.
+    Hyperparameters, the number of actors, and flags that name, limit or place a run are excluded.
     """
     ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(__name__)]
     names = [name for name in ours if name not in _RECORDED_ELSEWHERE]
@@ -248,7 +247,7 @@ def variable(agent: AgentDeclaration) -> dict[str, flags.Flag]:
 def help_text(agent: AgentDeclaration) -> str:
     """Returns the text of --help: what the program does, and its flags in groups.
 
-    The hyperparameters' defaults are those of the setting that the command line chooses.
+    Hyperparameters are shown with the defaults of the setting chosen on the command line.
     """
     ours = {flag.name: flag for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])}
     layouts = {name for layout in agent.layouts for name in layout.flags}
@@ -284,11 +283,11 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "evaluation": ("evaluation", "final", "starts", "film", "max_episode", "stop_at"),
     "cluster": ("role", "ray", "patience"),
 }
-"""Groups of --help, and the beginnings of their flags' names; all other flags are of the run."""
+"""Groups of flags in --help, with prefixes of their flags' names. "run" has all other flags."""
 
 
 def _is_ours(name: str) -> bool:
-    """Returns whether a flag is this program's, not absl's, which all programs have."""
+    """Returns whether this program defines a flag, and not absl."""
     return not (flags.FLAGS.find_module_defining_flag(name) or "").startswith("absl.")
 
 
@@ -296,7 +295,7 @@ _HEAD = "| `--config.` | Default | Allowed | Meaning and source |\n|---|---|---|
 
 
 def table(agent: AgentDeclaration) -> str:
-    """Returns the table in Markdown: name, default, allowed values, meaning and source."""
+    """Returns a Markdown table of the hyperparameters: name, default, range, meaning and source."""
     settings = agent.settings
     texts = help_of(settings.config_class)
     rows = [
@@ -326,17 +325,17 @@ _EXPLAINED = (
     (r"could not convert string to float.*", "it must be a number"),
     (r"\('Non-boolean argument .*", "it must be true or false"),
 )
-"""(pattern of Python's message about a value, message for people)."""
+"""Pairs (pattern of Python's message about a value, clearer message)."""
 _CONFIG = "config."
 _MOST_VALUE = 60
-"""Characters of a value that are shown."""
+"""Characters of a value that an error message shows at most."""
 
 
 def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
-    """Returns a line that names a wrong flag and says what is wrong with it.
+    """Returns a one-line message that names an invalid flag and says what is wrong with it.
 
     Args:
-      error: the error of reading the flags.
+      error: the error raised when the flags were parsed.
       known: names of the program's flags, for a suggestion.
     """
     if isinstance(error, flags.CantOpenFlagFileError) and isinstance(error.__context__, OSError):
@@ -359,7 +358,7 @@ def error_in_words(error: flags.Error, known: Collection[str] = ()) -> str:
     return f"{text} (--help explains each flag)"
 
 
-flags.disclaim_key_flags()  # --help lists them as the program's own
+flags.disclaim_key_flags()  # flags defined below count as the caller's, whose --help lists them
 
 
 def define_config(
@@ -374,7 +373,7 @@ def define_config(
       flag_values: the flags to add to.
 
     Returns:
-      The holder of the configuration.
+      The flag holder of the configuration.
     """
     config, others = _chosen_configuration(settings), _read_setting(settings.default)[1]
     flags.DEFINE_enum(
@@ -399,9 +398,9 @@ def _chosen_configuration(settings: Settings) -> Config:
 
 
 def _read_setting(default: str) -> tuple[str, list[str]]:
-    """Returns --setting and the other arguments, including those in flag files.
+    """Returns the value of --setting and the other arguments, including arguments in flag files.
 
-    The setting decides the defaults of --config, so it is read before the flags are defined.
+    The setting determines the defaults of --config, so it is read before the flags are defined.
     """
     early = flags.FlagValues()
     early.set_gnu_getopt()
@@ -418,9 +417,9 @@ def _read_setting(default: str) -> tuple[str, list[str]]:
 
 
 def _near_setting(name: str, settings: Settings) -> str:
-    """Returns the setting that is most like `name` or begins like it, or "" if none does.
+    """Returns the setting most similar to `name`, as a whole or at its beginning; "" if none is.
 
-    Among equals it is the default setting.
+    The default setting wins ties.
     """
 
     def likeness(other: str) -> float:
@@ -435,7 +434,7 @@ def _near_setting(name: str, settings: Settings) -> str:
 
 
 def _refuse_unknown_fields(arguments: Iterable[str], names: Collection[str]) -> None:
-    """Ends the program on an unknown `--config.NAME`, on which ml_collections raises a KeyError."""
+    """Ends the program if a `--config.NAME` is unknown; ml_collections would raise a KeyError."""
     for argument in arguments:
         match = re.match(r"--?(?:no)?config\.([^=]*)", argument)
         if match and match[1] not in names:

@@ -87,14 +87,14 @@ def _replay_tasks(values: FlagValues) -> int:
 def _share_cores(
     values: FlagValues, num_actors: int, cores: int, min_processes: int = 1
 ) -> FlagValues:
-    """Returns defaults that give the learner the cores without an actor process."""
+    """Returns defaults that give the learner the cores that no actor process uses."""
     processes = values["actor_processes"] or min(num_actors, max(cores // 2, min_processes))
     threads = values["learner_threads"] or max(1, cores - processes)
     return {"actor_processes": processes, "learner_threads": threads}
 
 
 def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues:
-    """Returns defaults with an actor process for each shard, or more."""
+    """Returns defaults with at least one actor process for each shard."""
     if values["replay"] == "learner" and values["replay_shards"] > 1:
         raise LayoutError(
             f"--replay_shards is {values['replay_shards']}, but --replay=learner has a single "
@@ -136,7 +136,7 @@ LEARNER_AND_ACTORS = Layout(
     store="learner",
     memory="learner",
 )
-"""Layout with actors that send to a store of the learner, which it empties (PPO, Heess et al.)."""
+"""Layout with actors that send to a queue in the learner's process (PPO, Heess et al.)."""
 
 ACTORS_WITH_REPLAY = dataclasses.replace(
     LEARNER_AND_ACTORS,
@@ -177,7 +177,7 @@ WORKERS = Layout(
 )
 """Layout with workers that act, store and learn, and a parameter server (Reactor, section 3.4).
 
-A worker has one actor, so that the program's flag --num_workers counts both.
+A worker has one actor, so the program's flag --num_workers counts both.
 """
 
 ONE_PROCESS = Layout(
@@ -194,9 +194,9 @@ ONE_PROCESS = Layout(
         "learner_threads": values["learner_threads"] or cores
     },
 )
-"""Layout with one process that acts, stores and learns in turns, as in DDPG (D4PG section 4.1).
+"""Layout with one process that acts, stores and learns in turn, as in DDPG (D4PG section 4.1).
 
-With --evaluation_steps it evaluates in turns, too.
+With --evaluation_steps it also evaluates in turn.
 """
 
 CENTRAL = dataclasses.replace(
@@ -212,9 +212,9 @@ CENTRAL = dataclasses.replace(
     chosen_by="actor_processes",
     local_values=_share_cores,
 )
-"""`ONE_PROCESS` with environments in other processes, if they are slow (ReF-ER, section 5.4).
+"""`ONE_PROCESS` with slow environments in other processes (ReF-ER, section 5.4).
 
-The learner's process chooses each action, so that the actions have the newest parameters.
+The learner's process chooses every action, so actions always use the newest parameters.
 """
 
 ONE_PROCESS_WITH_REPLAYS = dataclasses.replace(ONE_PROCESS, has_memory_per_actor=True)

@@ -1,6 +1,6 @@
-"""A run that this process starts: its processes, its progress line and its result.
+"""Launcher of a run: starts and stops its processes, shows its progress and its result.
 
-The sockets and temporary files of the roles are in a directory that goes with the run.
+A local run's sockets and temporary files are in a directory that is removed at the end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,11 +32,11 @@ from common.reporting.run_directory import RunDirectory
 
 
 def run_local(run: ProgramRun) -> None:
-    """Starts every role of the layout as processes of this machine, and stays with them."""
+    """Starts every role of the layout as processes of this machine, and supervises them."""
     if is_over(run):
         return
     memories = run.layout.num_memories(run.num_actors)
-    # One more environment is the evaluator's.
+    # The evaluator has one more environment.
     _, need = run.inspect_environment(memories, run.num_actors + 1, has_queue=True, is_launch=True)
     stop = StopRequest().install()  # until here signals end this process, which has nothing to save
     values, counts = with_defaults(run, processes.usable_cores())
@@ -58,7 +58,7 @@ def run_local(run: ProgramRun) -> None:
 
 
 def is_over(run: ProgramRun) -> bool:
-    """Prints the result of a run that has reached its limits; returns whether it has."""
+    """Returns whether a run has reached its limits, and prints its result if so."""
     if not run.directory.config_json.exists():
         return False
     run.open_directory()
@@ -67,11 +67,11 @@ def is_over(run: ProgramRun) -> bool:
 
 
 def with_defaults(run: ProgramRun, cores: int) -> tuple[dict[str, Any], dict[str, int]]:
-    """Returns values of the layout's flags where all roles are started, and tasks by role.
+    """Returns the layout's flags with defaults filled in, and the number of tasks of each role.
 
     Args:
-      run: of the program.
-      cores: of the machine.
+      run: the run whose roles are all started.
+      cores: number of usable cores of this machine, or of Ray's largest node.
     """
     values = {**run.values, **run.layout.local_values(run.values, run.num_actors, cores)}
     counts = {role.name: role.local_tasks(values) for role in run.layout.roles}
@@ -89,11 +89,11 @@ def processes_of(
     """Returns the processes of a run, each with its command line and environment variables.
 
     Args:
-      run: of the program.
-      values: of the layout's flags.
-      topology: of the run.
-      variables: that all processes get, besides the cluster's token.
-      *more: flags that all processes get.
+      run: the run to start.
+      values: the layout's flags, by name; a flag that is None is not passed.
+      topology: addresses of all tasks.
+      variables: environment variables for all processes, in addition to the cluster's token.
+      *more: further flags for all processes.
     """
     found = []
     resolved = [f"--{name}={value}" for name, value in values.items() if value is not None]
@@ -116,8 +116,8 @@ def processes_of(
 
 
 def temporary_path(run: RunDirectory) -> pathlib.Path:
-    """Returns where the temporary files of a run on this machine are, by the directory's inode."""
-    # Not in the run directory itself: the path of a socket is short (`topology.check_address`).
+    """Returns the path of a local run's temporary files, named by the run directory's inode."""
+    # Not in the run directory, because a socket's path must be short (`topology.check_address`).
     status = run.path.stat()
     name = f"replay_rl_{os.getuid()}_{status.st_dev}_{status.st_ino}"
     return pathlib.Path(tempfile.gettempdir(), name)
@@ -125,10 +125,10 @@ def temporary_path(run: RunDirectory) -> pathlib.Path:
 
 @contextlib.contextmanager
 def temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
-    """Makes a directory for the sockets and temporary files of the roles of a local run.
+    """Creates a directory for the sockets and temporary files of a local run; removes it at exit.
 
-    No other user can open it. A killed role leaves temporary files behind, such as those of a
-    maze's engine, and a killed launcher leaves the directory, which the next start removes.
+    No other user can open it. A killed role leaves temporary files behind, such as the files of a
+    maze's engine. A killed launcher leaves the directory, which the next start removes.
     """
     directory = temporary_path(run)
     shutil.rmtree(directory, ignore_errors=True)
@@ -141,23 +141,23 @@ def temporary_directory(run: RunDirectory) -> Iterator[pathlib.Path]:
 
 _STOP_SECONDS = 60.0
 _SAVED_BYTES_PER_SECOND = 50e6
-"""Of a slow disk. A stop takes longer by the time in which the replay's files are written anew."""
+"""Speed of a slow disk. A stop may take longer by the time to write the replay's files again."""
 _NEWS_SECONDS = 15.0
-"""Age at which the last row is out of date. Rows come every five seconds unless the learner is down
-or busy with something else."""
+"""Age at which learner.csv's last row is out of date. Rows come every five seconds unless the
+learner is down or busy with something else."""
 _IDLE_SECONDS = 30.0
-"""No actor step for this long is reported. Actors that the rate limiter holds back still step more
-often than this."""
+"""Time without an actor step after which the progress line says so. Actors that the rate limiter
+holds back still step more often than this."""
 _LAST_EVALUATION_SECONDS = 1800.0
-"""Longest wait for roles that are down but should outlive the role that keeps the run. One that
-runs is not cut: 200 episodes of Atari take it hours, and the next start would cut them again."""
+"""Longest wait for a role that outlives the keeper but is down. A running evaluator is not cut off:
+200 episodes of Atari take it hours, and the next start would cut them again."""
 _FULL_DISK_BYTES = 10**6
-"""Free bytes that are too few for a checkpoint."""
+"""Free bytes on the disk below which there is too little room for a checkpoint."""
 _SPEEDS = ("learner_steps_per_second", "actor_steps_per_second", "samples_per_insert")
 
 
 class LaunchedRun:
-    """A run whose processes this one starts: it shows progress, stops them, prints the result."""
+    """A run whose processes this process starts and stops; shows the progress and the result."""
 
     def __init__(self, run: ProgramRun, stop: StopRequest):
         """Prepares to run; `stop` is the request to stop the run."""
@@ -176,14 +176,14 @@ class LaunchedRun:
           cluster: the processes, not started yet.
 
         Raises:
-          ClusterError: a role failed for good. The message ends with the last lines of its log.
-          UserError: the run is over, and has learnt nothing.
-          KeyboardInterrupt: a second Ctrl-C; the processes are ended at once.
+          ClusterError: a role failed for good, or the run directory was moved or removed.
+          UserError: the run reached a limit before the first update.
+          KeyboardInterrupt: Ctrl-C was pressed a second time; the processes were killed at once.
         """
         try:
             self._run_processes(cluster)
         except KeyboardInterrupt as interrupt:
-            cluster.stop(0.0)  # it may have come while they ended in order
+            cluster.stop(0.0)  # the interrupt may have come during an orderly stop
             raise KeyboardInterrupt(f"{interrupt}; {_how_to_go_on()}") from None
 
     def _run_processes(self, cluster: Cluster) -> None:
@@ -192,7 +192,7 @@ class LaunchedRun:
         if self._last_wall >= 0 and not (self._directory.checkpoints / "checkpoint").exists():
             progress.print("the run has rows but no checkpoint: learning begins again at step 0")
         failure = None
-        # The descriptor keeps the inode number, by which it is known, from being used again.
+        # The descriptor keeps the inode number, which identifies the directory, from being reused.
         opened = os.open(self._directory.path, os.O_RDONLY)
         try:
             cluster.start()
@@ -216,7 +216,7 @@ class LaunchedRun:
             print(f"stopped; {_how_to_go_on()}", flush=True)
 
     def _stop_cluster(self, cluster: Cluster) -> None:
-        """Stops what runs, and prints a line for each process that did not end in time."""
+        """Stops all processes, and prints a line for each that did not end in time."""
         running = [key for key, state in cluster.states().items() if state.running]
         saved = records.size_of(self._directory.replay.glob("*"))
         seconds = _STOP_SECONDS + saved / _SAVED_BYTES_PER_SECOND
@@ -237,7 +237,7 @@ class LaunchedRun:
         finished_at = None
         while not self._stop.wait(0.5):
             if moved := _departure(self._directory.path, opened):
-                cluster.stop(0.0)  # what the roles write by the old path would begin another run
+                cluster.stop(0.0)  # what the roles write at the old path would start another run
                 return moved
             failure = cluster.failure()
             if failure is not None:
@@ -245,7 +245,7 @@ class LaunchedRun:
             for event in cluster.take_events():
                 progress.print(event)
             states = cluster.states()
-            with contextlib.suppress(CsvError):  # a later row may be whole; the end names it
+            with contextlib.suppress(CsvError):  # raised again at the end
                 self._show(progress, states)
             if not _has_ended(states[self._layout.keeper.name, 0]):
                 continue
@@ -269,7 +269,7 @@ class LaunchedRun:
             if row["actor_steps"] != self._actor_steps or was_silent:
                 self._actor_steps, self._acted_at = row["actor_steps"], now
         silence, has_news = time.monotonic() - self._seen_at, self._first_steps is not None
-        elapsed = max(self._last_wall, 0.0) + silence * has_news  # starts do not count
+        elapsed = max(self._last_wall, 0.0) + silence * has_news  # a start does not count
         keeper = self._layout.keeper.name
         notes = [_note(name, index, state) for (name, index), state in states.items()]
         state = states[keeper, 0]
@@ -297,16 +297,16 @@ class LaunchedRun:
 
 
 def _how_to_go_on() -> str:
-    """Returns the command line that started this program, for a shell."""
+    """Returns a hint how to resume: the command line that started this program, for a shell."""
     return f"to go on: {records.as_shell_words(sys.orig_argv)}"
 
 
 def _departure(path: pathlib.Path, opened: int) -> str | None:
-    """Returns the error of a run directory that is no longer at its path, None if it is there.
+    """Returns an error message if the run directory is no longer at its path, None otherwise.
 
     Args:
-      path: of the run directory.
-      opened: a descriptor of the directory that was there at the start.
+      path: where the run directory was at the start.
+      opened: a descriptor of the run directory.
     """
     try:
         if os.path.samestat(os.stat(path), os.fstat(opened)):
@@ -328,7 +328,7 @@ def _has_ended(state: ProcessState) -> bool:
 
 
 def _note(name: str, index: int, state: ProcessState) -> str:
-    """Returns a note about restarts of a process, "" if it has run without any."""
+    """Returns a note if a process is down or has been restarted, "" otherwise."""
     down = "down" if not state.running and state.exit_code != 0 else ""
     times = f"restarted {state.restarts}x" if state.restarts else ""
     words = " and ".join(filter(None, [times, down]))
@@ -336,7 +336,7 @@ def _note(name: str, index: int, state: ProcessState) -> str:
 
 
 def _is_finished(run: ProgramRun) -> bool:
-    """Prints the result of a run that has reached its limits; returns whether it has."""
+    """Returns whether a run has reached its limits, and prints its result if so."""
     if not progress_lib.is_over(run.directory, run.limits):
         return False
     progress_lib.require_updates(run.directory)

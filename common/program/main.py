@@ -1,7 +1,7 @@
 """The main program of an agent: flags, the roles behind `--role`, and the local run.
 
-Importing this module imports neither TensorFlow nor NumPy: the launcher stays light, and a role
-sets its threads before either reads them.
+Importing this module imports neither TensorFlow nor NumPy. This keeps the launcher light, and lets
+a role set its number of threads before either library reads it.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def start(agent: AgentDeclaration) -> None:
     ours = [flag.name for flag in flags.FLAGS.get_flags_for_module(flags_lib.__name__)]
     ours += [name for layout in agent.layouts for name in layout.flags]
     for name in (*ours, agent.num_actors_flag, "setting", "config"):
-        # --help shows those of the main module, which absl calls by its file.
+        # --help shows the key flags of the main module, which absl identifies by its file.
         flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
     def main(argv: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ def _parse_flags(agent: AgentDeclaration, argv: list[str]) -> list[str]:
     try:
         return flags.FLAGS(argv)
     except SystemExit:
-        sys.exit()  # with 0 where absl has shown --helpfull and ends with 1
+        sys.exit()  # absl has shown --helpfull; its exit code would be 1
     except flags.Error as error:
         known = [flag.name for flag in flags.FLAGS.get_key_flags_for_module(sys.argv[0])]
         names = vars(agent.settings.configuration(agent.settings.default))

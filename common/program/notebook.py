@@ -35,15 +35,15 @@ _ERROR = "error: "
 _NOT_SAVED = ("logs", "replay")
 _POLL_SECONDS = 0.2
 _EPISODE = ("wall_seconds", "actor", "actor_steps", "episode_return", "episode_length")
-"""Columns of acting.csv that a callback gets."""
+"""Columns of acting.csv that `on_episode` receives."""
 
 
 class TrainingError(UserError):
-    """A run that its program did not finish, or that has not begun."""
+    """Error of a run that its program did not finish, or that has not started."""
 
 
 Callback = Callable[[dict[str, float]], Any]
-"""Function of the numbers in a row of a CSV file, which stops the training by returning False."""
+"""Function that receives the numbers of a CSV row, and stops the training by returning False."""
 
 
 class NotebookAgent:
@@ -53,7 +53,7 @@ class NotebookAgent:
     run with its replay.
 
     Attributes:
-      directory: of the run.
+      directory: the run directory.
     """
 
     def __init__(
@@ -69,12 +69,13 @@ class NotebookAgent:
 
         Args:
           agent: the agent.
-          environment: its name, see `common.environments.make`; or a function or class at the top
-            of a module, which makes a `gymnasium.Env` or a `dm_env.Environment`.
+          environment: name of the environment (see `common.environments.make`), or a function or
+            class at the top level of a module that creates a `gymnasium.Env` or a
+            `dm_env.Environment`.
           env_kwargs: arguments of the environment.
-          workdir: the run directory; a run in it is continued. None: a temporary one, which lasts
-            as long as this object.
-          setting: of the agent; None: its default.
+          workdir: the run directory. A run in it is continued. None creates a temporary directory,
+            which lasts as long as this object.
+          setting: name of a setting of the agent; None: the default setting.
           **values: hyperparameters, such as n_step=3, and flags of the program, such as
             num_actors=4.
 
@@ -137,22 +138,22 @@ class NotebookAgent:
         callback: Callback | None = None,
         on_episode: Callback | None = None,
     ) -> "NotebookAgent":
-        """Makes more updates, prints the program's lines, and returns this agent.
+        """Trains for more updates, prints the program's output, and returns this agent.
 
         An interrupt or an exception of a callback stops the run cleanly, with a checkpoint, and is
-        then raised.
+        then raised again.
 
         Args:
           learner_steps: number of updates to make.
           callback: called with each evaluation, a row of evaluator.csv: "wall_seconds",
             "actor_steps", "learner_steps", "episode_return_mean", "episode_return_std" and
             "episodes". If it returns False, the run stops cleanly.
-          on_episode: the same with each episode of the training actors, a row of acting.csv:
+          on_episode: called likewise with each episode of the training actors, a row of acting.csv:
             "wall_seconds", "actor", "actor_steps", "episode_return" and "episode_length".
 
         Raises:
-          ValueError: there is no update to make.
-          TrainingError: the program ended before.
+          ValueError: `learner_steps` is less than 1.
+          TrainingError: the program ended with an error.
         """
         if learner_steps < 1:
             raise ValueError(f"learner_steps must be at least 1, is {learner_steps}")
@@ -184,7 +185,7 @@ class NotebookAgent:
                 *lines, rest = (rest + (printed or b"")).split(b"\n")
                 for line in (line_bytes.decode(errors="replace") for line_bytes in lines):
                     if error or line.startswith(_ERROR):
-                        error += f"{line}\n"  # raised, and so shown, below
+                        error += f"{line}\n"  # shown by the exception below
                     else:
                         print(line, flush=True)
                 for reader, columns, function in () if is_enough or raised else readers:
@@ -195,7 +196,7 @@ class NotebookAgent:
                         process.send_signal(signal.SIGINT)
                 if printed is None:
                     break
-            except BaseException as exception:  # also of a callback
+            except BaseException as exception:  # an interrupt, or from a callback
                 raised = raised or exception
                 process.send_signal(signal.SIGINT)
         code = process.wait()
@@ -212,12 +213,12 @@ class NotebookAgent:
         """Plays without exploration and returns the return of each episode, float64 [episodes].
 
         Args:
-          episodes: number of them.
-          seed: of the environments.
-          checkpoint: "newest", or "best": the best evaluation's.
+          episodes: number of episodes, at least 1.
+          seed: seed of the environments.
+          checkpoint: "newest", or "best" for the parameters of the best evaluation.
 
         Raises:
-          TrainingError: there is nothing to play yet.
+          TrainingError: nothing is learnt yet.
         """
         if episodes < 1:
             raise ValueError(f"episodes must be at least 1, is {episodes}")
@@ -233,7 +234,7 @@ class NotebookAgent:
             batch.close()
 
     def policy(self, checkpoint: str = "newest") -> "TrainedPolicy":
-        """Returns the policy without exploration, see `TrainedPolicy`.
+        """Returns the policy without exploration; see `TrainedPolicy`.
 
         Raises:
           TrainingError: nothing is learnt yet.
@@ -244,7 +245,7 @@ class NotebookAgent:
         return TrainedPolicy(run)
 
     def evaluations(self) -> "pandas.DataFrame":
-        """Returns the evaluations that the run has made, a row each, as in evaluator.csv."""
+        """Returns the run's evaluations so far, a row each, with the columns of evaluator.csv."""
         self._require_rows(self.directory.evaluator_csv)
         return csv_rows.read_rows(self.directory.evaluator_csv)
 
@@ -252,7 +253,7 @@ class NotebookAgent:
         """Copies the run to a new directory, which `load_policy` and `binaries.evaluate` read.
 
         Raises:
-          FileExistsError: there is something at `path`.
+          FileExistsError: `path` exists already.
           TrainingError: nothing is learnt yet.
         """
         self._require_rows(self.directory.learner_csv)
@@ -277,7 +278,7 @@ class NotebookAgent:
             from common.agents import trained
 
             agent_class = imported(self._agent.agent_class)
-            # Its user named the environment, unless the directory holds another run.
+            # The user chose this environment's code, unless the directory holds another run.
             is_named = self.directory.read_config().get("environment") == self._environment
             return trained.load(self.directory.path, agent_class, checkpoint, is_named)
 
@@ -308,17 +309,17 @@ def _name_of(environment: str | Callable[..., Any]) -> str:
 
 
 def _variables() -> dict[str, str]:
-    """Returns environment variables with which a process finds the modules that this one finds."""
+    """Returns environment variables with which a process finds the same modules as this process."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def _read(file: int) -> bytes | None:
-    """Waits a moment for a pipe; returns what is in it, None if its writers have ended."""
+    """Waits a moment for a pipe; returns the bytes in it, None if all its writers have ended."""
     if not select.select([file], [], [], _POLL_SECONDS)[0]:
         return b""
     return os.read(file, 1 << 16) or None
 
 
 def _in_keywords(message: str) -> str:
-    """Returns a program's message with keywords of `NotebookAgent` in the place of flags."""
+    """Returns a program's message with keywords of `NotebookAgent` instead of flags."""
     return re.sub(r"--(?:config\.)?(?=\w)(?!help\b)", "", message)

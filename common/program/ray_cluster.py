@@ -2,9 +2,9 @@
 
     python -m binaries.d4pg --role=ray --ray_address=HOST:6379 --environment=... --workdir=...
 
-Ray places a bundle of cores for each task, and another one when its node dies. An actor of Ray in
-each bundle starts the role's process, as a local run does. The roles talk by TensorFlow's RPC at
-the addresses of the nodes. This module does not import TensorFlow.
+Ray reserves a bundle of cores for each task, and moves the bundle when its node dies. A Ray actor
+in each bundle starts the role's process, as a local run does. The roles communicate by TensorFlow's
+RPC at the addresses of the nodes. This module does not import TensorFlow.
 """
 
 from collections import Counter
@@ -33,14 +33,14 @@ Task = tuple[str, int]
 
 _ANSWER_SECONDS = 5.0
 _PLACE_SECONDS = 30.0
-"""Longest wait for cores, which other users of the Ray cluster may have."""
+"""Longest wait for cores, which other users of the Ray cluster may occupy."""
 _PAUSE_SECONDS = 2.0
 _MOVE_SECONDS = 30.0
-"""Time for roles to end, when all have to start again; a learner saves what it has learnt."""
+"""Time for roles to end when all have to restart. A learner saves a checkpoint first."""
 
 
 def run_on_ray(run: ProgramRun) -> None:
-    """Starts every role of the layout on a Ray cluster, and stays with them."""
+    """Starts every role of the layout on a Ray cluster, and supervises them."""
     if is_over(run):
         return
     run.inspect_environment(is_launch=True)
@@ -96,10 +96,10 @@ def cores_of(
     """Returns the cores that each task of a run needs: one for each of its threads.
 
     Args:
-      layout: of the run.
-      values: of the layout's flags.
-      counts: tasks by role.
-      cores: of the largest node.
+      layout: the run's layout.
+      values: values of the layout's flags, by name.
+      counts: number of tasks by role.
+      cores: number of cores of the largest node.
     """
     return {
         (role.name, index): role.threads(values, cores)
@@ -109,18 +109,18 @@ def cores_of(
 
 
 class RemoteProcess:
-    """A `LocalProcess` in an actor of Ray, with the same methods.
+    """A `LocalProcess` in a Ray actor, with the same methods.
 
     Attributes:
-      pid: None: it is none of this machine's.
-      lost: how it was lost with its node or worker; "" otherwise.
+      pid: always None, because the process may run on another machine.
+      lost: message if the process was lost with its node or worker, "" otherwise.
     """
 
     pid = None
     lost = ""
 
     def __init__(self, ray: Any, actor: Any):
-        """Takes over an actor that has been asked for; Ray may have no place for it yet."""
+        """Wraps a Ray actor that has been requested; Ray may not have placed it yet."""
         self._ray = ray
         self._actor = actor
         self._answer = actor.poll.remote()
@@ -133,7 +133,7 @@ class RemoteProcess:
             try:
                 self._code, self._is_ready = self._ray.get(self._answer)
             except self._ray.exceptions.ActorUnavailableError:
-                pass  # the network; Ray says so when the actor has died
+                pass  # the network; for an actor that has died, Ray raises another error
             except self._ray.exceptions.RayError as error:
                 self._code = -signal.SIGKILL
                 self.lost = f"was lost with its node or worker ({type(error).__name__})"
@@ -141,11 +141,11 @@ class RemoteProcess:
         return self._code, self._is_ready
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the process, and to those that it has started."""
+        """Sends a signal to the process and to the processes that it has started."""
         self._actor.signal.remote(number)
 
     def clear(self, seconds: float = 0.0) -> int:
-        """Kills the process and what is left of its group, and its actor; returns the exit code."""
+        """Kills the process, the rest of its group and its Ray actor; returns the exit code."""
         with contextlib.suppress(self._ray.exceptions.RayError):
             answer = self._actor.clear.remote(seconds)
             self._code = self._ray.get(answer, timeout=seconds + _ANSWER_SECONDS)
@@ -156,7 +156,7 @@ class RemoteProcess:
 class RayCluster(Cluster):
     """A cluster of processes on the nodes of a Ray cluster.
 
-    If a task that others call has moved to another node, all tasks start again.
+    If a task that others call has moved to another node, all tasks restart with new addresses.
     """
 
     _poll_seconds = 0.5
@@ -172,11 +172,11 @@ class RayCluster(Cluster):
         """Prepares the tasks.
 
         Args:
-          ray: the module, connected.
-          layout: of the run.
-          cores: of each task.
+          ray: the module `ray`, connected to the cluster.
+          layout: the run's layout.
+          cores: number of cores that each task needs.
           make_processes: returns a process for each task of a topology.
-          log_directory: gets a log `ROLE-INDEX.log` for each task; on a shared file system.
+          log_directory: directory for a log `ROLE-INDEX.log` of each task; on a shared file system.
         """
         super().__init__((), log_directory, pause_seconds=_PAUSE_SECONDS)
         self._ray = ray
@@ -191,7 +191,7 @@ class RayCluster(Cluster):
             for task, number in cores.items()
         }
         self._group: Any = None
-        self._places: Mapping[Task, str] = {}  # nodes at whose addresses tasks are called
+        self._places: Mapping[Task, str] = {}  # the node whose address each task has
 
     def _open(self) -> None:
         from ray.util import placement_group
@@ -214,8 +214,8 @@ class RayCluster(Cluster):
         return RemoteProcess(self._ray, start.remote(process, str(log), os.getcwd()))
 
     def _restart(self, state: ProcessState) -> None:
-        """Starts a process where its cores are; all if one that others call has moved."""
-        with contextlib.suppress(self._ray.exceptions.RayError):  # a node died just now
+        """Restarts a process in its bundle, or all if a task that others call has moved."""
+        with contextlib.suppress(self._ray.exceptions.RayError):  # a node has just died
             nodes = self._nodes()
             called = [task for task in self._called if not self._supervised[task].is_done]
             moved = [task for task in called if nodes[task] != self._places[task]]
@@ -264,7 +264,7 @@ class RayCluster(Cluster):
         self._places = nodes
 
     def _remote(self, task: Task, what: Callable, resources: Mapping[str, int]) -> Any:
-        """Returns a function or class that Ray calls once, in the bundle of a task."""
+        """Returns a wrapper with which Ray calls a function or class in the bundle of a task."""
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         return self._ray.remote(what).options(

@@ -1,7 +1,7 @@
-"""The memory and disk that a run needs, and those that this machine has left.
+"""A check that this machine has the memory and disk that a run needs.
 
-A run is checked before it starts. A replay reserves address space and fills over hours: without the
-check, a run on a machine that is too small would end late and without a message.
+A run is checked before it starts. A replay only reserves address space, and fills over hours.
+Without the check, a run on a machine that is too small would end late and without a message.
 """
 
 import math
@@ -17,18 +17,18 @@ _NAMES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),
 }
-"""By version of control groups: the files with the limit and the usage of memory, and the field of
-memory.stat with the part of the usage that the system can drop."""
+"""For each version of control groups: the files with the memory limit and the memory usage, and the
+field of memory.stat with the part of the usage that the system can reclaim."""
 
 
 def available_memory(root: pathlib.Path = pathlib.Path("/")) -> float:
     """Returns the bytes of memory that new processes may take.
 
-    This is the least of the machine's available memory and of what the limits of this process's
-    control groups, of version 1 or 2, leave. Caches of files count as available.
+    This is the minimum of the machine's available memory and the memory left below the limits of
+    this process's control groups, of version 1 or 2. File caches count as available.
 
     Args:
-      root: the directory that has `proc` and `sys`.
+      root: the directory that contains `proc` and `sys`.
     """
     left: list[float] = [1024 * _fields(root / "proc/meminfo")["MemAvailable"]]
     left += [_left(*group) for group in records.control_groups("memory", root)]
@@ -44,7 +44,7 @@ def available_disk(path: pathlib.Path) -> int:
 
 
 def _left(folder: pathlib.Path, version: int) -> float:
-    """Returns what a control group leaves of its limit; infinity if it has no limit."""
+    """Returns the bytes left below a control group's limit; infinity if it has no limit."""
     limit, usage, cache = _NAMES[version]
     try:
         bound, used = (int(records.text_of(folder / name)) for name in (limit, usage))
@@ -63,7 +63,7 @@ _MIN_DISK = 500 * 10**6
 """Bytes for checkpoints, CSV files and logs; three checkpoints of Ape-X DQN take 160 MB."""
 
 _LOWER = ("--config.replay_capacity", "the number of actors", "--config.queue_capacity")
-"""By what each part of a `Need` becomes smaller."""
+"""Settings that reduce the parts of a `Need`, in the order of its fields."""
 
 
 class Need(NamedTuple):
@@ -71,8 +71,8 @@ class Need(NamedTuple):
 
     Attributes:
       replay: the full replay, or the part of it that is kept here.
-      engines: of environments, which are processes of their own.
-      queue: the learner's, when it is full.
+      engines: engines of environments, which are separate processes.
+      queue: the learner's queue when it is full.
     """
 
     replay: int
@@ -83,23 +83,23 @@ class Need(NamedTuple):
 def check_resources(
     need: Need, directory: pathlib.Path, ignore: bool, saves: bool | None
 ) -> tuple[str, bool]:
-    """Returns a line that says what the replay needs and what is left, and whether it is saved.
+    """Returns a line about needed and available resources, and whether the replay is saved.
 
     Args:
-      need: of the run, of which the replay alone is saved.
-      directory: the run's directory, which need not exist yet.
-      ignore: whether to start anyway if that is not enough.
-      saves: whether the replay's contents are saved; None: if the disk has room for them, or an
-        earlier start has saved them.
+      need: bytes that the run or process needs. Only the replay is saved.
+      directory: the run directory, which need not exist yet.
+      ignore: whether to start even if memory or disk do not suffice.
+      saves: whether to save the replay's contents. None saves them if the disk has room for twice
+        the contents, or if an earlier start has saved them.
 
     Raises:
       ClusterError: memory or disk do not suffice.
     """
     memory, disk = available_memory(), available_disk(directory)
     saved = records.size_of(RunDirectory(directory).replay.glob("*"))
-    in_memory, on_disk = sum(need), 2 * need.replay  # a file is written before the last one goes
+    in_memory, on_disk = sum(need), 2 * need.replay  # old and new file coexist during a save
     fits = on_disk + _MIN_DISK <= disk + saved
-    # What an earlier start has saved is loaded, though it may not be saved again.
+    # Contents that an earlier start saved are loaded, even without room to save them again.
     is_saved = need.replay > 0 and ((fits or saved > 0) if saves is None else saves)
     parts = [name for name, number in need._asdict().items() if number]
     verb = "needs" if parts in (["replay"], ["queue"]) else "need"
@@ -137,13 +137,13 @@ def check_resources(
 def replay_steps(
     share: float, capacity: int, num_copies: int, max_actor_steps: int | None
 ) -> float:
-    """Returns the steps in replays when they are full, or when the run ends before that.
+    """Returns the number of steps in full replays, or at the run's end if that comes earlier.
 
     Args:
       share: number of replays of the configured size; less than 1 for a shard.
       capacity: steps in a replay.
       num_copies: steps in a replay for each actor step.
-      max_actor_steps: of the run; None for no limit. It is the limit of all replays together.
+      max_actor_steps: limit of the run's actor steps, for all replays together; None for no limit.
     """
     steps = share * capacity
     if max_actor_steps is None:

@@ -20,11 +20,12 @@ _PORTS, _FIRST_PORT, _LAST_PORT = 64, 20_000, 32_000
 """Ports per Slurm step and their range. The numbers of job and step select the ports, so that steps
 on the same node rarely collide. Linux assigns higher ports to clients."""
 _STEP = 60
-"""A step's ports are those of so many jobs later: jobs on a node often have numbers in a row."""
+"""A job's next step uses the ports of the job this many numbers later, since jobs with consecutive
+numbers often share a node."""
 
 
 def run_task(run: ProgramRun) -> None:
-    """Replaces this process by the role that it has in a Slurm step."""
+    """Replaces this process by its role in the Slurm step."""
     task = topology(run.layout, run.values, run.num_actors)
     os.environ["TF_CONFIG"] = task.to_tf_config(task.job, task.index)
     command = [sys.executable, "-m", run.agent.module, *sys.argv[1:], f"--role={task.job}"]
@@ -73,7 +74,7 @@ def topology(layout: Layout, values: FlagValues, num_actors: int) -> Topology:
         cluster = resolver.cluster_spec().as_dict()
     except (RuntimeError, ValueError) as error:
         raise ClusterError(f"Slurm's variables do not describe a step: {error}") from None
-    # The resolver's rank is no help: it sorts nodes by name, which need not be Slurm's order.
+    # The resolver's rank is not usable: it sorts nodes by name, and Slurm's order may differ.
     own = f"{os.environ.get('SLURMD_NODENAME')}:{port + local}"
     for job, addresses in cluster.items():
         if own in addresses:
@@ -90,9 +91,9 @@ def array_script(commands: Sequence[Sequence[str]], name: str, at_once: int | No
     A task that Slurm stops or moves to another node resumes its run when it starts again.
 
     Args:
-      commands: one or more.
-      name: of the job.
-      at_once: most tasks at the same time; None: Slurm decides.
+      commands: command lines, at least one.
+      name: name of the job.
+      at_once: maximum number of tasks at the same time; None: Slurm decides.
     """
     limit = f"%{at_once}" if at_once else ""
     return "\n".join(

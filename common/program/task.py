@@ -1,7 +1,7 @@
-"""A run of an agent's program, and one task of it: a process whose cluster TF_CONFIG describes.
+"""A run of an agent's program, and the execution of one of its tasks, which TF_CONFIG describes.
 
-Importing this module imports neither TensorFlow nor NumPy, since a role sets its threads before
-either reads them.
+Importing this module imports neither TensorFlow nor NumPy, because a role sets its number of
+threads before either library reads it.
 """
 
 from collections.abc import Callable
@@ -39,17 +39,17 @@ from common.reporting.run_directory import RunDirectory
 
 @dataclasses.dataclass(frozen=True)
 class ProgramRun:
-    """A run of an agent's program, as its flags say.
+    """A run of an agent's program, as its flags describe it.
 
     Attributes:
-      agent: the one that is run.
+      agent: declaration of the agent.
       config: the hyperparameters.
-      setting: name of the configuration.
-      num_actors: of the whole run.
-      layout: of the configuration.
-      values: of the layout's own flags.
-      environment: its name.
-      directory: of the run.
+      setting: name of the setting, with a suffix for each changed hyperparameter that has one.
+      num_actors: number of actors in the whole run.
+      layout: the processes of the run.
+      values: values of the layout's own flags and of the number of actors, by flag name.
+      environment: name of the environment.
+      directory: the run directory.
     """
 
     agent: AgentDeclaration
@@ -63,7 +63,7 @@ class ProgramRun:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The identity of the run, for config.json: not how long it lasts nor where it runs."""
+        """The identity of the run for config.json, without its limits and machines."""
         return {
             "paper": self.agent.paper,
             "agent": self.agent.name,
@@ -75,12 +75,12 @@ class ProgramRun:
         }
 
     def open_directory(self) -> None:
-        """Makes the run's directory, or checks that it has this run; see `RunDirectory.open`."""
+        """Creates the run directory, or checks that it holds this run; see `RunDirectory.open`."""
         kind = type(self.config)
         self.directory.open(self.record, earlier_values(kind), changeable(kind))
 
     def check_resources(self, need: Need) -> tuple[str, bool]:
-        """Returns a line about what is needed here, and whether the replay is saved.
+        """Returns a line about the resources needed here, and whether the replay is saved.
 
         Raises:
           ClusterError: memory or disk do not suffice.
@@ -100,7 +100,7 @@ class ProgramRun:
 
     @property
     def min_replay_size(self) -> int:
-        """Items in all replays before the first update."""
+        """Items that all replays together need before the first update."""
         least = getattr(self.config, "min_replay_size", 0)
         return self.layout.num_memories(self.num_actors) * least
 
@@ -111,7 +111,7 @@ class ProgramRun:
 
     @property
     def changed(self) -> dict[str, Any]:
-        """Flags whose values are the user's, for run.json; hyperparameters as "config.NAME"."""
+        """Flags that the user set, for run.json; changed hyperparameters are "config.NAME"."""
         chosen = self.agent.settings.configuration(flags.FLAGS.setting)
         values = dataclasses.asdict(self.config)
         return flags_lib.changed() | {
@@ -127,18 +127,18 @@ class ProgramRun:
         has_queue: bool = False,
         is_launch: bool = False,
     ) -> tuple[Any, Need]:
-        """Returns the environment's spec, and the bytes that are needed of a machine or process.
+        """Returns the environment's spec, and the bytes that a machine or process needs.
 
         Args:
-          share: its part of the replay; above 1 for several replays of the configured size.
-          num_environments: in it.
-          has_queue: whether the learner's queue, if there is one, is in it.
-          is_launch: whether this process starts the run: it reads the file of --starts, and prints
-            a line if a user's environment is probably wrong for the agent.
+          share: number of replays of the configured size held there; less than 1 for a shard.
+          num_environments: number of environments there.
+          has_queue: whether the learner's queue, if there is one, is held there.
+          is_launch: whether this process starts the run. It then reads the file of --starts, and
+            prints a line if a user's environment is probably wrong for the agent.
 
         Raises:
-          UserError: there is no such environment, the agent cannot act in it, --starts has none of
-            it, or a user's environment fails.
+          UserError: there is no such environment, the agent cannot act in it, the file of --starts
+            has no start states for it, or a user's environment fails.
         """
         from common import environments
         from common.environments import start_states, watch
@@ -146,7 +146,7 @@ class ProgramRun:
         watch.limit_seconds = flags_lib.ENVIRONMENT_SECONDS.value
         seed, frames = flags_lib.SEED.value, self.agent.num_frames
         verbosity = logging.get_verbosity()
-        logging.set_verbosity(logging.WARNING)  # simulators announce themselves at their import
+        logging.set_verbosity(logging.WARNING)  # simulators log messages at their import
         try:
             with environments.opened(self.environment, seed, frames) as environment:
                 if is_launch and flags_lib.STARTS.value:
@@ -158,7 +158,7 @@ class ProgramRun:
             logging.set_verbosity(verbosity)
 
     def _advise(self, environment: Any) -> None:
-        """Prints the first of what seems wrong after a moment of random play."""
+        """Prints the first problem that a moment of random play shows, if any."""
         from common.environments import advice
 
         seen = advice.play(self.environment, environment, max_steps=1_000, max_seconds=0.5)
@@ -170,7 +170,7 @@ class ProgramRun:
     def _inspect(
         self, environment: Any, share: float, num_environments: int, has_queue: bool
     ) -> tuple[Any, Need]:
-        """Returns what `inspect_environment` does, of an environment."""
+        """Returns the result of `inspect_environment` for an open environment."""
         from common.environments.spec import EnvironmentSpec
 
         spec = EnvironmentSpec.of(environment)
@@ -194,11 +194,12 @@ class ProgramRun:
 
 
 START_VARIABLE = "REPLAY_RL_START"
-"""The user's command line and changed flags as JSON; a launcher adds flags that are not his."""
+"""Environment variable with the user's command line and changed flags as JSON. The command lines of
+roles also have the launcher's flags."""
 
 
 def run_task(run: ProgramRun) -> NoReturn:
-    """Becomes one task of a role, whose cluster TF_CONFIG describes."""
+    """Runs one task of a role in the cluster that TF_CONFIG describes, and ends the process."""
     layout, role = run.layout, run.layout.role(flags_lib.ROLE.value)
     topology = Topology.from_environment(layout.roles)
     if topology.job != role.name:
@@ -214,7 +215,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             f"--{layout.acting_flag} is {acting_tasks}, but TF_CONFIG lists {listed} tasks of "
             f"{acting.name}: make them equal"
         )
-    if acting_tasks:  # tasks that come and go need not be known here
+    if acting_tasks:  # acting tasks that come and go may be unlisted
         layout.require_tasks({**tasks, acting.name: acting_tasks}, run.num_actors)
     partners = topology.partners
     token = credentials_lib.load_token()
@@ -222,7 +223,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not role.uses_gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    os.environ.update(processes.thread_environment(threads))  # before NumPy
+    os.environ.update(processes.thread_environment(threads))  # before NumPy is imported
     processes.seed_generators(flags_lib.SEED.value, role.name, topology.index)
     actors = range(0)
     if role is acting:
@@ -288,7 +289,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             start_states=pathlib.Path(starts) if starts else None,
         )
         if stop.requested:
-            sys.exit(stop.exit_code)  # before anything is made that has to be saved
+            sys.exit(stop.exit_code)  # nothing exists yet that has to be saved
         function = imported(role.run)
         if role is layout.keeper:
             _keep(run, context, function)
@@ -310,7 +311,7 @@ def run_task(run: ProgramRun) -> NoReturn:
 
 
 _LOCK_SECONDS = 120.0
-"""Longest wait for the lock of the checkpoints: NFS keeps that of a dead node for 90 seconds."""
+"""Longest wait for the lock on the checkpoints. NFS keeps a dead node's lock for 90 seconds."""
 
 
 def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
@@ -329,7 +330,7 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             command=command,
             config=run.record,
         )
-        # Not skipped: versions of the parameters begin with the number of the start.
+        # Not skipped if the disk is full: parameter versions depend on run.json's number of starts.
         when_there_is_room(write, stop.wait)
 
         def record_stop() -> None:
@@ -347,15 +348,15 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
 
 
 def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:
-    """Raises what partners refuse this role for, before it has made anything.
+    """Raises the error with which a partner refuses this role, before the role creates anything.
 
-    Those that are not there yet refuse it at its first call.
+    A partner that is not available yet refuses the role at its first call instead.
     """
     from common.cluster import rpc
 
     for address in partners:
         try:
-            topology_lib.probe(address)  # quicker than a client where nothing listens
+            topology_lib.probe(address)  # faster than a client if nothing listens
             rpc.Client(address, credentials).wait_until_available(5.0)
         except ServiceUnavailableError as error:
             logging.info("not yet: %s", error)
