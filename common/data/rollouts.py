@@ -207,8 +207,8 @@ class RolloutStore(Store):
         """Adds a copy of the steps; returns False if they do not fit now.
 
         Raises:
-          ValueError: a column is wrong, there are several versions, or the capacity is exceeded by
-            these steps alone.
+          ValueError: a column is wrong, there are several versions, or these steps alone exceed the
+            capacity.
         """
         columns = self._columns(rows)
         num_rows = len(columns[0])

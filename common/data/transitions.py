@@ -149,7 +149,10 @@ class NStepAdder(Adder):
         return self.flush() if self._num_collected >= self._send_batch else ()
 
     def flush(self) -> Sequence[Delivery]:
-        """Returns the collected transitions, in one delivery or several of about `send_batch`."""
+        """Returns the collected transitions in deliveries of about equal size.
+
+        Each has at least `send_batch` transitions, unless fewer were collected.
+        """
         if not self._collected:
             return ()
         completed = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._collected)
