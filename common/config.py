@@ -161,7 +161,7 @@ class Settings(Generic[ConfigT]):
     def name_of(self, setting: str, config: ConfigT) -> str:
         """Returns the setting's name with a suffix for each value that `config` changes.
 
-        Only fields that have a suffix count; a bool that is now False gets "no_" before it.
+        Only fields that have a suffix count; the suffix of a bool that is now False follows "no_".
         """
         name, chosen = setting, self.configuration(setting)
         for each in dataclasses.fields(config):

@@ -82,7 +82,7 @@ class AgentDeclaration:
 
         Args:
           config: the agent's configuration.
-          name: the environment's name for `common.environments.make`, which is called once. The
+          name: the environment's name for `common.environments.make`, called at most once. The
             spec is then cached, except for the suites "gym" and "python".
         """
         # Not cached: a user may change a module and load it again.

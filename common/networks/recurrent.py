@@ -59,7 +59,7 @@ class LSTM(snt.Module):
     def steps(
         self, inputs: tf.Tensor, is_first: tf.Tensor, state: LSTMState
     ) -> tuple[list[LSTMState], list[LSTMState]]:
-        """Returns the states before each of the T steps, after any reset, and those after each.
+        """Returns the states at the start of each of the T steps, after any reset, and at its end.
 
         Args:
           inputs: [T, B, F] float32; T must be known when the graph is built.

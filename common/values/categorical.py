@@ -82,8 +82,8 @@ def project(positions: tf.Tensor, probabilities: tf.Tensor, support: tf.Tensor) 
 def cross_entropy(target_probabilities: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Returns d = -sum_i p'_i log softmax(logits)_i, the cross-entropy with fixed targets (eq 16).
 
-    No gradient flows into the targets. This is not a Kullback-Leibler divergence: a priority made
-    from it is at least the entropy of the target.
+    No gradient flows into the targets. This is not a Kullback-Leibler divergence: a priority
+    computed from it is at least the entropy of the target.
 
     Args:
       target_probabilities: [B, K], p'.

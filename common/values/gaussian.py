@@ -109,7 +109,7 @@ def sample_mixture(
     Args:
       distribution: a batch of B distributions.
       num_samples: J, samples of each distribution.
-      seed: [2] int32. The same seed gives the same samples, except that XLA changes them.
+      seed: [2] int32. Samples repeat with the seed, but differ with and without XLA.
 
     Returns:
       [B, J], without a gradient.
