@@ -1,9 +1,9 @@
-"""Hyperparameters and settings; a field has every fact about its hyperparameter.
+"""Hyperparameters and settings; each field holds all facts about its hyperparameter.
 
 The string below a field is its help: the meaning and the source, a section of the paper or "Not in
 the paper" with the reason for our value.
 
-This module imports neither TensorFlow nor NumPy: the launcher stays light.
+This module imports neither TensorFlow nor NumPy, so that the launcher stays light.
 """
 
 import ast
@@ -45,21 +45,22 @@ def field(
 
     Args:
       default: value of the default setting. Only a tuple with an empty default may be empty.
-      minimum: lowest value. Bounds of a tuple are those of its elements.
-      above: bound that each value exceeds.
-      maximum: highest value.
-      below: bound that no value reaches.
-      choices: the allowed texts.
-      suffix: format by which a value that differs from its setting's enters the run's name, such
-        as "lr{:g}". None if the value does not change the algorithm (sizes of memory, speeds).
-      earlier: value of runs that were started before the field existed; None: the default. A
-        function gets the run's other hyperparameters by name.
+      minimum: inclusive lower bound. Bounds of a tuple apply to each of its elements.
+      above: exclusive lower bound.
+      maximum: inclusive upper bound.
+      below: exclusive upper bound.
+      choices: the allowed strings; empty if they are not restricted.
+      suffix: format of the part that is added to a run's name if the value differs from its
+        setting's, such as "lr{:g}". None if the value does not change the algorithm (memory sizes,
+        speeds).
+      earlier: value in runs that were started before the field existed; None uses the default. May
+        be a function of a mapping, the run's other hyperparameters by name.
       may_change: whether a run may continue with another value, which must not change the
         algorithm.
     """
     given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     bounds = {name: bound for name, bound in given.items() if bound is not None}
-    class_body = sys._getframe(1)  # where the help is; also in a notebook, where inspect fails
+    class_body = sys._getframe(1)  # locates the help, also in a notebook, where inspect fails
     metadata = {
         "bounds": bounds,
         "choices": tuple(choices),
@@ -73,7 +74,7 @@ def field(
 
 @dataclasses.dataclass
 class Config:
-    """Base of a paper's hyperparameters, a dataclass whose fields are made by `field`."""
+    """Base of a paper's hyperparameters, a dataclass whose fields are created by `field`."""
 
     def __post_init__(self):
         self.validate()
@@ -139,8 +140,8 @@ class Settings(Generic[ConfigT]):
     """A paper's variants by name.
 
     Attributes:
-      config_class: the paper's hyperparameters, whose defaults are those of the paper.
-      overrides: by the name of a setting, its values that differ from these defaults.
+      config_class: dataclass of the paper's hyperparameters, with the paper's values as defaults.
+      overrides: for each setting by name, the hyperparameters that differ from these defaults.
       default: name of the setting that runs if no other is chosen.
     """
 
@@ -160,7 +161,7 @@ class Settings(Generic[ConfigT]):
     def name_of(self, setting: str, config: ConfigT) -> str:
         """Returns the setting's name with a suffix for each value that `config` changes.
 
-        Only fields that have a suffix count; a bool that is now False gets "no_" before it.
+        Only fields that have a suffix count; the suffix of a bool that is now False follows "no_".
         """
         name, chosen = setting, self.configuration(setting)
         for each in dataclasses.fields(config):
@@ -172,14 +173,14 @@ class Settings(Generic[ConfigT]):
 
 
 _SIMILAR = 0.65
-"""The least similarity of a suggested name."""
+"""Minimum similarity of a suggested name, the `cutoff` of `difflib.get_close_matches`."""
 
 
 def near_names(name: str, known: Sequence[str], count: int = 1) -> list[str]:
     """Returns at most `count` of the known names that a misspelt name may mean.
 
-    They are similar to it, begin with it ("env", environment), or have it as the first letters of
-    their last words ("lr", learning_rate).
+    They are similar to it. If none is, they start with it ("env" for environment), or their last
+    words have it as initials ("lr" for learning_rate).
     """
     similar = difflib.get_close_matches(name, known, count, _SIMILAR)
     initials = {each: "".join(word[:1] for word in each.split("_")) for each in known}
@@ -195,7 +196,7 @@ def near_names(name: str, known: Sequence[str], count: int = 1) -> list[str]:
 def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     """Returns a configuration from its fields in JSON.
 
-    Lists become tuples. Absent fields have the values of `earlier_values`.
+    Lists become tuples. Absent fields take the values of `earlier_values`.
 
     Raises:
       ValueError: a field is unknown, or its value is not allowed.
@@ -209,12 +210,12 @@ def from_values(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
 
 
 def earlier_values(cls: type[Config]) -> dict[str, Any]:
-    """Returns `earlier` of each field: a value, or a function of the others."""
+    """Returns `earlier` of each field: a value, or a function of the run's other values."""
     return {each.name: each.metadata["earlier"] for each in dataclasses.fields(cls)}
 
 
 def completed(values: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a run's hyperparameters with those that did not exist when it was started."""
+    """Returns a run's hyperparameters, completed by those added since the run was started."""
     return {n: v(values) if callable(v) else v for n, v in earlier.items()} | dict(values)
 
 
@@ -224,9 +225,9 @@ def changeable(cls: type[Config]) -> tuple[str, ...]:
 
 
 def help_of(config_class: type[Config]) -> dict[str, str]:
-    """Returns the help of each field by its name: the string below the field, in one line.
+    """Returns the help of each field, by field name: the string below the field, as one line.
 
-    Python drops such strings, so they are read from the source of the class that declares the
+    Python discards such strings, so they are read from the source of the class that declares the
     field.
 
     Raises:
@@ -248,7 +249,7 @@ def help_of(config_class: type[Config]) -> dict[str, str]:
 
 
 def _strings_below_fields(file: str) -> dict[int, str]:
-    """Returns the strings in one line each, by the line on which the value of the field begins."""
+    """Returns each string as one line, keyed by the line on which the field's value starts."""
     tree = ast.parse("".join(linecache.getlines(file)))
     strings = {}
     for body in (node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
@@ -275,7 +276,7 @@ def allowed_values(each: dataclasses.Field) -> str:
 
 
 def _is(kind: type, value: Any) -> bool:
-    """Returns whether a value is of a kind of `_KINDS`; a whole number is also a finite number."""
+    """Returns whether a value has a type of `_KINDS`; a whole number is also a finite number."""
     if kind is float:
         return type(value) is int or (isinstance(value, float) and math.isfinite(value))
     return type(value) is kind

@@ -1,6 +1,6 @@
-"""Names with arguments, of environments and wrappers: gym:LunarLander-v3(gravity=-5).
+"""Names of environments and wrappers with arguments, such as gym:LunarLander-v3(gravity=-5).
 
-This module imports neither TensorFlow nor NumPy: the launcher stays light.
+This module imports neither TensorFlow nor NumPy, so that the launcher stays light.
 """
 
 import ast
@@ -27,9 +27,9 @@ def split(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """Returns the arguments in a text: `gravity=-5,mode=fast,sizes=(1,2)`, or an object of JSON.
+    """Returns the arguments in a text: `gravity=-5,mode=fast,sizes=(1,2)`, or a JSON object.
 
-    A word without quotes is a text; true, false and null are as in JSON.
+    A word without quotes is a string, but true, false, null and none are constants in any case.
 
     Raises:
       ValueError: the text is neither.
@@ -48,15 +48,15 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 
 def with_arguments(name: str, arguments: Mapping[str, Any] | str) -> str:
-    """Returns a name with arguments added to those that it has already.
+    """Returns a name with arguments added to those that it already has.
 
     Args:
-      name: of an environment.
-      arguments: values of Python, such as numbers, texts, lists and None; or a text, see
-        `arguments_of`.
+      name: name of an environment, with or without arguments.
+      arguments: Python values by name, such as numbers, strings, lists and None; or a text, see
+        `arguments_of`. They replace arguments of the same name.
 
     Raises:
-      ValueError: as `arguments_of`, or a value is of another kind.
+      ValueError: as for `arguments_of`, or a value is of another type.
     """
     plain, before = split(name)
     added = arguments_of(arguments) if isinstance(arguments, str) else arguments

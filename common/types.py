@@ -1,4 +1,4 @@
-"""Types that all rooms share. This module imports neither TensorFlow nor NumPy."""
+"""Types shared by all of `common`. This module imports neither TensorFlow nor NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Nest = Any
 """A tree of arrays or tensors, as the `tree` library and `tf.nest` understand it."""
 
 Metrics = dict[str, "tf.Tensor"]
-"""Scalars that an update reports, by their columns in learner.csv."""
+"""Scalars that an update reports, keyed by their columns in learner.csv."""
 
 
 class Batch(NamedTuple):
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
 
     Attributes:
       steps: nest of [B, ...], or [B, T, ...] for sequences.
-      probabilities: [B] float32, with which each item was drawn.
+      probabilities: [B] float32, the probability with which each item was drawn.
       size: float32 scalar, the number of items in the memory (R in D4PG's algorithm 1).
     """
 

@@ -40,7 +40,7 @@ class ActingLoop:
           on_episode: called at the end of each episode with the environment's index, the
             undiscounted return of unclipped rewards and the length in steps.
           encode: converts observations [K, ...] to the form that the adder stores; called once a
-            timestep. The policy gets the unconverted observations. None stores them unchanged.
+            timestep. The policy is given the original observations. None stores these.
         """
         self._environment = environment
         self._policy = policy
@@ -95,13 +95,13 @@ _EXPLORATION = 1
 def make_environments(
     environment_name: str, actors: range, seed: int, start: int, num_frames: int | None
 ) -> EnvironmentBatch:
-    """Builds a batch that has an environment for each actor.
+    """Builds a batch with an environment for each actor.
 
     Args:
       environment_name: a name that `common.environments.make` accepts.
       actors: indices of the actors.
       seed: the run's seed.
-      start: number of earlier starts of these actors. Random numbers differ between starts.
+      start: number of earlier starts of these actors, so that random numbers differ between starts.
       num_frames: images stacked in an observation; None if observations are not images.
     """
     seeds = [actor_seed(seed, actor, start) for actor in actors]
@@ -146,7 +146,7 @@ def record_start(directory: RunDirectory, actors: range) -> int:
 
 
 class EpisodeLog:
-    """Writer of acting.csv, which has a row for each training episode."""
+    """Writer of acting.csv, with a row for each training episode."""
 
     def __init__(
         self, directory: RunDirectory, actors: range, status: Callable[[], dict[str, float]]
@@ -168,7 +168,7 @@ class EpisodeLog:
         """Writes a row.
 
         Args:
-          index: the environment in which the episode ended, as a row of the batch.
+          index: the row in the batch of the environment in which the episode ended.
           episode_return: undiscounted sum of unclipped rewards.
           length: steps of the episode.
         """

@@ -1,7 +1,7 @@
 """The interface of a policy, and exploration: noise, epsilon-greedy choices, proposed actions.
 
-A noise is called as `noise(action, state) -> noisy action, state`. Its state is part of the
-policy's state, which is reset at the beginning of each episode.
+Noise is called as `noise(action, state) -> noisy action, state`. Its state is part of the policy's
+state, which is reset at the beginning of each episode.
 """
 
 import abc
@@ -17,7 +17,7 @@ from common.types import Nest
 
 
 class Policy(abc.ABC):
-    """A policy for a batch of K environments whose parameters the learner publishes.
+    """A policy for a batch of K environments, with parameters that the learner publishes.
 
     Attributes:
       sees_rewards: whether the recurrent state depends on rewards; see `with_reward`.
@@ -45,7 +45,7 @@ class Policy(abc.ABC):
         return state
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
-        """Returns the layers of a policy that is an MLP: kind and parameters of each layer.
+        """Returns the kind and the parameters of each layer, if the policy is an MLP.
 
         Raises:
           ValueError: the policy is not an MLP.
@@ -60,8 +60,8 @@ class Policy(abc.ABC):
 
         Args:
           observation: nest of [K, ...] in the structure of the environment's spec.
-          state: nest of [K, ...], the recurrent state. The first is `initial_state`; the others
-            come from `state_at`.
+          state: nest of [K, ...], the recurrent state: `initial_state` at first, then from
+            `state_at`.
 
         Returns:
           action: [K, A] for continuous actions, [K] for discrete ones.
@@ -74,8 +74,8 @@ class Policy(abc.ABC):
 def state_at(policy: Policy, state: Nest, initial_state: Nest, timestep: dm_env.TimeStep) -> Nest:
     """Returns the recurrent state with which to call a policy at a timestep.
 
-    It includes the reward that led to the timestep. Where an episode begins, it is the initial
-    state.
+    The state includes the reward that led to the timestep. Rows in which an episode begins have the
+    initial state.
 
     Args:
       policy: a policy for K environments.
@@ -122,15 +122,15 @@ class OrnsteinUhlenbeckNoise:
 
         x_t = x_{t-1} - theta x_{t-1} + sigma N(0, I),  x = 0 before an episode
 
-    The variance tends to sigma^2 / (1 - (1 - theta)^2), the correlation over k steps is
+    The variance tends to sigma^2 / (1 - (1 - theta)^2), and the correlation over k steps is
     (1 - theta)^k. With theta 1 the noise is Gaussian, sigma N(0, I), independent for each step, row
-    and dimension: that of D4PG (algorithm 1, section 4) and Ape-X (appendix D), the same for all
-    actors. DDPG uses theta 0.15 and sigma 0.2. D4PG (section 4) tried this noise with unnamed
-    parameters and found it unnecessary.
+    and dimension. D4PG (algorithm 1, section 4) and Ape-X (appendix D) use this Gaussian noise with
+    the same sigma for all actors. DDPG uses theta 0.15 and sigma 0.2. D4PG (section 4) also tried
+    Ornstein-Uhlenbeck noise, with unnamed parameters, and found it unnecessary.
     """
 
     def __init__(self, sigma: float, theta: float, seed: int, clip: bool = True):
-        """Makes the noise.
+        """Creates the noise.
 
         Args:
           sigma: standard deviation of a step's increment, in canonical units.
@@ -150,7 +150,7 @@ class OrnsteinUhlenbeckNoise:
     def __call__(
         self, action: np.ndarray, state: np.ndarray | float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adds noise to actions [..., A] in [-1, 1]; returns new float32 arrays: actions and x."""
+        """Returns noisy actions and x as new float32 arrays, given actions [..., A] in [-1, 1]."""
         x = self._sigma * self._generator.standard_normal(action.shape, np.float32)
         x += self._kept * state
         noisy = action + x
@@ -162,7 +162,7 @@ def epsilon_ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:
 
         epsilon_i = epsilon^(1 + i / (N - 1) * alpha),  i = 0 .. N - 1
 
-    The paper does not cover a single actor; it gets `epsilon`.
+    The paper does not cover a single actor, which here has `epsilon`.
 
     Args:
       epsilon: probability that actor 0 acts randomly.
@@ -176,7 +176,7 @@ def epsilon_ladder(epsilon: float, alpha: float, num_actors: int) -> np.ndarray:
 
 
 class EpsilonGreedy:
-    """Choice of a uniformly random action with probability epsilon, else of a greedy action.
+    """Choice of a uniformly random action with probability epsilon, otherwise of the greedy action.
 
     Each row has its own epsilon. The random action may be the greedy action.
     """
@@ -192,7 +192,7 @@ class EpsilonGreedy:
         self._generator = np.random.default_rng(seed)
 
     def __call__(self, q_values: np.ndarray) -> np.ndarray:
-        """Returns actions: action values [K, A] -> int32 [K]."""
+        """Returns the chosen actions, int32 [K], given action values [K, A]."""
         num_rows, num_actions = q_values.shape
         explores = self._generator.random(num_rows) < self._epsilons
         actions = self._generator.integers(num_actions, size=num_rows)
@@ -214,15 +214,15 @@ class Proposals(NamedTuple):
 
 
 class ProposingPolicy(Policy):
-    """A policy that may sample proposed actions and take the best."""
+    """A policy that may sample proposed actions and take the best of them."""
 
     @abc.abstractmethod
     def require_proposals(self) -> None:
-        """Raises ValueError, in one line, if it has no proposals with probabilities."""
+        """Raises ValueError, in one line, if the policy has no proposals with probabilities."""
 
     @abc.abstractmethod
     def propose(self, observation: Nest) -> Proposals:
-        """Searches anew at an observation, a nest of arrays without a batch dimension."""
+        """Returns a new search at an observation, a nest of arrays without a batch dimension."""
 
 
 def require_proposals(policy: Policy) -> None:
@@ -236,7 +236,7 @@ class ObservationRecorder(Policy):
     """A policy that records the observations of the first environment of its batch.
 
     Attributes:
-      observations: observations of the first environment, an array for each call.
+      observations: the recorded observations, an array for each call.
     """
 
     def __init__(self, policy: Policy):

@@ -1,7 +1,7 @@
 """Agents with a deterministic policy and a critic: the common part of DDPG, D4PG and Ape-X DPG.
 
-It has the learner, the actor and the agent, built from two networks and their targets. Losses and
-initial priorities are in the file of each agent.
+It contains the learner, the actor and the agent, built from two networks and their target networks.
+Each agent's own file has its losses and initial priorities.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class ActorCritic(NamedTuple):
     Attributes:
       policy: features [B, D] -> actions [B, A].
       critic: (features [B, D], actions [B, A]) -> output of its head [B, ...].
-      torso: observations [B, ...] -> features; None if flat observations are features.
+      torso: observations [B, ...] -> features; None if flat observations are the features.
     """
 
     policy: control.LayeredNetwork | recurrent.LSTMNetwork
@@ -43,19 +43,19 @@ class ActorCritic(NamedTuple):
 
     @property
     def critic_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that the critic's loss trains: those of the critic and of the torso."""
+        """Variables of the critic and the torso, which the critic's loss trains."""
         torso = () if self.torso is None else self.torso.trainable_variables
         return (*self.critic.trainable_variables, *torso)
 
     def features(self, observation: tf.Tensor) -> tf.Tensor:
-        """Returns the inputs of both networks, float32 [B, D], at observations [B, ...]."""
+        """Returns the inputs of both networks, float32 [B, D], for observations [B, ...]."""
         return observation if self.torso is None else self.torso(observation)
 
 
 CriticLoss = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 """Function of features [B, D] that returns a scalar to minimise, and errors [B]."""
 PolicyLoss = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
-"""Function of features [B, D] with the results of `common.values.policy_gradients.dpg_loss`."""
+"""Function of features [B, D] that returns what `common.values.policy_gradients.dpg_loss` does."""
 
 
 class ActorCriticGradients(NamedTuple):
@@ -96,14 +96,15 @@ class ActorCriticGradients(NamedTuple):
 
 
 class ActorCriticLearner(Learner):
-    """Base of learners: online and target networks, and an optimiser each for policy and critic.
+    """Base of learners with online and target networks and separate policy and critic optimisers.
 
-    A paper's learner inherits it and adds `gradients`.
+    A paper's learner inherits from it and adds `gradients`.
 
     Attributes:
       networks: the online networks.
       target_networks: copies of the online networks; they compute targets.
-      moments: of all observations so far that updates began from; None if they stay as they are.
+      moments: moments of `observation_tm1` over all batches so far; None if observations are not
+        standardised.
       policy_optimizer: optimiser of the online policy.
       critic_optimizer: optimiser of the online critic.
       steps: int64 scalar, number of updates made.
@@ -126,13 +127,13 @@ class ActorCriticLearner(Learner):
 
         Args:
           make_networks: called for the online networks, then for the target networks.
-          policy_optimizer: of the online policy.
-          critic_optimizer: of the online critic.
+          policy_optimizer: optimiser of the online policy.
+          critic_optimizer: optimiser of the online critic and the torso.
           target_period: steps between copies to the target networks.
-          target_rate: below 1, each step moves the target networks this much instead.
-          critic_decay: factor of half the critic's squared weights, without biases, in its loss.
+          target_rate: if below 1, each step instead moves the target networks by this fraction.
+          critic_decay: coefficient of half the critic's squared weights, not biases, in its loss.
           max_critic_norm: global norm to which the critic's gradient is clipped; 0 does not clip.
-          max_policy_norm: the same of the policy's gradient.
+          max_policy_norm: the same for the policy's gradient.
           max_policy_element: magnitude to which each element of the policy's gradient is clipped; 0
             does not clip.
         """
@@ -160,7 +161,7 @@ class ActorCriticLearner(Learner):
         return self.networks.variables
 
     def update(self, batch: Batch) -> tuple[Nest, Metrics]:
-        """Makes one learner step, with the moments of its observations; see base class."""
+        """Updates the moments with the batch, then makes one learner step; see base class."""
         if self.moments is not None:
             self.moments.update(batch.steps.observation_tm1)
             for networks in (self.networks, self.target_networks):
@@ -176,10 +177,10 @@ class ActorCriticLearner(Learner):
         `policy_loss` contributes to the gradients of neither the critic nor the torso.
 
         Args:
-          observation: [B, ...], whose features both losses get.
+          observation: [B, ...]; both losses are functions of its features.
           critic_loss: returns the scalar loss and errors [B].
-          policy_loss: returns the scalar loss, the mean value of the policy's actions, and their
-            saturated share.
+          policy_loss: returns the scalar loss, the mean value of the policy's actions, and the
+            share of their elements that are saturated.
         """
         with tf.GradientTape() as critic_tape:
             features = self.networks.features(observation)
@@ -204,7 +205,7 @@ class ActorCriticLearner(Learner):
         )
 
     def apply(self, gradients: ActorCriticGradients) -> None:
-        """Makes a step of both optimisers; see base class."""
+        """Takes a step with both optimisers; see base class."""
         networks = self.networks
         self.critic_optimizer.apply(gradients.critic, networks.critic_variables)
         self.policy_optimizer.apply(gradients.policy, networks.policy.trainable_variables)
@@ -219,14 +220,14 @@ class ActorCriticLearner(Learner):
 def make_optimizers(
     learning_rate: float, config: ActorCriticConfig
 ) -> tuple[snt.Optimizer, snt.Optimizer]:
-    """Returns Adam for the policy and for the critic, with Sonnet's other constants."""
+    """Returns Adam optimisers of policy and critic, otherwise with Sonnet's default constants."""
     rates = (learning_rate, config.critic_learning_rate or learning_rate)
     policy, critic = map(snt.optimizers.Adam, rates)
     return policy, critic
 
 
 def make_noise(kind: str, sigma: float, theta: float, seed: int) -> OrnsteinUhlenbeckNoise:
-    """Returns the noise of a `kind`, "gaussian" or "ou"; `theta` is of the latter."""
+    """Returns noise of a `kind`, "gaussian" or "ou"; only "ou" uses `theta`."""
     return OrnsteinUhlenbeckNoise(sigma, theta if kind == "ou" else 1.0, seed)
 
 
@@ -241,10 +242,10 @@ def make_networks(
 
     Args:
       config: an `ActorCriticConfig` with `policy_sizes`, `critic_sizes` and `layer_norm`.
-      spec: of the environment.
+      spec: the environment's spec.
       head: the critic's output layer.
-      activation: of every hidden layer after the first.
-      terrain_sizes: layers that each network has for heights of the terrain; none by default.
+      activation: activation after every hidden layer but the first.
+      terrain_sizes: units of each network's layers for terrain heights; by default no such layers.
     """
     norm, num_features = config.layer_norm, spec.observation_size
     torso: Standardizer | images.ImageEncoder | None = None
@@ -289,25 +290,25 @@ class ActorCriticEvaluator(Policy):
             self._torso.load(flat[-self._torso.num_parameters :])
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
-        """Returns the layers without noise; see base class."""
+        """Returns the layers of the torso and the policy; see base class."""
         first = [] if self._torso is None else self._torso.layers()
         return [*first, *self._policy.layers()]
 
     def features(self, observation: np.ndarray) -> np.ndarray:
-        """Returns the inputs of the networks, float32 [K, D], at observations [K, ...]."""
+        """Returns the inputs of the networks, float32 [K, D], for observations [K, ...]."""
         return observation if self._torso is None else self._torso(observation)
 
     def __call__(self, observation: np.ndarray, state: Nest = ()):
-        """Returns actions, state and no extras: observations [K, ...] -> actions [K, A]."""
+        """Returns actions [K, A] at observations [K, ...], the same state, and no extras."""
         return self._policy(self.features(observation)), state, {}
 
 
 class ActorCriticActor(ActorCriticEvaluator):
     """The policy with noise, run as NumPy twins.
 
-    Its extras are two outputs of its copy of the critic: for the action taken and for the policy's
-    own action. Initial priorities are computed from them without running the networks again (Ape-X
-    appendix F). A paper's actor inherits it and adds `initial_priorities`.
+    Its extras are the outputs of its copy of the critic for two actions: the action taken and the
+    policy's own action. Initial priorities are computed from them without running the networks
+    again (Ape-X appendix F). A paper's actor inherits from it and adds `initial_priorities`.
     """
 
     def __init__(self, networks: ActorCritic, action_size: int, noise: OrnsteinUhlenbeckNoise):
@@ -331,7 +332,7 @@ class ActorCriticActor(ActorCriticEvaluator):
 
         Args:
           observation: [K, ...].
-          state: of the noise; 0 before an episode.
+          state: state of the noise; 0 before an episode.
 
         Returns:
           action: [K, A], with noise.
@@ -352,7 +353,7 @@ class ActorCriticActor(ActorCriticEvaluator):
 class ActorCriticAgent(TransitionAgent):
     """Base of agents for continuous actions.
 
-    A paper's agent inherits it and adds its learner, its actor and its data.
+    A paper's agent inherits from it and adds its learner, its actor and its data.
     """
 
     jit_compile = True
@@ -363,7 +364,7 @@ class ActorCriticAgent(TransitionAgent):
         setting: str,
         make_networks: Callable[[Any, EnvironmentSpec], ActorCritic],
     ):
-        """Makes the agent.
+        """Creates the agent.
 
         Args:
           config: a paper's dataclass of hyperparameters.

@@ -1,7 +1,7 @@
 """Hyperparameters of agents with a deterministic policy and a critic that their papers leave out.
 
-All are off by default, and in runs that are older than a field. This module imports neither
-TensorFlow nor NumPy.
+All are off by default, and also in runs that were started before the field existed. This module
+imports neither TensorFlow nor NumPy.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from common.config import Config, field
 
 @dataclasses.dataclass
 class ActorCriticConfig(Config):
-    """Remedies for saturated policies, what the DDPG of Lillicrap et al. (2016) has, and torsos."""
+    """Remedies for saturated policies, options of Lillicrap et al.'s DDPG (2016), and torsos."""
 
     unit_norm: bool = field(False, suffix="unit_norm")
     """Divides the last features of pi by their Euclidean norm. Not in the paper; Bjorck et al.
@@ -40,7 +40,7 @@ class ActorCriticConfig(Config):
     SAC-AE."""
 
     def validate(self) -> None:
-        """Adds that images are not normalised."""
+        """Adds the condition that images are not normalised; see base class."""
         super().validate()
         self.require(
             self.torso == "mlp" or not self.normalize_observations,
@@ -68,11 +68,11 @@ LILLICRAP: Mapping[str, object] = {
     "updates_per_call": 1,
     "samples_per_insert": 64.0,
 }
-"""The DDPG of Lillicrap et al. (2016, arXiv 1509.02971), as both papers could have had it.
+"""Values for the DDPG of Lillicrap et al. (2016, arXiv 1509.02971), a baseline of both papers.
 
 Its theta of 0.15, discount of 0.99 and replay of 10^6 (section 7) are defaults of both agents.
-LayerNorm is in the place of its batch normalisation, of which the papers say nothing. What stays
-that of the paper's own agent: the activations, which are ReLU in section 7; the initialisers, there
+LayerNorm replaces its batch normalisation, which the papers do not mention. The rest is as in each
+paper's own agent: the activations, which are ReLU in DDPG (section 7); the initialisers, in DDPG
 uniform in +-1/sqrt(inputs), and +-0.003 for the last layers; and the layer where the action enters
-the critic, there the second.
+the critic, in DDPG the second.
 """

@@ -1,7 +1,7 @@
 """The interface of an agent: networks, policies, columns of a stored step, and kind of data.
 
-Roles get these from the agent, and adder and store from its `data`. `TransitionAgent` is the base
-of agents that learn from n-step transitions.
+Roles obtain these from the agent, and the adder and the store from its `data`. `TransitionAgent` is
+the base of agents that learn from n-step transitions.
 """
 
 import abc
@@ -33,7 +33,7 @@ class Agent(abc.ABC):
     """A paper's agent with a configuration.
 
     It provides everything in which agents differ: the networks, the columns of a stored step, and
-    the kind of data, which determines adder and store.
+    the kind of data, which determines the adder and the store.
 
     Attributes:
       declaration: the agent's declaration; the agent is built as `class(config, setting)`.
@@ -95,16 +95,16 @@ class Agent(abc.ABC):
         return self.batch_size * self.data.steps_per_item
 
     def q_bound(self, environment: str) -> float:
-        """Returns the largest possible value, see `common.environments.spec`."""
+        """Returns the bound on all values; see `common.environments.spec.q_bound`."""
         return q_bound(environment, vars(self.config))
 
     def make_learner(self, spec: EnvironmentSpec, seed: int | None = None) -> Learner:
         """Builds the learner.
 
         Args:
-          spec: of the environment.
+          spec: the environment's spec.
           seed: becomes TensorFlow's global seed, from which networks are initialised; None leaves
-            that of a user's process as it is.
+            the global seed unchanged.
         """
         if seed is not None:
             tf.random.set_seed(seed)
@@ -115,8 +115,8 @@ class Agent(abc.ABC):
         """Builds the learner, with networks from TensorFlow's global seed.
 
         Args:
-          spec: of the environment.
-          seed: of what else the learner draws.
+          spec: the environment's spec.
+          seed: seed of the learner's other random draws.
         """
 
     @abc.abstractmethod
@@ -127,7 +127,7 @@ class Agent(abc.ABC):
         """Returns the evaluator's policy as operations on the learner's networks, for an export.
 
         It is a function of observations [K, ...] and the state of `make_evaluator`'s policy; it
-        returns actions and the next state. It uses no variable but `learner.actor_variables`.
+        returns actions and the next state. It uses no variables except `learner.actor_variables`.
         """
         raise ValueError(f"{type(self).__name__} has no policy as TensorFlow operations")
 
@@ -197,7 +197,7 @@ class Agent(abc.ABC):
     ) -> Trainer:
         """Builds the learner's loop; arguments as for `Trainer`.
 
-        If `updates` is None, the method `updates` makes them.
+        If `updates` is None, the method `updates` creates them.
         """
         return Trainer(
             store,
@@ -214,8 +214,8 @@ class Agent(abc.ABC):
 class TransitionAgent(Agent):
     """An agent with `Transitions`, continuous or discrete actions, and a choice of torsos.
 
-    With `config.torso` "atari" images are sent and kept as PNG files (Ape-X section 4.1). With
-    other torsos observations are kept as they are: a file of MinAtar's images would be no smaller.
+    With `config.torso` "atari", images are sent and stored as PNG files (Ape-X section 4.1). With
+    other torsos, observations are stored as they are: PNG would not make MinAtar's images smaller.
     """
 
     def __init__(self, config: Any, setting: str):
@@ -223,7 +223,7 @@ class TransitionAgent(Agent):
         self.decodes = config.torso == "atari"
 
     def encode(self, observation: np.ndarray) -> np.ndarray:
-        """Images uint8 [K, H, W, C] -> PNG files, an object array [K]; see base class."""
+        """Encodes uint8 images [K, H, W, C] as PNG files, an object array [K], if `decodes`."""
         return png.encode(observation) if self.decodes else observation
 
     def decode(self, steps: StoredTransition, spec: EnvironmentSpec) -> StoredTransition:
@@ -235,7 +235,7 @@ class TransitionAgent(Agent):
         )
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTransition:
-        """Returns the columns of an n-step transition with both observations (appendix F)."""
+        """Returns the columns of an n-step transition with both observations (Ape-X appendix F)."""
         observation = tf.TensorSpec(spec.observation_shape, spec.observation_dtype)
         if self.decodes:
             assert spec.image_shape is not None

@@ -26,7 +26,7 @@ class AgentDeclaration:
         it, because it imports TensorFlow.
       settings: the agent's settings.
       num_actors: returns the default of --num_actors, given the configuration and the setting.
-      num_actors_help: help text of that flag.
+      num_actors_help: help text of --num_actors.
       layouts: the default layout; optionally the layout of configurations with `single_process`;
         and layouts that a flag chooses.
       require: "module:function" that raises ValueError, in one line, if the agent cannot act in an
@@ -35,9 +35,9 @@ class AgentDeclaration:
         the environment.
       queue_bytes: bytes of the learner's queue when it is full, given the same arguments.
       num_frames: images stacked in an observation; None if observations are not stacked images.
-      num_actors_flag: name of the flag --num_actors, if the paper does not speak of actors.
-      program: module that runs the agent with `python -m`; "" is the module of its name in
-        `binaries`.
+      num_actors_flag: name of the flag --num_actors; another if the paper does not speak of actors.
+      program: module that runs the agent with `python -m`; "" for the module in `binaries` that has
+        the agent's name.
     """
 
     name: str
@@ -82,9 +82,10 @@ class AgentDeclaration:
 
         Args:
           config: the agent's configuration.
-          name: the environment's name for `common.environments.make`; it is made once.
+          name: the environment's name for `common.environments.make`, called at most once. The
+            spec is then cached, except for the suites "gym" and "python".
         """
-        # A user may change a module and load it again.
+        # Not cached: a user may change a module and load it again.
         find = _spec.__wrapped__ if name.startswith(("gym:", "python:")) else _spec
         spec = find(name, self.num_frames)
         try:

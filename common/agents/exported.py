@@ -4,7 +4,7 @@
     state = policy.initial_state(1)                                # where an episode begins
     action, state = policy.act(observation[np.newaxis], state)     # [1, ...]
 
-`spaces.json` next to the SavedModel has shapes and dtypes, and the affine map from actions to the
+`spaces.json`, next to the SavedModel, has shapes and dtypes, and the affine map from actions to the
 environment's own units.
 """
 
@@ -31,9 +31,9 @@ class ExportedPolicy(tf.Module):
     """The evaluator's policy of an agent with learnt parameters, to be saved as a SavedModel.
 
     Attributes:
-      act: `act(observation, state) -> (action, state)`, of any number K of environments.
-      initial_state: `initial_state(K) -> state`, where episodes begin; {} of a feedforward policy.
-        States are dictionaries of arrays [K, ...].
+      act: `act(observation, state) -> (action, state)`, for any number K of environments.
+      initial_state: `initial_state(K) -> state` at the start of an episode; {} for a feedforward
+        policy. States are dictionaries of arrays [K, ...].
       parameters: variables of the policy.
     """
 
@@ -73,7 +73,7 @@ class ExportedPolicy(tf.Module):
 
 
 def named(state: Any) -> dict[str, Any]:
-    """Returns the leaves of a recurrent state by names such as "policy_hidden"."""
+    """Returns the leaves of a recurrent state, keyed by names such as "policy_hidden"."""
     leaves = tree.flatten_with_path(state)
     return {"_".join(map(str, path)) or "state": leaf for path, leaf in leaves}
 
@@ -82,7 +82,7 @@ def write(directory: pathlib.Path, run: TrainedRun) -> list[str]:
     """Writes an export; returns the names of its parts.
 
     Args:
-      directory: does not exist yet.
+      directory: directory to create; it must not exist yet.
       run: the trained run.
 
     Raises:

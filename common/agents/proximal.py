@@ -1,8 +1,8 @@
 """Agents with proximal policy optimisation (PPO): the common part of several papers' agents.
 
-Source: Schulman et al. 2017. The policy is Gaussian with variances that do not depend on the state;
-the value network is separate, and each has its optimiser. Networks, scales, objective and learning
-rates are in the file of each agent.
+Source: Schulman et al. 2017. The policy is Gaussian with variances that do not depend on the state.
+The value network is separate, and each network has its own optimiser. Each agent's own file has its
+networks, scales, objective and learning rates.
 """
 
 import abc
@@ -48,7 +48,7 @@ class ProximalNetworks(snt.Module):
         initial_variance: float,
         observation_clip: float = math.inf,
     ):
-        """Takes networks that already have their variables."""
+        """Wraps networks whose variables already exist."""
         super().__init__()
         self.observation_clip = observation_clip
         self.mean, self.value = mean, value
@@ -63,7 +63,7 @@ class ProximalNetworks(snt.Module):
 
 
 class ProximalSteps(NamedTuple):
-    """N steps that updates learn from, all float32.
+    """N steps from which updates learn, all float32.
 
     Attributes:
       observation: [N, D], standardised.
@@ -99,11 +99,11 @@ class ProximalLearner(RolloutLearner):
     """
 
     def __init__(self, config: Any, observation_size: int, networks: ProximalNetworks):
-        """Makes the optimisers and all other variables.
+        """Creates the optimisers and all other variables.
 
         Args:
-          config: has `policy_learning_rate`, `value_learning_rate`, `adam_beta1`, `adam_beta2` and
-            `adam_epsilon`.
+          config: hyperparameters, among them `policy_learning_rate`, `value_learning_rate`,
+            `adam_beta1`, `adam_beta2` and `adam_epsilon`.
           observation_size: D.
           networks: policy and value.
         """
@@ -184,7 +184,7 @@ class ProximalLearner(RolloutLearner):
         return Gradients((policy_gradients, value_gradients), (), metrics)
 
     def apply(self, gradients: Nest) -> None:
-        """Makes a step of both optimisers; see base class."""
+        """Takes a step with both optimisers; see base class."""
         policy_gradients, value_gradients = gradients
         self.policy_optimizer.apply(policy_gradients, self.networks.policy_variables)
         self.value_optimizer.apply(value_gradients, self.networks.value_variables)
@@ -221,14 +221,14 @@ class GaussianPolicy(Policy):
         seed: int | None = None,
         noise_bound: float = math.inf,
     ):
-        """Makes the policy; `load` gives it the learner's parameters.
+        """Creates the policy; `load` replaces its parameters with the learner's.
 
         Args:
           networks: networks of the same sizes as the learner's.
           observation_size: D.
           action_size: A.
           seed: seed of the noise; None acts without noise.
-          noise_bound: standard deviations at which the noise is truncated.
+          noise_bound: bound at which the noise is truncated, in standard deviations.
         """
         self._noise_bound = noise_bound
         self._clip = networks.observation_clip
@@ -267,9 +267,9 @@ class GaussianPolicy(Policy):
 
         Returns:
           action: [K, A] float32.
-          state: that of the next step.
-          extras: float32 arrays: "mean" and "variance" [K, A] of the policy; "value" [K] in units
-            of rewards, and "version" [K] of the parameters.
+          state: the state for the next step.
+          extras: float32 arrays: the policy's "mean" and "variance" [K, A], the "value" [K] in
+            units of rewards, and the parameters' "version" [K].
         """
         mean, value, state = self._outputs(observation, state)
         action = mean.copy()
@@ -300,7 +300,7 @@ class ProximalAgent(Agent):
     `discount` and `trace`.
 
     Attributes:
-      noise_bound: standard deviations at which the noise of actors is truncated.
+      noise_bound: bound at which the actors' noise is truncated, in standard deviations.
     """
 
     jit_compile = True
@@ -308,7 +308,7 @@ class ProximalAgent(Agent):
     data: Rollouts
 
     def __init__(self, config: Any, setting: str, unroll_length: int | None = None):
-        """Makes the data; `RolloutAdder` explains `unroll_length`."""
+        """Creates the data; see `RolloutAdder` for `unroll_length`."""
         super().__init__(config, setting)
         self.data = Rollouts(config.horizon, config.discount, config.trace, unroll_length)
         self.updates_per_call = config.num_epochs * config.horizon // config.batch_size
@@ -319,7 +319,7 @@ class ProximalAgent(Agent):
         """Builds policy and value with their variables."""
 
     def make_policy(self, spec: EnvironmentSpec, seed: int | None) -> GaussianPolicy:
-        """Builds the policy, with noise of the seed, or without any."""
+        """Builds the policy, with noise from `seed`, or without noise if it is None."""
         sizes = spec.observation_size, spec.action_size
         return GaussianPolicy(self.make_networks(spec), *sizes, seed, self.noise_bound)
 

@@ -53,9 +53,9 @@ class TrainedRun:
 class TrainedPolicy:
     """A trained policy without exploration.
 
-    `policy.act(observation)` has observations and actions as the environment gives and takes them;
-    `policy(observation)` has those of `common.environments.make`, also for a batch. A recurrent
-    policy keeps its state between calls: call `reset()` at the beginning of an episode.
+    `policy.act(observation)` takes observations and returns actions in the environment's own form.
+    `policy(observation)` uses the form of `common.environments.make`, and also takes a batch. A
+    recurrent policy keeps its state between calls: call `reset()` at the beginning of an episode.
     If its state depends on rewards as well, call `policy(observation, reward)` after each step.
 
     Attributes:
@@ -84,7 +84,7 @@ class TrainedPolicy:
         """Resets the recurrent state.
 
         Args:
-          first: bool [K], the rows in which an episode begins; None resets all rows.
+          first: bool [K], True in the rows in which an episode begins; None resets all rows.
         """
         if first is None or self._state is None:
             self._state = None
@@ -96,12 +96,12 @@ class TrainedPolicy:
         """Returns the action in the units, dtype and shape of the environment itself.
 
         Args:
-          observation: a single observation as the user's environment gives it, also a dictionary, a
-            tuple or an integer.
-          reward: as of `__call__`.
+          observation: a single observation as the user's environment returns it, possibly a
+            dictionary, a tuple or an integer.
+          reward: as for `__call__`.
 
         Raises:
-          ValueError: as of `__call__`.
+          ValueError: as for `__call__`.
         """
         if self._canonical is None:
             return self(observation, reward)
@@ -115,7 +115,7 @@ class TrainedPolicy:
         Args:
           observation: an observation of `environment`, or a batch of K: flat, [D] or [K, D], in the
             order of the environment's spec; or uint8 images, [H, W, C] or [K, H, W, C]. A
-            dictionary of arrays, as dm_control gives it, is a single flat observation.
+            dictionary of arrays, as dm_control returns it, is a single flat observation.
           reward: reward of the step that led to the observation, [] or [K]; 0 where an episode
             begins. Only a policy with `sees_rewards` needs it, except for its first call after
             `reset`.
@@ -125,8 +125,8 @@ class TrainedPolicy:
 
         Raises:
           ValueError: the observation has another shape or other entries, an image is not uint8, a
-            recurrent policy got another K without a `reset`, or a policy that needs rewards got
-            none.
+            recurrent policy is given another K without a `reset`, or a policy that needs rewards
+            is given none.
         """
         if isinstance(observation, Mapping) and self._canonical:
             observation = self._canonical.observation_of(observation)
@@ -176,14 +176,14 @@ def load(
       checkpoint: "newest", "best" for the parameters of the best evaluation, or "step_N" for a kept
         checkpoint. None loads the newest, or the best if there is no checkpoint, as for a policy
         stored without its run.
-      trust_environment: whether a module of a user ("python:MODULE:FUNCTION") may be any code;
-        otherwise `user_code.require_trusted` decides.
+      trust_environment: whether to trust a user's module ("python:MODULE:FUNCTION") without a
+        check; otherwise `user_code.require_trusted` decides.
 
     Raises:
       RunDirectoryError: there is no run, or another version wrote its configuration.
       JsonError: config.json is malformed.
       CheckpointError: the run has no checkpoint yet, or its checkpoint is unreadable.
-      UnusableEnvironmentError: the environment cannot be made, or is not trusted.
+      UnusableEnvironmentError: the environment cannot be created, or is not trusted.
       ValueError: `checkpoint` has another value.
     """
     if checkpoint is not None and not CHECKPOINT_NAMES.fullmatch(checkpoint):

@@ -1,1 +1,1 @@
-"""Kinds of data: the rows of a store, the adder that makes them, and what an update draws."""
+"""Kinds of data: the rows of a store, the adder that creates them, and what an update draws."""

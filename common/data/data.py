@@ -1,8 +1,8 @@
 """The interface of a kind of data: adder, store, and the limit between actors and learner.
 
 Actors give each timestep to an `Adder`. Its deliveries are put into the `Store`, from which the
-learner draws. Each other module of this room has a kind of data. `ItemData` is the base of kinds
-that are stored in a `Memory`.
+learner draws. The other modules of this directory define the kinds of data. `ItemData` is the base
+of kinds that are stored in a `Memory`.
 """
 
 import abc
@@ -41,12 +41,12 @@ class Adder(abc.ABC):
 
     Attributes:
       num_steps: actor steps of all rows completed so far, including rows that wait for `flush`.
-      incarnation: number of this start of the actors; it is part of keys.
+      incarnation: number of this start of the actors, which is part of their rows' keys.
       replay: the actors' own store, if any.
       on_policy: whether all steps of a delivery have the same version of the parameters, which the
-        policy reports. After each delivery the actors then wait for a newer version, instead of
-        requesting it every `actor_period` steps, and call the policy again at the same timestep;
-        its first action is not executed.
+        policy reports. If so, the actors wait for a newer version after each delivery, instead of
+        requesting one every `actor_period` steps. They then call the policy again at the same
+        timestep, and its first action there is not executed.
     """
 
     replay: LocalReplay | None = None
@@ -71,7 +71,7 @@ class Adder(abc.ABC):
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Takes the action at the timestep that `observe` just got.
+        """Takes the action at the timestep that was just given to `observe`.
 
         Args:
           timestep: a timestep of K environments.
@@ -95,14 +95,14 @@ class Data(abc.ABC):
     Attributes:
       send_batch: actor steps that actors collect for a delivery to another process; 0 collects
         none.
-      num_copies: items that the store gets for an actor step.
+      num_copies: items added to the store for each actor step.
       steps_per_item: timesteps of an item from which an update learns.
-      in_lockstep: whether actors wait until a remote store has accepted all that they added.
-      acts_during_updates: whether actors of a process that also learns act while it updates.
-      inserts_late: whether the rows of such actors are inserted together, when the next call is
-        due. Each actor step then adds `num_copies` items.
-      most_waiting: deliveries that may wait to be sent before the actors wait.
-      pull_timestep: timestep of each `actor_period` at which an actor requests new parameters.
+      in_lockstep: whether actors wait until a remote store has accepted everything they added.
+      acts_during_updates: whether, in a process that acts and learns, actors act during updates.
+      inserts_late: whether, in a process that acts and learns, rows are inserted together when the
+        next call is due. Each actor step then adds `num_copies` items.
+      most_waiting: maximum number of deliveries waiting to be sent; beyond it, the actors wait.
+      pull_timestep: timestep within each `actor_period` at which an actor requests new parameters.
     """
 
     send_batch: int = 0
@@ -133,7 +133,7 @@ class Data(abc.ABC):
           actors: index of the actor in each row of the batch of environments.
           specs: as for `make_store`.
           seed: seed of the adder's draws.
-          shard: number of the shard that gets the rows.
+          shard: number of the shard that receives the rows.
           send_batch: actor steps collected for a delivery, if this kind of data collects: 0
             delivers at once, infinity waits for `flush`.
           share: these actors as a fraction of the run's actors.
@@ -145,7 +145,7 @@ class Data(abc.ABC):
 
         Args:
           specs: nest of `tf.TensorSpec` and `Bytes`; see `common.agents.agent.Agent.step_specs`.
-          seed: seed of draws and removals.
+          seed: seed of the random draws and removals.
           num_shards: number of shards that share the capacity.
         """
 
@@ -158,14 +158,14 @@ class Data(abc.ABC):
         """Returns the limit on how far actors and learner may run ahead of each other.
 
         Args:
-          num_samples: items of a call of updates.
+          num_samples: items that one call of updates draws.
           num_ahead: calls that the learner draws ahead; None if a single process acts and learns
             in turns, without prefetching or sending.
         """
 
 
 class StoredState(NamedTuple):
-    """The columns of a state: [T + 1, ...] in an episode, [N, ...] in a rollout or a batch.
+    """The columns of states: [T + 1, ...] in an episode, [N, ...] in a rollout or a batch.
 
     Attributes:
       observation: nest of [...].
@@ -179,7 +179,7 @@ class StoredState(NamedTuple):
 
 
 def gaussian_state_specs(spec: EnvironmentSpec) -> StoredState:
-    """Returns the columns of a state, with mean and variance of the Gaussian policy that acted."""
+    """Returns the columns of a state, with the acting Gaussian policy's mean and variance."""
     action = tf.TensorSpec([spec.action_size])
     return StoredState(
         observation=tf.TensorSpec([spec.observation_size]),
@@ -189,7 +189,7 @@ def gaussian_state_specs(spec: EnvironmentSpec) -> StoredState:
 
 
 class ItemData(Data):
-    """Base of data whose store is a `Memory`.
+    """Base of the kinds of data whose store is a `Memory`.
 
     Attributes:
       distributions: distributions of the memory by name: the learner draws from "sample", and
@@ -251,9 +251,9 @@ class ItemData(Data):
         """Returns the limit on how far actors and learner may run ahead of each other.
 
         The tolerance is at least the samples of two calls, or of the current call and the
-        prefetched calls if those are more. It is also at least two sends of an actor process: with
-        less than a send, the learner would wait for each send, and the actors for the learner after
-        each send.
+        prefetched calls if those are more. It is also at least two sends of an actor process. With
+        less than one send, the learner would wait for each send, and the actors would wait for the
+        learner after each send.
         """
         ratio = self._config.samples_per_insert or None
         calls, sent = 2, 0.0

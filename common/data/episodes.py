@@ -19,20 +19,20 @@ from common.types import Nest
 
 
 class EpisodeAdder(Adder):
-    """Collector of the episodes of K environments; it delivers an episode when it has ended.
+    """Collector of the episodes of K environments, which are delivered when they have ended.
 
     ABSENT rows are neither counted nor stored, and the episode that they interrupt is dropped. An
-    actor step counts when its action is chosen, also in running episodes. The extras "value" and
-    "advantage" of a policy become the `values` and `advantages` of its episodes. A last state has
-    the extras of its observation, and an action of zeros.
+    actor step counts when its action is chosen, even if its episode is still running. The policy's
+    extras "value" and "advantage" become the `values` and `advantages` of its episodes. The last
+    state of an episode has the extras of its observation, and an action of zeros.
     """
 
     def __init__(self, num_environments: int, max_steps: int, send_batch: float = 0):
-        """Makes an adder for K environments.
+        """Creates an adder for K environments.
 
         Args:
           num_environments: K.
-          max_steps: capacity of the memory in steps.
+          max_steps: maximum length of an episode: the capacity of the memory, in steps.
           send_batch: actor steps that are collected for a delivery.
         """
         super().__init__()
@@ -45,7 +45,7 @@ class EpisodeAdder(Adder):
     def observe(
         self, timestep: dm_env.TimeStep, extras: Mapping[str, np.ndarray]
     ) -> Sequence[Delivery]:
-        """Counts the actions that follow this timestep, and collects the episodes that end at it.
+        """Counts the actions taken at this timestep, and collects the episodes that end at it.
 
         Raises:
           UnusableEnvironmentError: a discount is neither 1 nor, at the end of an episode, 0.
@@ -81,7 +81,7 @@ class EpisodeAdder(Adder):
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: Mapping[str, np.ndarray]
     ) -> None:
-        """Stores the states of the timestep that `observe` just got, except the last ones.
+        """Stores the states at which an action is taken; see base class.
 
         Raises:
           UnusableEnvironmentError: an episode is longer than the memory.
@@ -119,7 +119,7 @@ class _Running:
         """Returns the finished episode."""
         states = tree.map_structure(lambda *leaves: np.stack(leaves), *self.states)
         zeros = np.zeros(len(self.states), np.float32)
-        # The memory stores them separately from the columns of a state.
+        # The memory stores these two separately from the columns of a state.
         names = "value", "advantage"
         values, advantages = (
             np.asarray(states.extras.pop(name, zeros), np.float32) for name in names
@@ -129,7 +129,7 @@ class _Running:
 
 
 class WholeEpisodes(Data):
-    """Episodes, which are added when they have ended.
+    """Whole episodes, which are added to the memory when they have ended.
 
     A step counts when its action is executed, although a running episode cannot be drawn yet.
     """
@@ -151,16 +151,17 @@ class WholeEpisodes(Data):
           config: a paper's dataclass of hyperparameters.
           sample: distribution from which the learner draws single steps.
           removal: rule for the episodes that a full memory removes; see `EpisodeMemory`.
-          window: maximal length of the windows that the learner draws from a `WindowMemory` in its
+          window: maximum length of the windows that the learner draws from a `WindowMemory` in its
             process; None draws single steps.
-          history: states before a drawn single step; see `EpisodeMemory.sample`.
+          history: maximum number of earlier states drawn with a single step; see
+            `EpisodeMemory.sample`.
         """
         self._config = config
         self._sample, self._removal = sample, removal
         self._window, self._history = window, history
 
     def make_adder(self, *, actors: range, send_batch: float = 0, **_: Any) -> EpisodeAdder:
-        """Builds the adder of some actors; the memory makes the keys."""
+        """Builds the adder of some actors; the memory assigns the keys."""
         return EpisodeAdder(len(actors), self._config.replay_capacity, send_batch)
 
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> EpisodeMemory:
@@ -177,10 +178,10 @@ class WholeEpisodes(Data):
         return EpisodeWire(specs)
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
-        """Returns the limit with which a call is due as soon as its steps have been executed.
+        """Returns a limit under which a call is due as soon as its steps have been executed.
 
         Between calls, actor steps - (steps per update) * learner steps is constant. Actors wait for
-        a learner only once the finished episodes have the steps of a batch.
+        the learner only once the finished episodes contain the steps of a batch.
         """
         del num_ahead
         config = self._config

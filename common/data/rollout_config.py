@@ -3,11 +3,11 @@
 from common.config import Config
 
 HELD_ROLLOUTS = 2
-"""Capacity of a store in rollouts: actors may send twice."""
+"""Capacity of a store in rollouts: 2, because actors may send a rollout twice."""
 
 
 class RolloutConfig(Config):
-    """Base of hyperparameters; the fields of all agents follow from the sizes of a rollout.
+    """Base of hyperparameters; the sizes of a rollout determine the fields common to all agents.
 
     Attributes:
       horizon: steps of a rollout.
@@ -24,12 +24,12 @@ class RolloutConfig(Config):
 
     @property
     def min_replay_size(self) -> int:
-        """Steps before the first update, in addition to those of a rollout: 0."""
+        """Steps before the first update, in addition to a full rollout: 0."""
         return 0
 
     @property
     def samples_per_insert(self) -> float:
-        """Steps learnt from per environment step."""
+        """Steps drawn for updates per environment step."""
         return float(self.num_epochs)
 
     @property

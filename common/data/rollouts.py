@@ -39,7 +39,7 @@ class Rollout(NamedTuple):
     """N steps that were taken with the same version of the parameters.
 
     Attributes:
-      version: int64 [N].
+      version: int64 [N], the version of the parameters.
       steps: nest of [N, ...].
     """
 
@@ -59,12 +59,13 @@ class Rollout(NamedTuple):
 class RolloutAdder(Adder):
     """Collector of the steps of K environments; a rollout is complete once it has enough steps.
 
-    A true end, a time limit and the end of a rollout are treated alike: the rewards after the step
-    are estimated by V of the next state, which is 0 after a true end. The policy is called again
-    for the timestep at which a rollout ends, so that the next rollout begins with newer parameters.
+    Termination, a time limit and the end of a rollout are treated alike: V of the next state
+    estimates the rewards after the step, and counts as 0 after termination. The policy is called
+    again at the timestep where a rollout ends, so that the next rollout starts with newer
+    parameters.
 
-    The extras "value" and "version" of the policy, both [K], are V and the version of its
-    parameters; other extras are stored with the states.
+    The policy's extras "value" and "version", both [K], are V and the version of its parameters.
+    Other extras are stored with the states.
     """
 
     on_policy = True
@@ -72,10 +73,10 @@ class RolloutAdder(Adder):
     def __init__(
         self, num_steps: int, discount: float, lambda_: float, unroll_length: int | None = None
     ):
-        """Makes an adder without steps.
+        """Creates an adder without steps.
 
         Args:
-          num_steps: steps of all environments that complete a rollout.
+          num_steps: steps of a rollout, over all environments.
           discount: gamma, per step.
           lambda_: lambda of generalised advantage estimation.
           unroll_length: timesteps after which an advantage estimate bootstraps from V; None
@@ -93,7 +94,7 @@ class RolloutAdder(Adder):
         """Adds the step that led to a timestep; returns the rollout if it is complete."""
         if not self._taken:
             return ()
-        # No step led to a FIRST or an ABSENT row. This reward makes the TD error there 0.
+        # No step led to a FIRST or an ABSENT row. With this reward, its TD error is 0.
         is_step = timestep.step_type > FIRST
         _, value, _ = self._taken[-1]
         reward = np.where(is_step, timestep.reward, value)
@@ -102,7 +103,7 @@ class RolloutAdder(Adder):
         self._held += int(np.count_nonzero(is_step))
         if self._held < self._size:
             return ()
-        # The last timestep may exceed the rollout by a few steps, which count: they were executed.
+        # The last timestep may exceed the rollout by a few steps, which count as executed.
         delivery = Delivery(self._rollout(extras["value"]), self._held)
         self.num_steps += self._held
         self._begin()
@@ -157,7 +158,7 @@ class RolloutWire(Wire):
     consumes = True
 
     def __init__(self, specs: Nest):
-        """Computes sizes; `specs` are those of `RolloutStore`."""
+        """Prepares the columns; `specs` are those of `RolloutStore`."""
         self.signature = Signature(specs)
         version = tf.TensorSpec([None], tf.int64, "version")
         self.put_specs = [version, *self.signature.column_specs]
@@ -172,7 +173,7 @@ class RolloutWire(Wire):
 
 
 class RolloutStore(Store):
-    """The steps of the current policy; a draw empties the store, since the policy then changes.
+    """Store of the current policy's steps; a draw empties it, since the policy then changes.
 
     All stored steps have the same version. Steps of a version that was already drawn are dropped:
     their sender, or its replacement, has sent twice. If the store follows a version, it accepts
@@ -180,11 +181,11 @@ class RolloutStore(Store):
     """
 
     def __init__(self, specs: Nest, capacity: int):
-        """Makes an empty store.
+        """Creates an empty store.
 
         Args:
           specs: columns of a step, nest of `tf.TensorSpec` without batch dimension.
-          capacity: maximal number of stored steps.
+          capacity: maximum number of stored steps.
         """
         self.wire: RolloutWire = RolloutWire(specs)
         self.capacity = capacity
@@ -198,7 +199,7 @@ class RolloutStore(Store):
     def follow(self, version: Callable[[], int]) -> None:
         """Accepts only steps of the learner's `version()` from now on; see base class.
 
-        Otherwise a learner that has returned to an earlier checkpoint would get later versions.
+        Otherwise a learner that returned to an earlier checkpoint would receive later versions.
         """
         self._wanted = version
 
@@ -206,7 +207,8 @@ class RolloutStore(Store):
         """Adds a copy of the steps; returns False if they do not fit now.
 
         Raises:
-          ValueError: a column is wrong, there are several versions, or the steps never fit.
+          ValueError: a column is wrong, there are several versions, or these steps alone exceed the
+            capacity.
         """
         columns = self._columns(rows)
         num_rows = len(columns[0])
@@ -260,9 +262,9 @@ class RolloutStore(Store):
 
 
 class Rollouts(Data):
-    """Rollouts with a fixed number of steps; each actor makes its share and then waits.
+    """Rollouts with a fixed number of steps; each actor process collects its share and then waits.
 
-    The columns of the store are those of the states, with the step's reward, value and advantage.
+    The store has the columns of the states and each step's reward, value and advantage.
     """
 
     in_lockstep = True
@@ -270,7 +272,7 @@ class Rollouts(Data):
     def __init__(
         self, horizon: int, discount: float, lambda_: float, unroll_length: int | None = None
     ):
-        """Takes a rollout's size and the parameters of its advantages.
+        """Stores the size of a rollout and the parameters of its advantages.
 
         Args:
           horizon: steps of all actors in a rollout.
@@ -297,7 +299,7 @@ class Rollouts(Data):
         return RolloutWire(_columns(specs))
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
-        """Returns no limit: actors wait for the parameters that were learnt from their steps."""
+        """Returns `UNLIMITED`: actors wait for the parameters that were learnt from their steps."""
         del num_samples, num_ahead
         return UNLIMITED
 

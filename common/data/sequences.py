@@ -19,7 +19,7 @@ from common.types import Nest
 
 
 class StoredTimestep(NamedTuple):
-    """The columns of a timestep: [B, T, ...] in drawn sequences, [S, ...] in an adder's delivery.
+    """The columns of timesteps: [B, T, ...] in drawn sequences, [S, ...] in an adder's delivery.
 
     Attributes:
       observation: nest of [...].
@@ -51,9 +51,9 @@ class SequenceAdder(Adder):
 
     `act` completes a timestep, which the next `observe` returns. The first T - 1 timesteps are held
     back until their sequence is complete, because a memory drops steps that no item contains. After
-    that each call returns a timestep and a sequence, of unknown priority, for each environment. The
-    timesteps of an actor are numbered 0, 1, 2, ... over the lifetime of the adder, across episodes,
-    without gaps and including FIRST and LAST; their keys are made of these numbers.
+    that each `observe` returns a timestep and a sequence of unknown priority for each environment.
+    The timesteps of an actor, including FIRST and LAST, are numbered 0, 1, 2, ... over the lifetime
+    of the adder, across episodes and without gaps. Their keys are built from these numbers.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class SequenceAdder(Adder):
         reward_clip: float | None = None,
         shard: int = 0,
     ):
-        """Makes an adder without timesteps.
+        """Creates an adder without timesteps.
 
         Args:
           actors: index of the actor in each of the K environments.
           length: T, timesteps of a sequence.
           gamma: discount per step.
           reward_clip: bound on the magnitude of a reward; None does not clip.
-          shard: number of the shard that gets the timesteps.
+          shard: number of the shard that receives the timesteps.
         """
         super().__init__()
         self._actors = np.asarray(actors)
@@ -90,7 +90,7 @@ class SequenceAdder(Adder):
         The timesteps are in chronological order. The result is empty while the first sequence is
         incomplete.
         """
-        del timestep, extras  # `act` also gets them
+        del timestep, extras  # `act` receives them as well
         begin, end = self._num_given, self._num_given + len(self._held)
         if end < self._length:
             return ()
@@ -112,7 +112,7 @@ class SequenceAdder(Adder):
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Stores the timestep that `observe` just got; see base class."""
+        """Stores the timestep that was just given to `observe`; see base class."""
         step_type = timestep.step_type
         has_no_step = step_type <= FIRST  # no action led to a FIRST or an ABSENT row
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
@@ -138,10 +138,10 @@ class SequenceAdder(Adder):
 
 
 class Sequences(ItemData):
-    """Timesteps, which are stored once, and items that refer to T consecutive timesteps."""
+    """Items that refer to T consecutive timesteps, where each timestep is stored once."""
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any):
-        """Also reads `sequence_length` of the configuration; see base class."""
+        """Also reads the configuration's `sequence_length`; see base class."""
         super().__init__(config, *args, **kwargs)
         self.sequence_length = config.sequence_length
 

@@ -25,7 +25,7 @@ class StoredTransition(NamedTuple):
       observation_tm1: nest of [B, ...], S_t.
       action_tm1: [B, A] (or [B]), A_t.
       n_step_reward: float32 [B], R_{t:t+k}.
-      n_step_discount: float32 [B], gamma_{t:t+k}, the factor of the value of S_{t+k}.
+      n_step_discount: float32 [B], gamma_{t:t+k}, by which the value of S_{t+k} is multiplied.
       observation_t: nest of [B, ...], S_{t+k}.
     """
 
@@ -67,7 +67,7 @@ class _Completed(NamedTuple):
 class NStepAdder(Adder):
     """Converter of the timesteps of K environments to n-step transitions.
 
-    For a transition that begins at S_t and ends k steps later (Ape-X appendix F, restored):
+    For a transition that begins at S_t and ends k steps later (Ape-X appendix F):
 
         R_{t:t+k}     = sum_{i=0}^{k-1} (prod_{j=1}^{i} gamma_{t+j}) R_{t+i+1}
         gamma_{t:t+k} = prod_{j=1}^{k} gamma_{t+j}
@@ -80,11 +80,11 @@ class NStepAdder(Adder):
     Atari game's lost life) cuts the return, and the episode continues. Rewards are clipped before
     they are summed.
 
-    `act` opens a transition in each environment that takes an action: it is neither at LAST nor
+    `act` opens a transition in each environment that takes an action, which is neither at LAST nor
     ABSENT. `observe` adds the timestep's reward to the open transitions and completes those that
     end, the oldest of an environment first. The transitions of an actor are numbered 0, 1, 2, ...
-    over the lifetime of the adder, across episodes, without gaps. Their keys are made of these
-    numbers: with C copies, the key of copy j of transition t has the step C * t + j.
+    over the lifetime of the adder, across episodes and without gaps. Their keys are built from
+    these numbers: with C copies, the key of copy j of transition t has the step C * t + j.
 
     All environments advance together, so the transitions opened at time t are in slot t mod n of a
     ring, and a mask marks the open transitions.
@@ -102,7 +102,7 @@ class NStepAdder(Adder):
         num_copies: int = 1,
         send_batch: float = 0,
     ):
-        """Makes an adder without open transitions.
+        """Creates an adder without open transitions.
 
         Args:
           actors: index of the actor in each of the K environments.
@@ -110,7 +110,7 @@ class NStepAdder(Adder):
           gamma: discount per step.
           reward_clip: bound on the magnitude of a reward; None does not clip.
           policy: computes the initial priorities of each delivery.
-          shard: number of the shard that gets the transitions.
+          shard: number of the shard that receives the transitions.
           num_copies: C, items for each transition.
           send_batch: transitions that are collected for a delivery.
         """
@@ -149,7 +149,10 @@ class NStepAdder(Adder):
         return self.flush() if self._num_collected >= self._send_batch else ()
 
     def flush(self) -> Sequence[Delivery]:
-        """Returns the collected transitions in even deliveries of at least `send_batch`."""
+        """Returns the collected transitions in deliveries of about equal size.
+
+        Each has at least `send_batch` transitions, unless fewer were collected.
+        """
         if not self._collected:
             return ()
         completed = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._collected)
@@ -203,7 +206,7 @@ class NStepAdder(Adder):
     ) -> _Completed | None:
         """Adds a timestep to the open transitions; returns the transitions that it completes."""
         step_type = timestep.step_type
-        # An episode without LAST leaves open transitions, which are dropped: they have no end.
+        # Transitions of an episode without LAST stay open; they have no end, so they are dropped.
         self._is_open &= step_type > FIRST
         reward = np.clip(timestep.reward, -self._reward_clip, self._reward_clip)
         self._rewards += self._discounts * reward
@@ -242,7 +245,7 @@ class Transitions(ItemData):
     inserts_late = True
 
     def __init__(self, config: Any, *args: Any, **kwargs: Any):
-        """Also reads `n_step`, `send_batch` and, if any, `send_buffer` of the configuration."""
+        """Also reads the configuration's `send_batch` and, if it exists, `send_buffer`."""
         super().__init__(config, *args, send_batch=config.send_batch, **kwargs)
         if buffer := getattr(config, "send_buffer", 0):
             self.most_waiting = max(1, buffer // config.send_batch)

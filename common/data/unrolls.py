@@ -43,17 +43,17 @@ class Unrolls(NamedTuple):
 class UnrollAdder(Adder):
     """Converter of the timesteps of K environments to unrolls of T timesteps (AQL algorithm 1).
 
-    An unroll begins where the previous unroll ended, regardless of episodes: it may span several of
-    them, and FIRST and LAST are ordinary timesteps. The reward and the discount of a timestep are
-    those of the step that follows it, so an unroll is complete once the next timestep is observed.
-    A reset has no reward and no discount: both are 0 at the last timestep of an episode. Time
-    limits and true ends differ in the discount of the step that led to that timestep.
+    An unroll begins where the previous unroll ended, regardless of episodes. It may span several
+    episodes, and FIRST and LAST are ordinary timesteps. The reward and the discount of a timestep
+    belong to the step that follows it, so an unroll is complete once the next timestep is observed.
+    A reset has neither, so both are 0 at the last timestep of an episode. Time limits and
+    termination differ in the discount of the step that led to that timestep.
 
     Each unroll is followed by R unrolls from the replay of its actor. They are split into
     deliveries of sizes that the queue accepts, and the actor steps count once the last of these
     deliveries is accepted. Unrolls have no column of actions: if a learner needs actions, its
-    policy returns them as extras. The extra "state" of a recurrent policy, its state before a
-    timestep, is kept only for the first timestep.
+    policy returns them as extras. A recurrent policy returns its state before a timestep as the
+    extra "state", which is kept only for the first timestep.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class UnrollAdder(Adder):
         num_replayed: int,
         most_put: int,
     ):
-        """Makes an adder without timesteps.
+        """Creates an adder without timesteps.
 
         Args:
           actors: index of the actor in each of the K environments.
@@ -73,7 +73,7 @@ class UnrollAdder(Adder):
           columns: returns the columns of unrolls that are stored and sent, nest of [K, T, ...].
           replay: the actors' replay.
           num_replayed: R, unrolls drawn from the replay for each new unroll.
-          most_put: largest number of unrolls in a delivery.
+          most_put: maximum number of unrolls in a delivery.
         """
         super().__init__()
         self.replay: LocalReplay = replay
@@ -83,7 +83,7 @@ class UnrollAdder(Adder):
         self._num_replayed = num_replayed
         self._most_put = most_put
         self._held: list[Nest] = []  # (observation, extras) of the unroll's timesteps, [K, ...]
-        self._outcomes: list[tuple[np.ndarray, ...]] = []  # what followed each of them
+        self._outcomes: list[tuple[np.ndarray, ...]] = []  # (reward, discount, is_last) of each
         self._state: Nest = ()
 
     def observe(
@@ -114,7 +114,7 @@ class UnrollAdder(Adder):
     def act(
         self, timestep: dm_env.TimeStep, action: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Stores the timestep that `observe` just got; see base class."""
+        """Stores the timestep that was just given to `observe`; see base class."""
         del action
         if not self._held:
             self._state = tree.map_structure(np.array, extras.get("state", ()))
@@ -162,7 +162,7 @@ class UnrollWire(Wire):
     consumes = True
 
     def __init__(self, specs: Nest):
-        """Computes sizes; `specs` are those of the queue."""
+        """Prepares the columns; `specs` are those of `UnrollQueue`."""
         self.signature = Signature(specs)
         self.put_specs = self.signature.column_specs
 
@@ -180,15 +180,15 @@ class UnrollQueue(Store):
 
     Attributes:
       signature: the columns of an unroll.
-      capacity: maximal number of unrolls in the queue.
+      capacity: maximum number of unrolls in the queue.
     """
 
     def __init__(self, specs: Nest, capacity: int):
-        """Makes an empty queue.
+        """Creates an empty queue.
 
         Args:
           specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
-          capacity: maximal number of unrolls in the queue.
+          capacity: maximum number of unrolls in the queue.
         """
         self.wire = UnrollWire(specs)
         self.signature = self.wire.signature
@@ -230,7 +230,7 @@ class UnrollQueue(Store):
                 return None
             rows = [self._rows.popleft() for _ in range(count)]
             self._sampled += count
-        # `np.stack` would make arrays of dtype "S" of strings, which lose zeros at their ends.
+        # `np.stack` would convert strings to dtype "S", which drops trailing zero bytes.
         columns = [
             np.array(column, dtype.as_numpy_dtype)
             for column, dtype in zip(zip(*rows), self.signature.dtypes)
@@ -238,7 +238,7 @@ class UnrollQueue(Store):
         return UnrollBatch(self.signature.unflatten(columns))
 
     def counters(self) -> Counters:
-        """Returns the counters; an item is an unroll, and a drawn unroll counts as sampled."""
+        """Returns the counters, in unrolls; a drawn unroll counts as sampled, not as removed."""
         with self._lock:
             return Counters(len(self._rows), self._inserted, self._sampled)
 
@@ -298,11 +298,11 @@ class ReplayedUnrolls(Data):
         return UnrollWire(specs)
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
-        """Returns no limit, because the queue's capacity limits the actors."""
+        """Returns `UNLIMITED`, because the queue's capacity limits the actors."""
         return UNLIMITED
 
     @property
     def _most_put(self) -> int:
-        """Size of the largest put that the queue accepts while the learner lacks a batch."""
+        """Size of the largest put that the queue accepts while it holds too few for a call."""
         config = self._config
         return config.queue_capacity - config.batch_size * config.updates_per_call + 1

@@ -1,10 +1,10 @@
 """Networks for control from flat observations: policies, critics with their heads, and MLPs.
 
-The papers name little more than the layer sizes (Ape-X appendix D: 300-200 and 400-300 with tanh;
-the text of D4PG's PDF has lost those of figure 1). Everything else follows Acme's D4PG: the action
+The papers state little more than the layer sizes (Ape-X appendix D: 300-200 and 400-300 with tanh;
+the text of D4PG's PDF lacks the sizes in figure 1). Everything else follows Acme's D4PG: the action
 enters with the observation, LayerNorm precedes the first tanh, ELU follows the later layers, and
 the initialisers are Acme's. Sizes, `layer_norm` and `activation` are therefore arguments. The MLPs
-have softsign layers, as in ReF-ER, or ReLU, as in AQL.
+have softsign layers, as in ReF-ER, or ReLU layers, as in AQL.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ Layer = Callable[[tf.Tensor], tf.Tensor]
 
 # Equals Sonnet's private default. The NumPy twins need it too.
 LAYER_NORM_EPSILON = 1e-5
-UNIT_NORM_EPSILON = 1e-12  # below the square of a norm
+UNIT_NORM_EPSILON = 1e-12  # lower bound of the squared norm by which features are divided
 
 
 def scaled_to_unit_norm(features: tf.Tensor) -> tf.Tensor:
     """Returns features [B, F] divided by their Euclidean norm (Bjorck et al. 2022, section 4).
 
-    Features of zero stay zero.
+    A row of zeros stays zero.
     """
     return tf.math.l2_normalize(features, axis=-1, epsilon=UNIT_NORM_EPSILON)
 
@@ -45,13 +45,13 @@ class LayeredNetwork(snt.Module):
 
 
 class TerrainLayers(snt.Module):
-    """Layers of their own for the heights of the terrain, whose outputs take the heights' place.
+    """Layers for the heights of the terrain, which replace the heights in an input by features.
 
-    D4PG (section 4.3) reduces them before they join the other inputs. Everything else is that of
-    the first layers of the other networks.
+    D4PG (section 4.3) reduces the heights before they join the other inputs. The layers are built
+    like the hidden layers of the other networks.
 
     Attributes:
-      where: the heights' place in an input.
+      where: the slice of an input that holds the heights.
       layers: the layers and activations in the order in which they are applied.
     """
 
@@ -61,10 +61,10 @@ class TerrainLayers(snt.Module):
         """Builds the layers; Sonnet creates their variables at the first call.
 
         Args:
-          spec: says where an observation has the heights.
+          spec: the environment's spec, which gives the position of the heights in an observation.
           sizes: units of each layer, at least one.
           layer_norm: whether LayerNorm precedes the tanh of the first layer.
-          activation: of every layer after the first.
+          activation: activation after every layer but the first.
         """
         super().__init__()
         end = spec.observation_size
@@ -72,18 +72,18 @@ class TerrainLayers(snt.Module):
         self.layers = _hidden_layers(sizes, layer_norm, activation)
 
     def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Returns inputs [B, D + ...] with `sizes[-1]` numbers in place of the heights."""
+        """Returns inputs [B, D + ...] with `sizes[-1]` features instead of the heights."""
         heights = _apply(self.layers, inputs[:, self.where])
         before, after = inputs[:, : self.where.start], inputs[:, self.where.stop :]
         return tf.concat([before, heights, after], axis=-1)
 
 
 def terrain_layers(spec: EnvironmentSpec, sizes: Sequence[int], layer_norm: bool) -> list[Layer]:
-    """Returns new `TerrainLayers` for a network's `first_layers`; none where there is no terrain.
+    """Returns new `TerrainLayers` for a network's `first_layers`; none if there is no terrain.
 
     Args:
-      spec: of the environment.
-      sizes: units of each layer; without any there are no such layers either.
+      spec: the environment's spec.
+      sizes: units of each layer; if empty, no layers are returned.
       layer_norm: as for `ControlPolicy`.
     """
     if not (spec.terrain_size and sizes):
@@ -112,8 +112,8 @@ class ControlPolicy(LayeredNetwork):
           action_size: A.
           hidden_sizes: units of each hidden layer, at least one.
           layer_norm: whether LayerNorm precedes the tanh of the first hidden layer.
-          activation: of every hidden layer after the first.
-          first_layers: applied before the hidden layers.
+          activation: activation after every hidden layer but the first.
+          first_layers: layers applied before the hidden layers.
           unit_norm: whether `scaled_to_unit_norm` follows the last hidden layer.
         """
         super().__init__()
@@ -128,7 +128,7 @@ class ControlPolicy(LayeredNetwork):
 
 
 class ControlCriticTorso(LayeredNetwork):
-    """Features [B, hidden_sizes[-1]] of flat observations and actions, joined as one input."""
+    """Network from flat observations joined with actions to features [B, hidden_sizes[-1]]."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class ControlCriticTorso(LayeredNetwork):
 
 
 class ControlValue(LayeredNetwork):
-    """Value [B, 1] of flat observations [B, D]."""
+    """Network from flat observations [B, D] to values [B, 1]."""
 
     def __init__(
         self, hidden_sizes: Sequence[int], layer_norm: bool, first_layers: Sequence[Layer] = ()
@@ -184,11 +184,11 @@ def _apply(layers: Sequence[Layer], inputs: tf.Tensor) -> tf.Tensor:
 
 
 OUTPUT_SCALE = 0.1
-"""Output weights begin within 0.1 / sqrt(inputs) (appendix A), so that outputs begin near zero."""
+"""Bound on initial output weights, times sqrt(inputs) (ReF-ER appendix A): outputs start near 0."""
 
 
 def output_layer(input_size: int, output_size: int) -> snt.Linear:
-    """Returns a linear layer of `input_size` inputs whose outputs begin near zero."""
+    """Returns a linear layer with `input_size` inputs whose outputs start near zero."""
     bound = OUTPUT_SCALE / math.sqrt(input_size)
     near_zero = snt.initializers.RandomUniform(-bound, bound)
     return snt.Linear(output_size, w_init=near_zero, name="output")
@@ -197,10 +197,10 @@ def output_layer(input_size: int, output_size: int) -> snt.Linear:
 class SoftsignMLP(LayeredNetwork):
     """Softsign layers and a linear output (Novati & Koumoutsakos 2019, ReF-ER, appendix A).
 
-    Hidden weights begin uniformly within +-g, g = sqrt(6 / (inputs + outputs)). The paper prints
+    Initial hidden weights are uniform in +-g, g = sqrt(6 / (inputs + outputs)). The paper prints
     6 / sqrt(inputs + outputs), but the source that it cites (Glorot & Bengio 2010) and the authors'
-    program have the root over the whole fraction. Biases are not in the paper: as in the authors'
-    program, hidden ones begin within the same +-g and those of the output at 0.
+    program have the root over the whole fraction. The paper does not mention biases. As in the
+    authors' program, hidden biases start uniform in the same +-g, and output biases at 0.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class SoftsignMLP(LayeredNetwork):
           input_size: D, length of an input.
           hidden_sizes: units of each hidden layer.
           output_size: length of an output.
-          activation: of the output; None leaves it linear.
+          activation: activation of the output; None leaves the output linear.
         """
         super().__init__()
         self.layers = []
@@ -235,7 +235,7 @@ class SoftsignMLP(LayeredNetwork):
 
 @snt.allow_empty_variables
 class ReluMLP(LayeredNetwork):
-    """ReLU layers, with Sonnet's initialisers, and an output layer or none.
+    """ReLU layers with Sonnet's initialisers, and an optional output layer.
 
     Attributes:
       output_size: length of an output.
@@ -252,10 +252,10 @@ class ReluMLP(LayeredNetwork):
 
         Args:
           input_size: D, length of an input.
-          hidden_sizes: units of each hidden layer; without any, and without `output`, the network
-            is the identity.
+          hidden_sizes: units of each hidden layer. If empty, and without `output`, the network is
+            the identity.
           output: last layer; None ends with the last ReLU.
-          activation: of the output; None leaves it linear.
+          activation: activation of `output`; None leaves it linear.
         """
         super().__init__()
         self.layers = []
@@ -267,7 +267,7 @@ class ReluMLP(LayeredNetwork):
 
 
 class CategoricalHead(LayeredNetwork):
-    """Linear layer to the logits [B, K] of value distributions on K atoms (D4PG, appendix A)."""
+    """Linear layer that returns logits [B, K] of distributions on K atoms (D4PG appendix A)."""
 
     def __init__(self, num_atoms: int):
         super().__init__()
@@ -275,19 +275,19 @@ class CategoricalHead(LayeredNetwork):
 
 
 class ScalarHead(LayeredNetwork):
-    """Linear layer to a scalar value (DDPG, D3PG, Ape-X DPG)."""
+    """Linear layer that returns scalar values [B] (DDPG, D3PG, Ape-X DPG)."""
 
     def __init__(self):
         super().__init__()
         self.layers = [snt.Linear(1, name="value")]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns values: features [B, F] -> [B]."""
+        """Returns values [B] for features [B, F]."""
         return tf.squeeze(super().__call__(features), axis=-1)
 
 
 class MixtureHead(LayeredNetwork):
-    """Linear layer to the outputs [B, 3 C] that `gaussian.mixture` takes (D4PG, appendix A)."""
+    """Linear layer that returns the inputs [B, 3 C] of `gaussian.mixture` (D4PG appendix A)."""
 
     def __init__(self, num_components: int):
         super().__init__()

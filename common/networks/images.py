@@ -1,8 +1,8 @@
 """Networks for images: convolutional torsos, an MLP, an encoder, and dueling networks.
 
-Variables are float32, and each layer computes in the dtype of its input. So images cast to bfloat16
-make the network compute in bfloat16 up to the layer whose input is cast back. The deep residual
-network is that of IMPALA (Espeholt et al. 2018, figure 3).
+Variables are float32, and each layer computes in the dtype of its input. If images are cast to
+bfloat16, the network computes in bfloat16 up to the layer whose input is cast back. The deep
+residual network is IMPALA's (Espeholt et al. 2018, figure 3).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +20,8 @@ class Sizes(NamedTuple):
     """The sizes of a network for images.
 
     Attributes:
-      convolutions: filters, kernel and stride of each layer, without padding.
-      hidden: width of the hidden layer, in a dueling network of that of each stream.
+      convolutions: number of filters, kernel and stride of each layer, without padding.
+      hidden: width of the hidden layer, which a dueling network has in each stream.
     """
 
     convolutions: tuple[tuple[int, int, int], ...]
@@ -32,14 +32,15 @@ SIZES = {
     "atari": Sizes(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
     "minatar": Sizes(((16, 3, 1),), 128),
 }
-"""DQN's (Mnih et al. 2015, Wang et al. 2016), and MinAtar's for its games (Young and Tian 2019)."""
+"""Sizes of DQN (Mnih et al. 2015, Wang et al. 2016), and of MinAtar's network for its own games
+(Young and Tian 2019)."""
 
 
 class ImageTorso(snt.Module):
     """Convolutions, each with an activation: uint8 [B, H, W, C] -> features [B, F].
 
-    The images are divided by 255. With DQN's sizes and 84 x 84 the maps have sides of 20, 9 and 7,
-    and F is 3136.
+    The images are divided by 255. With DQN's sizes and 84 x 84 pixels, the maps have sides of 20, 9
+    and 7, and F is 3136.
 
     Attributes:
       output_size: F.
@@ -52,14 +53,14 @@ class ImageTorso(snt.Module):
         dtype: tf.DType = tf.float32,
         activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.relu,
     ):
-        """Makes the layers and their variables.
+        """Creates the layers and their variables.
 
         Args:
           image_shape: (H, W, C); see `common.environments.spec` for the smallest.
           convolutions: see `Sizes`.
           dtype: dtype of the computation and of the features.
-          activation: of each layer, on the last axis. It may change the number of channels, as
-            `tf.nn.crelu` does, which doubles it.
+          activation: activation of each layer, applied along the last axis. It may change the
+            number of channels, as `tf.nn.crelu` does by doubling it.
         """
         super().__init__()
         self._dtype = dtype
@@ -74,7 +75,7 @@ class ImageTorso(snt.Module):
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
         """Returns the features [B, F] of uint8 images [B, H, W, C]."""
-        # The first filters are scaled by 1/255, since they are far fewer than the pixels.
+        # Scales the first filters by 1/255 instead of the pixels, which are far more.
         maps = tf.cast(observation, self._dtype)
         for index, layer in enumerate(self.layers):
             maps = self._activation(layer(maps, 1.0 if index else 1 / 255))
@@ -82,7 +83,7 @@ class ImageTorso(snt.Module):
 
 
 class VectorTorso(snt.Module):
-    """Features of images and the vectors that come with them: uint8 [B, H', W, C] -> [B, F].
+    """Torso for images with vectors in their last rows: uint8 [B, H', W, C] -> features [B, F].
 
     Attributes:
       output_size: F.
@@ -109,15 +110,16 @@ class VectorTorso(snt.Module):
 def with_vector(
     torso: "ImageTorso | ResidualTorso", spec: EnvironmentSpec
 ) -> "ImageTorso | ResidualTorso | VectorTorso":
-    """Returns a torso for images of `spec.picture_shape` that takes their vectors, if any."""
+    """Returns a torso for images of `spec.picture_shape`, extended to their vectors, if any."""
     return VectorTorso(torso, spec) if spec.vector_size else torso
 
 
 class ImageEncoder(snt.Module):
     """Convolutions and a layer with LayerNorm and tanh: uint8 [B, H, W, C] -> features [B, F].
 
-    Source: the encoder of SAC-AE (Yarats et al. 2021, appendix B). The features take the place of a
-    flat observation, so that an action next to them is not lost among thousands of maps' elements.
+    Source: the encoder of SAC-AE (Yarats et al. 2021, appendix B). The features replace a flat
+    observation. They are few, so that an action joined to them is not lost among thousands of map
+    elements.
 
     Attributes:
       output_size: F.
@@ -126,7 +128,7 @@ class ImageEncoder(snt.Module):
     def __init__(
         self, spec: EnvironmentSpec, convolutions: Sequence[tuple[int, int, int]], output_size: int
     ):
-        """Makes the layers and their variables; `convolutions` are as for `ImageTorso`."""
+        """Creates the layers and their variables; `convolutions` as for `ImageTorso`."""
         super().__init__()
         self.output_size = output_size
         self._torso = with_vector(ImageTorso(spec.picture_shape, convolutions), spec)
@@ -142,14 +144,14 @@ class ImageEncoder(snt.Module):
 def make_torso(
     config: Any, spec: EnvironmentSpec, sizes: Mapping[str, Sizes], **options: Any
 ) -> tuple[ImageTorso | VectorTorso | ReluMLP, int]:
-    """Builds what is below an agent's first hidden layer; returns it and that layer's width.
+    """Builds the torso below an agent's hidden layer; returns it and the width of that layer.
 
     Args:
-      config: has the name of the sizes, `torso`. With "mlp", for flat observations, `mlp_sizes` are
-        the widths of the layers, the last of them that of the hidden layer.
-      spec: of the environment.
-      sizes: of networks for images, by name.
-      options: of the `ImageTorso`.
+      config: hyperparameters. `torso` names the sizes. If it is "mlp", for flat observations,
+        `mlp_sizes` are the widths of the torso's layers and, last, of the hidden layer.
+      spec: the environment's spec.
+      sizes: sizes of networks for images, by name.
+      options: keyword arguments of the `ImageTorso`.
     """
     if config.torso == "mlp":
         *below, hidden = config.mlp_sizes
@@ -163,8 +165,8 @@ class DuelingNetwork(snt.Module):
     """q(s, a) = V(s) + Adv(s, a) - mean_b Adv(s, b) (Wang et al. 2016; Ape-X eq 8).
 
     Observations [B, ...] -> float32 action values [B, A]. V and Adv are separate streams above
-    the torso, each with a hidden layer. With DQN's sizes, 84x84x4 and 18 actions there are
-    3,300,019 parameters.
+    the torso, each with a hidden layer. With DQN's sizes, images of 84x84x4 and 18 actions, there
+    are 3,300,019 parameters.
 
     Initial weights are uniform in +-1/sqrt(inputs), as in DQN; initial biases are 0.
     """
@@ -176,14 +178,14 @@ class DuelingNetwork(snt.Module):
         num_actions: int,
         rescale_gradient: bool = False,
     ):
-        """Makes the streams and their variables.
+        """Creates the streams and their variables.
 
         Args:
           torso: observations [B, ...] -> features [B, F]. The hidden layers compute in the dtype of
             the features, float32 or bfloat16; the last layers, V, Adv and q are float32.
           hidden: width of the hidden layer of each stream.
           num_actions: A.
-          rescale_gradient: whether to divide the gradient that enters the torso by sqrt(2), since
+          rescale_gradient: whether to divide the gradient that enters the torso by sqrt(2), because
             it comes from two streams (Wang et al. 2016).
         """
         super().__init__()
@@ -244,25 +246,25 @@ def _weights(shape: list[int]) -> tf.Variable:
     return tf.Variable(initializer(shape, tf.float32), name="w")
 
 
-_BLOCKS = 2  # of a section
+_BLOCKS = 2  # residual blocks in a section
 
 
 class ResidualTorso(snt.Module):
-    """Sections of a convolution, a pooling and residual blocks: uint8 [B, H, W, C] -> [B, F].
+    """Sections of a convolution, max pooling and residual blocks: uint8 [B, H, W, C] -> [B, F].
 
-    Each section halves the sides of its maps, rounding up: 84 x 84 pixels become 11 x 11 after
-    three, and F is 3872 with 32 channels. The images are divided by 255. Initialisers are Sonnet's.
+    Each section halves the sides of its maps, rounding up. After three sections 84 x 84 pixels are
+    11 x 11, and F is 3872 with 32 channels. Images are divided by 255. Initialisers are Sonnet's.
 
     Attributes:
       output_size: F.
     """
 
     def __init__(self, image_shape: tuple[int, int, int], channels: Sequence[int] = (16, 32, 32)):
-        """Makes the layers and their variables.
+        """Creates the layers and their variables.
 
         Args:
           image_shape: (H, W, C).
-          channels: of each section.
+          channels: number of channels in each section.
         """
         super().__init__()
         self._sections = [_Section(count) for count in channels]
@@ -292,10 +294,10 @@ class _Section(snt.Module):
 
 
 class _SameConvolution(snt.Module):
-    """Convolution of 3 x 3.
+    """3 x 3 convolution whose outputs have the size of its inputs.
 
-    Its bias is not a `BiasAdd`, which TensorFlow's optimiser of graphs fails to fuse with the sum
-    of a block, with an error in the log.
+    The bias is added without a `BiasAdd`: TensorFlow's graph optimiser fails to fuse a `BiasAdd`
+    with the sum of a block, and logs an error.
     """
 
     def __init__(self, channels: int):

@@ -2,8 +2,8 @@
 
 With 1 to 64 rows and small dense layers, most of the time of a TensorFlow call is overhead. A twin
 applies the `layers` of its Sonnet module and agrees with the module to 1e-5. To evaluate two
-actions at the same observations, stack the rows in one call: measurements showed no gain from
-sharing the first layer's work.
+actions at the same observations, stack the rows in one call: sharing the first layer's work showed
+no gain in measurements.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from common.networks.standardizer import Standardizer, StandardizerTwin
 
 
 class _LayerTwin(NamedTuple):
-    name: str  # "" of a layer that `layers` cannot give
+    name: str  # "" for a layer that `_Twin.layers` cannot return
     function: Callable[..., np.ndarray]
     parameters: tuple[int, ...] = ()  # indices into the module's trainable_variables
 
@@ -59,7 +59,7 @@ class _Twin:
         """Returns each layer as its kind, such as "linear", and its parameters.
 
         Raises:
-          ValueError: a layer is of a kind without a name.
+          ValueError: a layer's kind has no name.
         """
         if not all(layer.name for layer in self._layers):
             raise ValueError("it has layers of their own for the terrain")
@@ -87,14 +87,14 @@ class CriticTwin(_Twin):
           action: [B, A] float32, canonical.
 
         Returns:
-          float32: values [B] of a scalar head, otherwise the head's [B, F].
+          float32: values [B] of a scalar head, or the outputs [B, F] of another head.
         """
         outputs = self._run(np.concatenate([observation, action], axis=-1), self._parameters)
         return outputs[:, 0] if self._is_scalar else outputs
 
 
 class MLPTwin(_Twin):
-    """NumPy twin of a `LayeredNetwork`, see `twin`."""
+    """NumPy twin of a `LayeredNetwork`; see `twin`."""
 
     def __init__(self, network: control.LayeredNetwork):
         super().__init__(network, network.layers)
@@ -152,7 +152,7 @@ class GraphTwin:
     """
 
     def __init__(self, module: snt.Module, call: Callable[..., Any]):
-        """Makes the copy; the module becomes its own, and `call` is its method that acts."""
+        """Takes over the module, which nothing else may use; `call` is its method that acts."""
         variables = module.trainable_variables
         self.num_parameters = sum(variable.shape.num_elements() for variable in variables)
         self.load = packing.loader(variables)
@@ -163,11 +163,11 @@ class EncoderTwin(GraphTwin):
     """An actor's copy of an `ImageEncoder`."""
 
     def __init__(self, encoder: ImageEncoder):
-        """Makes the copy; the encoder becomes its own."""
+        """Takes over the encoder, which nothing else may use."""
         super().__init__(encoder, encoder)
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
-        """Raises ValueError, since convolutions have no name."""
+        """Raises ValueError, since convolutions have no named kind."""
         raise ValueError("it has convolutions")
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
@@ -180,8 +180,8 @@ def twin(module: tf.Module) -> Any:
 
     Args:
       module: a `LayeredNetwork` of one layer or more, a `Critic`, an `LSTMNetwork`, a
-        `Standardizer`, or an `ImageEncoder`, which becomes the twin's own. Its variables must
-        exist.
+        `Standardizer`, or an `ImageEncoder`, which the twin takes over instead of copying it. Its
+        variables must exist.
 
     Raises:
       TypeError: the module or one of its layers is of a type without a twin.
@@ -252,8 +252,8 @@ def _linear(inputs: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> n
     return outputs
 
 
-# The functions below work in place. Every stack begins with a Linear, also that of terrain, so the
-# array they change was made by the twin itself.
+# The functions below work in place. Every stack of layers starts with a Linear, also the stack for
+# terrain, so they only change arrays that the twin itself created.
 
 
 def _layer_norm(inputs: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:
@@ -271,7 +271,7 @@ def _tanh(inputs: np.ndarray) -> np.ndarray:
 
 
 def _elu(inputs: np.ndarray) -> np.ndarray:
-    # exp(x) - 1 is exact enough for the 1e-5 above and, unlike expm1, vectorised.
+    # exp(x) - 1 is exact enough for the twins' tolerance of 1e-5 and, unlike expm1, vectorised.
     negative = np.minimum(inputs, 0)
     np.exp(negative, out=negative)
     negative -= 1

@@ -12,20 +12,20 @@ import tensorflow as tf
 
 
 def shapes(variables: Sequence[tf.Variable]) -> list[tuple[int, ...]]:
-    """Returns the shapes of the variables, as `unpack` takes them."""
+    """Returns the shapes of the variables, an argument of `unpack`."""
     return [tuple(variable.shape) for variable in variables]
 
 
 def pack(variables: Sequence[tf.Variable]) -> tf.Tensor:
-    """Returns float32 variables in one vector [P], in the order given; works in graphs, too."""
+    """Returns float32 variables as one vector [P], in the order given; also works in graphs."""
     return tf.concat([tf.reshape(variable, [-1]) for variable in variables], axis=0)
 
 
 def to_numpy(variables: Sequence[tf.Variable]) -> np.ndarray:
-    """Returns a copy of the variables in one vector [P] float32, as `pack`; not in graphs.
+    """Returns the same vector [P] float32 as `pack`, as a NumPy array; does not work in graphs.
 
-    On a CPU it takes two thirds of the time of a graph call for the same, and a raw read half of
-    that of `variable.value()`.
+    On a CPU it takes two thirds of the time of an equivalent graph call. A raw read takes half the
+    time of `variable.value()`.
     """
     reads = (
         tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
@@ -58,7 +58,7 @@ def loader(variables: Sequence[tf.Variable]) -> Callable[[np.ndarray | tf.Tensor
 
 
 def split(flat: tf.Tensor, like: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """Returns the parts of `flat`, [P] float32, in the shapes of some variables; in graphs, too."""
+    """Returns the parts of `flat`, [P] float32, in the shapes of `like`; also works in graphs."""
     sizes = [variable.shape.num_elements() for variable in like]
     return [
         tf.reshape(part, variable.shape)
@@ -71,7 +71,7 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
 
     Args:
       flat: [P].
-      shapes: of the packed variables, in order.
+      shapes: shapes of the packed variables, in order.
 
     Returns:
       An array for each shape. The arrays are views of `flat`, so writing to `flat` changes them.
@@ -86,7 +86,7 @@ def unpack(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
 
 
 def check_size(flat: np.ndarray | tf.Tensor, size: int) -> None:
-    """Raises ValueError unless `flat` is a vector of so many parameters."""
+    """Raises ValueError unless `flat` is a vector of `size` parameters."""
     if flat.shape != (size,):
         raise ValueError(
             f"The networks have {size} parameters, but the vector has shape {flat.shape}: it was "

@@ -13,7 +13,7 @@ class LSTMState(NamedTuple):
     """The state of an LSTM of width H between two steps.
 
     Attributes:
-      hidden: [B, H] float32, the output of the step before.
+      hidden: [B, H] float32, the output of the previous step.
       cell: [B, H] float32.
     """
 
@@ -25,12 +25,12 @@ class LSTM(snt.Module):
     """LSTM whose state is reset within a sequence: [T, B, F] -> [T, B, H].
 
     The equations, the order of the gates and the initial values are those of `snt.LSTM`, so the
-    forget gates begin with a bias of 1. The inputs of all steps are multiplied at once, and only
-    the rest is unrolled. TensorFlow's fused kernel `BlockLSTMV2` takes as long, and has no resets.
+    forget gates start with a bias of 1. The inputs of all steps are multiplied at once, and only
+    the rest is unrolled. TensorFlow's fused kernel `BlockLSTMV2` is not faster, and has no resets.
     """
 
     def __init__(self, input_size: int, hidden_size: int):
-        """Makes the variables.
+        """Creates the variables.
 
         Args:
           input_size: F.
@@ -59,16 +59,15 @@ class LSTM(snt.Module):
     def steps(
         self, inputs: tf.Tensor, is_first: tf.Tensor, state: LSTMState
     ) -> tuple[list[LSTMState], list[LSTMState]]:
-        """Returns the states from which each of the T steps begins, and those after it.
+        """Returns the states at the start of each of the T steps, after any reset, and at its end.
 
         Args:
-          inputs: [T, B, F] float32; T must be known when the graph is made.
-          is_first: [T, B] bool, where the state is that of the beginning of an episode before the
-            step.
-          state: before the first step.
+          inputs: [T, B, F] float32; T must be known when the graph is built.
+          is_first: [T, B] bool, True where an episode begins: its state is reset before the step.
+          state: state before the first step.
         """
         length, _, size = inputs.shape
-        # One product for all steps; each step adds that of its hidden state.
+        # One product for all steps; each step adds the product with its hidden state.
         gates = tf.matmul(tf.reshape(inputs, [-1, size]), self.w_i) + self.b
         gates = tf.unstack(tf.reshape(gates, [length, -1, 4 * self._hidden_size]))
         keep = tf.unstack(1.0 - tf.cast(is_first, tf.float32)[..., tf.newaxis])  # T of [B, 1]
@@ -89,8 +88,8 @@ class Window(NamedTuple):
 
     Attributes:
       inputs: [B, T, F] float32.
-      begins: [B] int32, at most T: the place of the first input of each sequence; those in front of
-        it count as absent, all of them at T.
+      begins: [B] int32, index of the first input of each sequence, at most T. Earlier inputs count
+        as absent; at T the sequence is empty.
     """
 
     inputs: tf.Tensor
@@ -98,7 +97,7 @@ class Window(NamedTuple):
 
 
 class LSTMNetwork(snt.Module):
-    """LSTM layers and a dense output, whose weights begin as those of a `SoftsignMLP`.
+    """LSTM layers and a dense output layer, which is initialised as in `SoftsignMLP`.
 
     Attributes:
       lstms: the recurrent layers in the order in which they are applied.
@@ -118,7 +117,7 @@ class LSTMNetwork(snt.Module):
           input_size: F, length of an input.
           hidden_sizes: cells of each LSTM layer.
           output_size: length of an output.
-          activation: of the output; None leaves it linear.
+          activation: activation of the output; None leaves the output linear.
         """
         super().__init__()
         sizes = [input_size, *hidden_sizes]
@@ -129,15 +128,15 @@ class LSTMNetwork(snt.Module):
         self(Window(tf.zeros([1, 1, input_size]), tf.zeros([1], tf.int32)))
 
     def __call__(self, window: Window) -> tf.Tensor:
-        """Returns the outputs at the last inputs, [B, output_size] float32; begins are below T.
+        """Returns the outputs at the last inputs, [B, output_size] float32; `begins` are below T.
 
-        The state before the first input of a sequence is zeros.
+        The state before the first input of each sequence is zero.
         """
         before = self.states(Window(window.inputs[:, :-1], window.begins))
         return self.at(window.inputs[:, -1], before)
 
     def states(self, window: Window) -> list[LSTMState]:
-        """Returns the states of the layers after a window, zeros where its sequence is empty."""
+        """Returns the states of the layers after a window; they are zeros for empty sequences."""
         hidden = tf.transpose(window.inputs, [1, 0, 2])
         length = hidden.shape[0]
         states = [lstm.initial_state(tf.shape(window.begins)[0]) for lstm in self.lstms]
@@ -153,9 +152,9 @@ class LSTMNetwork(snt.Module):
     def states_before(self, window: Window, length: int) -> list[LSTMState]:
         """Returns the states of the layers before each input of a window, [B T, H] each.
 
-        They are zeros before the first input of a sequence and go on through all of it. Gradients
-        do not pass the ends of parts of `length` inputs, counted from the end of the window: the
-        back-propagation is truncated. T may be unknown when the graph is made.
+        They are zeros before the first input of a sequence and are carried through all of it.
+        Back-propagation is truncated: gradients do not cross the boundaries between parts of
+        `length` inputs, counted from the window's end. T may be unknown when the graph is built.
         """
         num_rows, total, _ = tf.unstack(tf.shape(window.inputs))
         padding = -total % length
@@ -184,13 +183,13 @@ class LSTMNetwork(snt.Module):
         return tf.nest.map_structure(flat, before)
 
     def at(self, inputs: tf.Tensor, before: Sequence[LSTMState]) -> tf.Tensor:
-        """Returns the outputs at inputs [B, F] after the states before them, [B, output_size]."""
+        """Returns the outputs [B, output_size] at inputs [B, F], given the states before them."""
         return self.step(inputs, before)[0]
 
     def step(
         self, inputs: tf.Tensor, before: Sequence[LSTMState]
     ) -> tuple[tf.Tensor, list[LSTMState]]:
-        """Returns what `at` does, and the states after the inputs."""
+        """Returns the outputs as `at` does, and the states after the inputs."""
         hidden, goes_on = inputs[tf.newaxis], tf.zeros([1, tf.shape(inputs)[0]], tf.bool)
         after = []
         for lstm, state in zip(self.lstms, before, strict=True):

@@ -10,15 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 EPSILON = 1e-7
-"""Added to deviations (ReF-ER, appendix B). NumPy twins need it too."""
+"""Constant that is added to standard deviations (ReF-ER, appendix B). NumPy twins need it too."""
 
 
 class Standardizer(tf.Module):
-    """Observations less their mean, in units of their standard deviation, by component.
+    """Standardisation of observations by the mean and standard deviation of each component.
 
-    Source: ReF-ER (Novati & Koumoutsakos 2019), appendix B. The moments are variables, so that a
-    checkpoint has them and the learner can publish them. Until they are set, they change nothing
-    but the division by 1 + 1e-7.
+    Source: ReF-ER (Novati & Koumoutsakos 2019), appendix B. The moments are variables, so that
+    checkpoints contain them and the learner can publish them. Until they are set, observations are
+    only divided by 1 + 1e-7.
 
     Attributes:
       mean: float32 [D] variable.
@@ -26,7 +26,7 @@ class Standardizer(tf.Module):
     """
 
     def __init__(self, size: int):
-        """Makes the moments: 0 and 1 for each of `size` components."""
+        """Creates the moments: mean 0 and deviation 1 for each of `size` components."""
         super().__init__()
         self.mean = tf.Variable(tf.zeros([size]), trainable=False, name="mean")
         self.deviation = tf.Variable(tf.ones([size]), trainable=False, name="deviation")
@@ -38,18 +38,18 @@ class Standardizer(tf.Module):
 
     @property
     def is_set(self) -> bool:
-        """Returns whether the moments are others than at first, such as those of another run."""
+        """True if the moments differ from their initial values, 0 and 1."""
         return bool(tf.reduce_any((self.mean != 0) | (self.deviation != 1)))
 
     def __call__(self, observation: tf.Tensor) -> tf.Tensor:
-        """Returns standardised observations: [..., D] -> [..., D] float32."""
+        """Returns the standardised observations: [..., D] -> [..., D] float32."""
         return (observation - self.mean) / (self.deviation + EPSILON)
 
     def set(self, mean: np.ndarray | tf.Tensor, deviation: np.ndarray | tf.Tensor) -> None:
         """Sets the moments, float64 [D]; works in graphs.
 
-        A component without variance keeps its unit: its deviation becomes 1. So does one whose
-        deviation is below the resolution of float32 at its mean, since rounding alone gives that.
+        A component without variance keeps its unit: its deviation is set to 1. The same holds for a
+        deviation of at most float32's resolution at the mean, which rounding alone can cause.
         """
         resolution = float(np.finfo(np.float32).eps) * tf.abs(mean)
         unit = tf.where(resolution >= deviation, tf.ones_like(deviation), deviation)
@@ -57,7 +57,7 @@ class Standardizer(tf.Module):
         self.deviation.assign(tf.cast(unit, tf.float32))
 
     def follow(self, moments: "RunningMoments") -> None:
-        """Sets the moments to those of all rows so far; works in graphs."""
+        """Sets the moments to those of all rows in `moments`; works in graphs."""
         self.set(moments.mean, moments.deviation)
 
 
@@ -84,7 +84,7 @@ class StandardizerTwin:
         return [("standardize", [self._mean, self._unit])]
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
-        """Returns standardised observations in a new array: [K, D] -> [K, D] float32."""
+        """Returns the standardised observations in a new array: [K, D] -> [K, D] float32."""
         return (observation - self._mean) / self._unit
 
 
@@ -92,13 +92,13 @@ class RunningMoments(tf.Module):
     """Mean and standard deviation of all rows so far.
 
     Attributes:
-      count: float64 scalar variable, rows so far.
+      count: float64 scalar variable, number of rows so far.
       mean: float64 [...] variable.
       square: float64 [...] variable, mean squared distance from the mean.
     """
 
     def __init__(self, shape: tuple[int, ...]):
-        """Makes the moments of no rows [...] of this shape."""
+        """Creates the moments of no rows yet; `shape` is the shape of a row."""
         super().__init__()
         zeros = tf.zeros(shape, tf.float64)
         self.count = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="count")
@@ -121,20 +121,20 @@ class RunningMoments(tf.Module):
 
 
 MIN_VARIANCE = 1e-8
-"""Below, gradients overflow single precision."""
+"""Smallest variance of a policy: below it, gradients overflow single precision."""
 
 
 def variance_variable(variance: float, action_size: int) -> tf.Variable:
-    """Returns parameters that give one variance in all directions, a float32 [A] variable."""
+    """Returns a float32 [A] variable whose `variance_of_raw` is `variance` in each dimension."""
     raw = math.log(math.expm1(variance))
     return tf.Variable(tf.fill([action_size], raw), name="raw_variance")
 
 
 def variance_of_raw(parameters: tf.Tensor | tf.Variable) -> tf.Tensor:
-    """Returns the variances that parameters give, at least `MIN_VARIANCE`."""
+    """Returns the variances softplus(parameters), at least `MIN_VARIANCE`."""
     return tf.maximum(tf.nn.softplus(parameters), MIN_VARIANCE)
 
 
 def variance_of_raw_np(parameters: np.ndarray) -> np.ndarray:
-    """Returns the same of float32 arrays, for policies that act."""
+    """Returns the same as `variance_of_raw` for float32 arrays, for policies that act."""
     return np.maximum(np.logaddexp(np.float32(0), parameters), np.float32(MIN_VARIANCE))

@@ -49,7 +49,8 @@ def project(positions: tf.Tensor, probabilities: tf.Tensor, support: tf.Tensor) 
 
     Each position z'_j is clipped to the range of the support. Its mass p_j is then shared between
     the two neighbouring atoms in proportion to nearness: (Phi p)_i = sum_j h_i(z'_j) p_j, where h_i
-    is the hat function of atom i. The projection conserves mass, and the mean unless it clips.
+    is the hat function of atom i. The projection conserves mass; it conserves the mean unless a
+    position is clipped.
 
     Args:
       positions: [B, M], in any order within a row.
@@ -81,8 +82,8 @@ def project(positions: tf.Tensor, probabilities: tf.Tensor, support: tf.Tensor) 
 def cross_entropy(target_probabilities: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Returns d = -sum_i p'_i log softmax(logits)_i, the cross-entropy with fixed targets (eq 16).
 
-    No gradient flows into the targets. This is not a Kullback-Leibler divergence: a priority made
-    from it is at least the entropy of the target.
+    No gradient flows into the targets. This is not a Kullback-Leibler divergence: a priority
+    computed from it is at least the entropy of the target.
 
     Args:
       target_probabilities: [B, K], p'.
@@ -113,9 +114,9 @@ def mean(logits: tf.Tensor, support: tf.Tensor) -> tf.Tensor:
 def total_variation(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
     """Returns sum_i |p_i - q_i|, Reactor's priority of one step (section 3.3, footnote 3).
 
-    Without the factor 1/2 of the usual definition. If p is the target of a cross-entropy and q the
-    softmax of its logits, this is the L1 norm of the gradient with respect to the logits. It is at
-    most 2 for probabilities, but more is possible for signed masses.
+    The factor 1/2 of the usual definition is omitted. If p is the target of a cross-entropy and q
+    the softmax of its logits, this is the L1 norm of the gradient with respect to the logits. It is
+    at most 2 for probabilities, but may be larger for signed masses.
 
     Args:
       p: [..., K] floating.
@@ -147,8 +148,8 @@ def _check_projection_shapes(
 def project_np(positions: np.ndarray, probabilities: np.ndarray, support: np.ndarray) -> np.ndarray:
     """Projects distributions on arbitrary positions onto the atoms of `support` (eq 15).
 
-    Scatters each mass to its two neighbours: O(B M log K), where the hat functions of the
-    TensorFlow version take O(B M K).
+    Scatters each mass to its two neighbours in O(B M log K) operations, whereas the hat functions
+    of the TensorFlow version take O(B M K).
 
     Args:
       positions: [B, M] floating, in any order within a row.

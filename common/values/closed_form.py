@@ -1,6 +1,6 @@
-"""Advantages in closed form: functions of the distance of an action from the best one.
+"""Advantages in closed form: functions of the distance between an action and the best action.
 
-They are quadratic, or bell-shaped with other widths above the policy's mean than below. Sources:
+They are quadratic, or bell-shaped with different widths above and below the policy's mean. Sources:
 NAF (Gu et al. 2016); ReF-ER (Novati & Koumoutsakos 2019), eq 4 and appendix E. Functions `*_np` are
 NumPy twins, for the advantages that actors store.
 """
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 def lower_triangular(outputs: tf.Tensor, size: int) -> tf.Tensor:
-    """Returns lower triangular matrices L with a positive diagonal, made from a network's outputs.
+    """Returns lower triangular matrices L with a positive diagonal, given a network's outputs.
 
     The outputs fill the triangle in the order of `tfp.math.fill_triangular`, which needs no gather;
     the diagonal then goes through softplus (ReF-ER, appendix E).
@@ -31,8 +31,8 @@ def lower_triangular(outputs: tf.Tensor, size: int) -> tf.Tensor:
 def quadratic(action: tf.Tensor, mean: tf.Tensor, lower: tf.Tensor) -> tf.Tensor:
     """Returns -1/2 (a - m)^T L L^T (a - m), at most 0.
 
-    ReF-ER prints no factor of 1/2 in eq 4, but in eq 18; L absorbs it. As in the authors' program,
-    both have it here.
+    ReF-ER prints the factor 1/2 in eq 18 but not in eq 4; L absorbs the difference. As in the
+    authors' program, both have it here.
 
     Args:
       action: [B, A] floating.
@@ -52,8 +52,8 @@ def centred_quadratic(
 ) -> tf.Tensor:
     """Returns the advantage less its mean under the policy N(m, Sigma): f(a) - E[f].
 
-    E[f] is -1/2 Tr(L L^T Sigma). ReF-ER (eq 19) prints Tr(L L^T Sigma), without sign and factor;
-    its authors' program has them.
+    E[f] is -1/2 Tr(L L^T Sigma). ReF-ER (eq 19) prints Tr(L L^T Sigma), without sign and factor,
+    but its authors' program has both.
 
     Args:
       action: [B, A] floating.
@@ -112,7 +112,7 @@ def centred_bell(
 ) -> tf.Tensor:
     """Returns A(s, a) = f(s, a) - E_pi[f(s, .)] for the bell f of appendix E.
 
-        f = K exp(-1/2 sum_i d_i^2 / L_i), with d = a - m and L_i that of the side of d_i
+        f = K exp(-1/2 sum_i d_i^2 / L_i), d = a - m, L_i = L+_i if d_i > 0, otherwise L-_i
         E[f] = K prod_i 1/2 (sqrt(L+_i / (L+_i + Sigma_i)) + sqrt(L-_i / (L-_i + Sigma_i)))
 
     Args:
@@ -120,7 +120,7 @@ def centred_bell(
       mean: [B, A], m.
       scale: [B], K, above 0.
       above: [B, A], L+, the squared widths above the mean, above 0.
-      below: [B, A], L-, the squared widths below it, above 0.
+      below: [B, A], L-, the squared widths below the mean, above 0.
       variance: [B, A] or [A], the diagonal of Sigma.
 
     Returns:

@@ -1,7 +1,7 @@
 """Gaussian policies with diagonal covariance, and value distributions that are Gaussian mixtures.
 
 Sources: ReF-ER (Novati & Koumoutsakos 2019) and, for the mixtures, D4PG (Barth-Maron et al. 2018),
-appendices A and C, with equation numbers of reproductions/d4pg/README.md. C is the number of
+appendices A and C. D4PG's equation numbers follow reproductions/d4pg/README.md. C is the number of
 components of a mixture (l in the paper).
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tensorflow_probability import distributions as tfd
 
 LOG_BOUND = 7.0
-"""Bound of a log importance weight, as in the program of ReF-ER's authors: e^7 is 1,097."""
+"""Bound on |log rho|, as in the program of ReF-ER's authors: e^7 is 1,097."""
 
 
 def importance_weight(
@@ -27,18 +27,19 @@ def importance_weight(
     """Returns rho = pi(a|s) / mu(a|s), bounded by e^-log_bound and e^log_bound.
 
     Source: ReF-ER (Novati & Koumoutsakos 2019), sections 1 and 3. The densities are those of plain
-    Gaussians even if actions were drawn from truncated ones: truncation multiplies both by the same
-    constant, and a policy that has moved would give an action beyond its bounds a density of 0.
+    Gaussians even if actions were drawn from truncated Gaussians. Truncation multiplies both
+    densities by the same constant, and a policy that has moved would give an action beyond its
+    bounds a density of 0.
 
-    The gradient is rho grad log pi(a|s) also at the bounds, where that of a clipped value would be
-    0: a step at the bound has a bounded weight, not none.
+    The gradient is rho grad log pi(a|s), even at the bounds, where the gradient of a clipped value
+    would be 0. A step at a bound thus has a bounded weight, not a weight of 0.
 
     Args:
       action: [B, A] floating.
-      mean: [B, A], of pi.
+      mean: [B, A], mean of pi.
       variance: [B, A] or [A], the diagonal of pi's covariance, above 0.
-      behaviour_mean: [B, A], of mu.
-      behaviour_variance: [B, A] or [A], of mu, above 0.
+      behaviour_mean: [B, A], mean of mu.
+      behaviour_variance: [B, A] or [A], the diagonal of mu's covariance, above 0.
       log_bound: bound of |log rho|.
 
     Returns:
@@ -58,10 +59,10 @@ def kl_divergence(
     """Returns D_KL(p || q) = E_p[log p - log q] in nats.
 
     Args:
-      mean_p: [B, A] floating.
+      mean_p: [B, A] floating, mean of p.
       variance_p: [B, A] or [A], the diagonal of p's covariance, above 0.
-      mean_q: [B, A].
-      variance_q: [B, A] or [A], above 0.
+      mean_q: [B, A], mean of q.
+      variance_q: [B, A] or [A], the diagonal of q's covariance, above 0.
 
     Returns:
       [B].
@@ -81,16 +82,16 @@ def mixture(outputs: tf.Tensor, min_variance: float) -> "tfd.MixtureSameFamily":
 
     p(z) = sum_i omega_i N(z | mu_i, sigma_i^2), where omega is the softmax of the first third of
     the outputs, mu the second third, and sigma^2 = softplus(last third) + `min_variance`. The paper
-    says that the layer gives all three, but not how its variances stay positive.
+    says that the layer outputs all three, but not how its variances stay positive.
 
     Args:
       outputs: [B, 3 C] floating.
-      min_variance: above 0, in squared units of return.
+      min_variance: minimum variance of a component, above 0, in squared units of return.
 
     Returns:
       A batch of B distributions of scalars.
     """
-    # 1 s and 61 MB: only agents that have a mixture pay them.
+    # The import costs 1 s and 61 MB, so only agents with a mixture pay for it.
     from tensorflow_probability import distributions as tfd
 
     logits, means, raw_variances = tf.split(outputs, 3, axis=-1)
@@ -108,7 +109,7 @@ def sample_mixture(
     Args:
       distribution: a batch of B distributions.
       num_samples: J, samples of each distribution.
-      seed: [2] int32. Samples repeat with the seed, but differ between runs with and without XLA.
+      seed: [2] int32. Samples repeat with the seed, but differ with and without XLA.
 
     Returns:
       [B, J], without a gradient.
@@ -120,7 +121,7 @@ def sample_mixture(
 def sampled_cross_entropy(distribution: "tfd.MixtureSameFamily", samples: tf.Tensor) -> tf.Tensor:
     """Returns -1/J sum_j log p(z_j), the cross-entropy estimated from samples (D4PG, appendix A).
 
-    Because p is a density, the result is below 0 where p is narrow and fits the samples.
+    Because p is a density, the result is negative where p is narrow and fits the samples.
 
     Args:
       distribution: a batch of B distributions, p.

@@ -1,16 +1,16 @@
 """Multi-step targets: Retrace, V-trace, Peng's Q(lambda), and generalised advantage estimates.
 
-Retrace (Munos et al. 2016) is scalar or distributional; its source here is Reactor (Gruslys et al.
-2018), sections 2.1.2 and 3.2, whose equation numbers are used. T is the number of transitions in a
-sequence (T + 1 frames), A the number of actions, K the number of atoms of the support (m in the
+Retrace (Munos et al. 2016) is scalar or distributional. Its source here is Reactor (Gruslys et al.
+2018), sections 2.1.2 and 3.2, and equation numbers are Reactor's. T is the number of transitions in
+a sequence (T + 1 frames), A the number of actions, K the number of atoms of the support (m in the
 paper).
 
 Index 0 of every `*_t` belongs to the second frame of a sequence, x_2, and to the reward and
 discount that led to it. Index 0 of the targets belongs to the first frame, x_1. In the comments,
-t is the index of a target and k >= t that of the frame x_{t+n} where an n-step backup ends.
+t is the index of a target and k >= t the index of the frame x_{t+n} where an n-step backup ends.
 
-V-trace is that of IMPALA (Espeholt et al. 2018), section 4.1, with lambda 1. Generalised advantage
-estimates are NumPy, for actors; everything else is TensorFlow.
+V-trace is IMPALA's (Espeholt et al. 2018, section 4.1), with lambda 1. Generalised advantage
+estimates are NumPy, for actors. Everything else is TensorFlow.
 """
 
 import numpy as np
@@ -27,8 +27,8 @@ def retrace_coefficients(
     Args:
       pi_t: [T, B, A] floating, probabilities of the policy that is evaluated.
       a_t: [T, B] integer, the actions taken.
-      mu_t: [T, B, A], probabilities of the behaviour policy when it acted, or [T, B], those of the
-        actions taken. Above 0 at the actions taken.
+      mu_t: [T, B, A], probabilities of the behaviour policy when it acted, or [T, B], only its
+        probabilities of the actions taken. Above 0 at the actions taken.
       lambda_: scalar, 1 in Reactor (section 4.1); 0 gives one-step targets.
 
     Returns:
@@ -53,8 +53,8 @@ def scalar_retrace_targets(
     At the last frame c counts as 0, so that the sequence ends with a bootstrap from E_pi Q. The
     paper does not say how a sequence ends. No gradient flows into any argument.
 
-    Needs O(T^2 B + T B A) operations: products of c from every t to every k take the place of the
-    recursion, so that nothing loops over T.
+    Needs O(T^2 B + T B A) operations: products of c from every t to every k replace the recursion,
+    so that nothing loops over T.
 
     Args:
       q_t: [T, B, A] floating, action values Q.
@@ -98,13 +98,13 @@ def categorical_retrace_targets(
 
     Each n-step backup is projected once, because a projection at each step of a recursion would
     widen the distribution. At the last frame c counts as 0, so that each target sums to 1. Single
-    elements may be below 0 or above 1; they are neither clipped nor normalised, because the
-    expected gradient would change. The mean equals `scalar_retrace_targets` unless an atom is
-    clipped to the range of the support. No gradient flows into any argument.
+    elements may be below 0 or above 1. They are neither clipped nor normalised, because that would
+    change the expected gradient. The mean equals `scalar_retrace_targets` unless an atom is clipped
+    to the range of the support. No gradient flows into any argument.
 
     Needs O(T^2 B K + T B A K) operations and O(T^2 B K) memory. Each of the T (T + 1) / 2 backups
-    scatters its K masses to two atoms each, where the hat functions of `categorical.project` would
-    take K^2 operations.
+    scatters its K masses to two atoms each, whereas the hat functions of `categorical.project`
+    would take K^2 operations.
 
     Args:
       q_t: [T, B, A, K] floating, probabilities q_j(x, a) of the atoms.
@@ -176,7 +176,7 @@ def _scatter(
     last = tf.cast(num_atoms - 1, positions.dtype)
     positions = (positions - support[0]) * (last / (support[-1] - support[0]))  # in atoms
     positions = tf.clip_by_value(positions, 0.0, last)
-    # Bounded as an integer too: the last atom needs an upper neighbour, and NaN has any index.
+    # Also bounded as an integer: the last atom needs an upper neighbour, and NaN gives any index.
     lower = tf.clip_by_value(tf.cast(positions, tf.int32), 0, num_atoms - 2)
     above = (positions - tf.cast(lower, positions.dtype)) * masses
     index = rows * num_atoms + lower
@@ -198,7 +198,7 @@ def _products_before(factors: tf.Tensor) -> tf.Tensor:
 
 
 def _without_last(c_t: tf.Tensor) -> tf.Tensor:
-    """Returns c_t with 0 for its last element, whatever stands there: [T, B] -> [T, B]."""
+    """Returns c_t with its last element replaced by 0: [T, B] -> [T, B]."""
     return tf.concat([c_t[:-1], tf.zeros_like(c_t[-1:])], axis=0)
 
 
@@ -216,9 +216,9 @@ def _check_shapes(
     discount_t: tf.Tensor,
     support: tf.Tensor | None = None,
 ) -> None:
-    """Raises a ValueError if a static shape is not as the targets need it.
+    """Raises ValueError if a static shape is wrong.
 
-    Broadcasting would otherwise accept some wrong shapes, as [T, 1] rewards.
+    Broadcasting would otherwise accept some wrong shapes, such as [T, 1] rewards.
     """
     q_shape, pi_shape = tf.TensorShape(q_t.shape), tf.TensorShape(pi_t.shape)
     atoms = [] if support is None else tf.TensorShape(support.shape)
@@ -253,7 +253,7 @@ def v_trace(
     Args:
       log_rho: [T, B] floating, log pi(a_t|s_t) - log mu(a_t|s_t).
       discount: [T, B], g, gamma times the environment's discount of the step; 0 cuts the trace.
-      reward: [T, B], of the step that follows each state.
+      reward: [T, B], r, reward of the step that follows each state.
       value: [T, B], V of each state.
       bootstrap: [B], V of the state after the last step.
       rho_bar: bound of the weights of temporal differences (IMPALA eq 1). The paper also bounds
@@ -288,14 +288,14 @@ def q_lambda_returns(
 
         G_t = r_t + g_t ((1 - lambda_t) v_t + lambda_t G_{t+1})
 
-    The last step bootstraps from its value alone. Peng's Q(lambda) has a constant lambda, also
-    where actions explore; a lambda of 0 after an exploring action makes it Watkins'.
+    The last step bootstraps from its value alone. Peng's Q(lambda) has a constant lambda, even
+    where actions explore. A lambda of 0 where the next action explores gives Watkins'.
 
     Args:
-      reward_t: [T, B] floating, with which each step arrives.
-      discount_t: [T, B], gamma times the environment's discount of the step.
-      value_t: [T, B], value of the best action where the step arrives.
-      lambda_: scalar or [T, B], the share of what follows the arrival. The last is not used.
+      reward_t: [T, B] floating, r, reward of each step.
+      discount_t: [T, B], g, gamma times the environment's discount of the step.
+      value_t: [T, B], v, value of the best action in the state to which the step leads.
+      lambda_: scalar or [T, B], weight of the following return. The last element has no effect.
 
     Returns:
       [T, B], in the dtype of `reward_t`. Gradients flow into all arguments.
@@ -312,17 +312,17 @@ def q_lambda_returns(
 def generalized_advantage(
     rewards: np.ndarray, values: np.ndarray, discount: np.ndarray | float, lambda_: float
 ) -> np.ndarray:
-    """Returns the advantages of the actions of fragments (Schulman et al. 2016, eq 16).
+    """Returns the advantages of the actions in fragments (Schulman et al. 2016, eq 16).
 
         A_t = r_t + d_t V_{t+1} - V_t + d_t lambda A_{t+1},  A_T = 0
 
-    With lambda 1 this is the discounted sum of rewards, with a bootstrap from the last value, less
-    V; with lambda 0 the one-step error.
+    With lambda 1 this is the discounted sum of rewards, bootstrapped from the last value, minus V.
+    With lambda 0 it is the one-step TD error.
 
     Args:
-      rewards: [T, ...] floating, with which each step arrives.
+      rewards: [T, ...] floating, r, reward of each step.
       values: [T + 1, ...], V of each state.
-      discount: scalar or [T, ...], d: gamma times the environment's discount, 0 at a true end.
+      discount: scalar or [T, ...], d, gamma times the environment's discount; 0 at termination.
       lambda_: in [0, 1].
 
     Returns:

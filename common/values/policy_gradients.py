@@ -1,7 +1,7 @@
 """Losses of policies: deterministic policy gradients, and surrogates of proximal optimisation.
 
-Sources of the surrogates: PPO (Schulman et al. 2017), sections 3 and 4; its distributed form (Heess
-et al. 2017). rho is pi(a|s) / mu(a|s), where mu is the policy that acted.
+Sources of the surrogates: PPO (Schulman et al. 2017), sections 3 and 4, and its distributed form
+(Heess et al. 2017). rho is pi(a|s) / mu(a|s), where mu is the policy that acted.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 SATURATED = 0.99
-"""The magnitude above which a canonical action is saturated: its tanh has hardly a gradient."""
+"""Magnitude above which an element of a canonical action is saturated: its tanh is nearly flat."""
 
 
 def deterministic_policy_gradient_loss(
@@ -18,7 +18,7 @@ def deterministic_policy_gradient_loss(
     """Returns a loss whose gradient with respect to `action` is exactly -dqda.
 
     Minimising it ascends Q: the chain rule through the policy gives D4PG's eq 11 (Ape-X's eq 17)
-    with the sign reversed. No gradient flows into `dqda`, and so none into the critic. Only the
+    with the sign reversed. No gradient flows into `dqda`, so none flows into the critic. Only the
     gradient has a meaning: log the mean of Q, not this value.
 
     Args:
@@ -45,7 +45,7 @@ def dpg_loss(
     dqda_clip: float | None = None,
     dqda_norm: float | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the deterministic policy gradient loss of a policy's actions, and what they are like.
+    """Returns the deterministic policy gradient loss of a policy's actions, with two statistics.
 
     Minimising the loss raises the critic's value of the actions; the critic is held fixed.
 
@@ -53,7 +53,7 @@ def dpg_loss(
       action: [B, A] floating, the policy's actions.
       value: the critic at the states of these actions, [B, A] -> values [B].
       dqda_clip: see `deterministic_policy_gradient_loss`.
-      dqda_norm: see there.
+      dqda_norm: see `deterministic_policy_gradient_loss`.
 
     Returns:
       The batch mean of `deterministic_policy_gradient_loss`, the mean value of the actions, and the
@@ -67,7 +67,7 @@ def dpg_loss(
 def value_and_action_gradient(
     action: tf.Tensor, value: Callable[[tf.Tensor], tf.Tensor]
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a critic's values [B] of actions [B, A] and their gradients dqda [B, A].
+    """Returns a critic's values [B] of actions and the gradients dqda [B, A] at these actions.
 
     No gradient flows through the result into the policy.
 
@@ -92,8 +92,8 @@ def leave_one_out_beta(mu_a: tf.Tensor, c: float) -> tf.Tensor:
 
     Args:
       mu_a: [...] floating, the behaviour policy's probabilities of the actions taken, above 0.
-      c: bound, at least 1 in the paper. 1 gives beta = 1 everywhere, which is LOO (eq 9) and
-        Reactor's setting; infinity gives 1 / mu-LOO (eq 11), which is unbiased.
+      c: bound, at least 1 in the paper. With 1, beta is 1 everywhere, which is LOO (eq 9) and
+        Reactor's setting. Infinity gives 1 / mu-LOO (eq 11), which is unbiased.
 
     Returns:
       [...].
@@ -106,12 +106,12 @@ def leave_one_out_loss(
 ) -> tf.Tensor:
     """Returns a loss whose gradient is minus the beta-LOO policy gradient (Reactor, eq 10).
 
-    G = beta (R(a^) - Q(a^)) grad pi(a^) + sum_a Q(a) grad pi(a), where a^ is the action taken. It
-    differentiates pi, not log pi, and has no importance ratio but beta. Gradients flow into `pi`
+    G = beta (R(a^) - Q(a^)) grad pi(a^) + sum_a Q(a) grad pi(a), where a^ is the action taken. G
+    differentiates pi, not log pi, and beta is its only importance ratio. Gradients flow into `pi`
     only. Only the gradient has a meaning: the value does not measure progress.
 
     Args:
-      pi: [..., A] floating, the policy's probabilities, those it acts with.
+      pi: [..., A] floating, the probabilities with which the policy acts.
       q: [..., A], the critic's action values.
       actions: [...] integer, the actions taken.
       returns: [...], R, estimates of the value of the actions taken.
@@ -133,8 +133,8 @@ def truncated_islr_loss(
 
     G = min(c, pi(a^) / mu(a^)) (R(a^) - V) grad log pi(a^) + sum_a (pi(a) / mu(a) - c)_+ mu(a)
     (Q(a) - V) grad log pi(a), with the baseline V = sum_a pi(a) Q(a). The estimator is ACER's (Wang
-    et al. 2017). Gradients flow into `pi` only, and there through log pi alone. Only the gradient
-    has a meaning: the value does not measure progress.
+    et al. 2017). Gradients flow into `pi` only, and only through log pi. Only the gradient has a
+    meaning: the value does not measure progress.
 
     Args:
       pi: [..., A] floating, the policy's probabilities, all above 0.
@@ -159,8 +159,9 @@ def truncated_islr_loss(
 def clipped_surrogate(rho: tf.Tensor, advantage: tf.Tensor, clip: float) -> tf.Tensor:
     """Returns -min(rho A, clip(rho, 1 - clip, 1 + clip) A) (PPO, eq 7), to be minimised.
 
-    Beyond the clip the gradient is 0 on the side to which the advantage pushes: above 1 + clip for
-    a positive one, below 1 - clip for a negative one. On the other side it pulls rho back.
+    The gradient is 0 where the advantage would push rho further beyond the clip: above 1 + clip for
+    a positive advantage, below 1 - clip for a negative one. Elsewhere it is not clipped, so that it
+    can pull rho back.
 
     Args:
       rho: [B] floating.
@@ -182,21 +183,21 @@ def penalized_surrogate(
     target: float | tf.Tensor,
     hinge: float = 1000.0,
 ) -> tf.Tensor:
-    """Returns the loss with a penalty of the divergence (Heess et al. 2017), to be minimised.
+    """Returns the surrogate loss with a penalty on the divergence (Heess et al. 2017).
 
         -rho A + coefficient D + hinge max(0, D - 2 target)^2
 
     Args:
       rho: [B] floating.
       advantage: [B]. No gradient flows into it.
-      divergence: [B] or scalar, D_KL(mu || pi). The hinge of the paper is that of the mean
-        divergence of a batch: give the mean for it.
+      divergence: [B] or scalar, D, D_KL(mu || pi). The paper's hinge applies to the mean divergence
+        of a batch, for which the mean must be given.
       coefficient: scalar, not negative.
-      target: scalar, the wanted divergence.
+      target: scalar, the desired divergence.
       hinge: weight of the squared excess; 1000 in Schulman's modular_rl.
 
     Returns:
-      [B].
+      [B], to be minimised.
     """
     excess = tf.maximum(divergence - 2 * target, 0)
     penalty = coefficient * divergence + hinge * tf.square(excess)
@@ -210,21 +211,21 @@ def next_penalty_coefficient(
     tolerance: float = 2.0,
     factor: float = 1.5,
 ) -> tf.Tensor:
-    """Returns the coefficient of the next rollout's penalty (PPO, section 4; Heess et al. 2017).
+    """Returns the penalty coefficient for the next rollout (PPO, section 4; Heess et al. 2017).
 
-    It grows if the divergence is above its target times `tolerance`, and shrinks if it is below the
-    target divided by it. The defaults are an interval of 0.5 to 2 targets and modular_rl's factor;
-    PPO has a tolerance of 1.5 and a factor of 2.
+    It grows if the divergence is above `target * tolerance`, and shrinks if the divergence is below
+    `target / tolerance`. The defaults are an interval of 0.5 to 2 times the target and modular_rl's
+    factor. PPO has a tolerance of 1.5 and a factor of 2.
 
     Args:
-      coefficient: scalar, of the last rollout.
-      divergence: scalar, mean of the last rollout after its updates.
-      target: scalar, the wanted divergence, above 0.
-      tolerance: at least 1.
-      factor: by which the coefficient grows or shrinks, above 1.
+      coefficient: scalar, the coefficient for the last rollout.
+      divergence: scalar, the mean divergence on the last rollout after its updates.
+      target: scalar, the desired divergence, above 0.
+      tolerance: ratio between divergence and target up to which nothing changes, at least 1.
+      factor: factor by which the coefficient grows or shrinks, above 1.
 
     Returns:
-      Scalar.
+      The coefficient, a scalar.
     """
     coefficient = tf.convert_to_tensor(coefficient)
     too_far = divergence > tolerance * target

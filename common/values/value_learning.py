@@ -37,8 +37,8 @@ def importance_weights(probabilities: tf.Tensor, size: tf.Tensor, exponent: floa
     non-uniform sampling: their mean under P is 1.
 
     Args:
-      probabilities: [B] floating, P(k) with which each item was drawn, above 0.
-      size: scalar of the same dtype, N items in the memory.
+      probabilities: [B] floating, P(k), the probability with which each item was drawn, above 0.
+      size: scalar of the same dtype, N, the number of items in the memory.
       exponent: beta; 0 gives weights of 1.
 
     Returns:
