@@ -102,7 +102,7 @@ class Rover(EpisodicEnvironment):
         return StepOutcome(reward)
 
     def _place_beacon(self) -> None:
-        """Places a beacon at a complex number: real is ahead of the rover, imaginary to its left."""
+        """Places a beacon, a complex number: real is ahead of the rover, imaginary to its left."""
         direction = self._random.uniform(-np.pi, np.pi)
         self._beacon = self._random.uniform(_NEAREST, _FARTHEST) * np.exp(1j * direction)
         self._height = self._random.uniform(-_HIGHEST, _HIGHEST)
