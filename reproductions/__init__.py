@@ -1,4 +1,4 @@
-"""Reproductions of papers, a directory each."""
+"""Reproductions of papers, one directory per paper."""
 
 from collections.abc import Callable, Mapping
 import functools
@@ -19,7 +19,7 @@ _FOLDER = pathlib.Path(__file__).parent
 
 
 def _folders(module: str, name: str) -> list[str]:
-    """Returns the folders, such as "apex/dqn", in which a module of this name assigns `name`."""
+    """Returns the folders, such as "apex/dqn", whose module named `module` assigns `name`."""
     files = sorted(_FOLDER.rglob(f"{module}.py"))
     declaring = [file for file in files if f"\n{name} = " in file.read_text()]
     return [file.parent.relative_to(_FOLDER).as_posix() for file in declaring]
@@ -30,11 +30,11 @@ AGENTS = {
     folder.replace("/", "_"): f"reproductions.{folder.replace('/', '.')}.config:AGENT"
     for folder in _folders("config", "AGENT")
 }
-"""The declarations of the agents in this repository, by name."""
+"""Import paths of the declarations of this repository's agents, by the agents' names."""
 
 
 def declared(module: str, name: str) -> dict[str, Any]:
-    """Returns what modules of the same name declare under `name`, by their folders."""
+    """Returns the values that modules named `module` assign to `name`, by folder."""
     found = {}
     for folder in _folders(module, name):
         path = f"{__name__}.{folder.replace('/', '.')}.{module}"
@@ -43,14 +43,15 @@ def declared(module: str, name: str) -> dict[str, Any]:
 
 
 def agent_of(directory: str | os.PathLike) -> "AgentDeclaration":
-    """Returns the agent that made a run; an entry point may declare it in another distribution.
+    """Returns the agent of a run; another distribution may declare it by an entry point.
 
     Args:
       directory: the run's --workdir.
 
     Raises:
-      RunDirectoryError: there is no run, or its agent is not installed or cannot be imported.
-      JsonError: its config.json is malformed.
+      RunDirectoryError: the directory has no run, or the run's agent is not installed or cannot be
+        imported.
+      JsonError: the run's config.json is malformed.
     """
     from common.cluster.layout import imported
     from common.reporting.run_directory import RunDirectory, RunDirectoryError
@@ -84,12 +85,12 @@ def make(
     """Returns an agent to train and to evaluate in a notebook or a script.
 
     Args:
-      agent: one of `AGENTS`.
-      environment: its name, see `common.environments.make`; or a function or class at the top of a
-        module, which makes a `gymnasium.Env` or a `dm_env.Environment`.
-      env_kwargs: arguments of the environment.
-      workdir: the run directory; None: a temporary one.
-      setting: of the agent; None: its default.
+      agent: name of the agent, a key of `AGENTS`.
+      environment: name of the environment, see `common.environments.make`, or a function or class
+        at the top level of a module, which creates a `gymnasium.Env` or a `dm_env.Environment`.
+      env_kwargs: keyword arguments of the environment.
+      workdir: the run directory; None creates a temporary one.
+      setting: setting of the agent; None for the agent's default.
       **values: hyperparameters, such as n_step=3, and flags of the agent's program.
 
     Raises:
@@ -111,12 +112,12 @@ def load_policy(
 
     Args:
       directory: the run's --workdir, or a policy in `results/policies`.
-      checkpoint: "newest", or "best": the parameters of the best evaluation. None: the newest, or
-        the best if there is no other.
-      trust_environment: whether to import an environment of your own also from inside `directory`.
+      checkpoint: "newest", or "best" for the parameters of the best evaluation. None loads the
+        newest, or the best if there is no newest.
+      trust_environment: whether an environment of your own may be imported from `directory`.
 
     Raises:
-      As `agent_of` and `common.agents.trained.load`.
+      The errors of `agent_of` and `common.agents.trained.load`.
     """
     from common.cluster.layout import imported
     from common.reporting.command_line import native_output_only_on_failure
@@ -131,7 +132,7 @@ def load_policy(
 
 
 def papers(name: str | None = None) -> tuple["Paper", ...]:
-    """Returns the paper of that name, or all; raises as `paper`."""
+    """Returns the named paper, or all papers; raises the errors of `paper`."""
     return tuple(map(paper, [name] if name else PAPERS))
 
 
@@ -140,7 +141,7 @@ def paper(name: str) -> "Paper":
     """Returns a paper with its experiments; reading one takes a fifth of a second.
 
     Raises:
-      UnknownError: there is no such paper; the message lists all.
+      UnknownError: there is no such paper; the message lists the papers.
     """
     from common.cluster.layout import imported
     from common.evidence import figures_file
@@ -153,10 +154,10 @@ def paper(name: str) -> "Paper":
 
 
 def claims(name: str) -> tuple["Claim", ...]:
-    """Returns the claims of a paper, in its order.
+    """Returns the claims of a paper, in the paper's order.
 
     Raises:
-      ClaimError: its claims.toml is wrong.
+      ClaimError: the paper's claims.toml is invalid.
     """
     from common.evidence import claims_file
 

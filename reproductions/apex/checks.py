@@ -1,4 +1,4 @@
-"""Checks of appendix F's claims on failures: a run of Ape-X DQN whose roles were killed."""
+"""Checks of appendix F's claims about failures, on a run of Ape-X DQN whose roles were killed."""
 
 from collections.abc import Callable, Mapping, Sequence
 import re
@@ -10,10 +10,10 @@ from common.user_error import UserError
 _RECORD = "soak_apex_dqn"
 _COMMAND = "the command under Failures in reproductions/apex/README.md"
 _SOON = 60.0
-"""Seconds: a memory is "refilled quickly" if learning goes on by then."""
+"""Seconds within which learning must resume for a memory to count as "refilled quickly"."""
 
 _Judge = Callable[[list[dict], dict], tuple[bool | None, Mapping[str, float]]]
-"""A function of the kills of a role and the numbers at the end: whether it holds, and numbers."""
+"""(kills of a role, numbers at the end) -> (whether the claim holds, None if open; its numbers)."""
 
 
 def actors_fail(evidence: Evidence) -> Finding:
@@ -51,7 +51,7 @@ def replay_fails(evidence: Evidence) -> Finding:
 
 
 def learner_waits(evidence: Evidence) -> Finding:
-    """Decides whether the learner then pauses until the minimum of data is there."""
+    """Decides whether the learner pauses after that until replay has the minimum of data."""
 
     def judge(kills: list[dict], end: dict) -> tuple[bool | None, dict[str, float]]:
         sizes, least = _sizes(kills), end.get("min_replay_size")
@@ -71,7 +71,7 @@ def learner_fails(evidence: Evidence) -> Finding:
         steps = _numbers(kills, r"at step ([\d,]+) or later, resumed at step ([\d,]+)")
         holds = (
             bool(steps)
-            and all(resumed > 0 for _, resumed in steps)  # perhaps later than the last row says
+            and all(resumed > 0 for _, resumed in steps)  # may exceed the last recorded step
             and end["learner_steps"] > max(map(max, steps))
         )
         numbers = _named(steps, "killed at step", "resumed at step")
@@ -81,7 +81,7 @@ def learner_fails(evidence: Evidence) -> Finding:
 
 
 def _find(evidence: Evidence, role: str, judge: _Judge) -> Finding:
-    """Returns the finding on the kills of a role in the record that tests/roles/soak.py wrote."""
+    """Returns the finding about the kills of a role in the record of tests/roles/soak.py."""
     soak, file = evidence.benchmark(_RECORD), f"{_RECORD}.json"
     if soak is None:
         return Finding(Verdict.OPEN, lacks=file)
@@ -110,7 +110,7 @@ def _find(evidence: Evidence, role: str, judge: _Judge) -> Finding:
 
 
 def _sizes(kills: Sequence[dict]) -> list[tuple[int, ...]]:
-    """Returns the items before each kill and at the next update."""
+    """Returns the numbers of items in replay before each kill and at the next update."""
     return _numbers(kills, r"([\d,]+) items, ([\d,]+) when learning went on")
 
 

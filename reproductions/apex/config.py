@@ -1,8 +1,8 @@
 """Hyperparameters that Ape-X DQN and Ape-X DPG share.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for our value follows.
-Appendix D says "otherwise as per DQN" of DPG, so these values, which section 4.1 and appendix C
-state for Atari, hold for both.
+For DPG, appendix D says "otherwise as per DQN". So these values, which section 4.1 and appendix C
+state for Atari, hold for both agents.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from common.config import Config, field
 
 @dataclasses.dataclass
 class ApexConfig(Config):
-    """The fields of both agents. Each agent adds `batch_size` and `replay_capacity`."""
+    """The hyperparameters of both agents. Each agent adds `batch_size` and `replay_capacity`."""
 
     discount: float = field(0.99, minimum=0, maximum=1, suffix="gamma{:g}")
     """gamma. Not in the paper; that of DQN and DDPG, on which Ape-X builds. R2D2's 0.997 is
@@ -54,7 +54,7 @@ class ApexConfig(Config):
     scale models."""
 
     def validate(self) -> None:
-        """Adds conditions on the replay's size and on a single process."""
+        """Adds the conditions on the replay's size and on a single process."""
         super().validate()
         self.require_at_most("replay_capacity", "batch_size", "min_replay_size", "send_batch")
         self.require(

@@ -1,4 +1,4 @@
-"""Product spaces of sub-actions (section 2). This module does not import TensorFlow by itself."""
+"""Product spaces of sub-actions (section 2). Importing this module does not import TensorFlow."""
 
 from collections.abc import Sequence
 import math
@@ -11,7 +11,7 @@ from common.environments.spec import EnvironmentSpec
 
 
 def own_choices(spec: EnvironmentSpec, num_levels: int) -> tuple[int, ...]:
-    """Returns K of each of an environment's own sub-actions; see `ActionSpace.of`."""
+    """Returns K of each sub-action of the action set "own"; see `ActionSpace.of`."""
     if spec.is_discrete:
         return (spec.action_size,)
     return tuple(k or num_levels for k in spec.action_choices or (0,) * spec.action_size)
@@ -20,27 +20,27 @@ def own_choices(spec: EnvironmentSpec, num_levels: int) -> tuple[int, ...]:
 class ActionSpace:
     """A product A_1 x ... x A_D of finite sets and intervals [-1, 1].
 
-    An action is float32 [..., D]: of a sub-action with K choices the index 0 .. K - 1, of a
-    continuous one its value in [-1, 1]. Its encoding is float32 [..., S]: one-hot numbers of each
-    finite sub-action, the value of each continuous one.
+    An action is float32 [..., D]: an index 0 .. K - 1 for a sub-action with K choices, a value in
+    [-1, 1] for a continuous sub-action. Its encoding is float32 [..., S]: a one-hot vector for each
+    finite sub-action, the value for each continuous sub-action.
 
     Attributes:
-      choices: K of each sub-action; 0 of a continuous one.
-      size: D.
-      widths: entries of each sub-action in an encoding, max(K, 1).
+      choices: K of each sub-action; 0 for a continuous sub-action.
+      size: D, the number of sub-actions.
+      widths: number of entries of each sub-action in an encoding, max(K, 1).
       offsets: index of each sub-action's first entry in an encoding.
-      encoded_size: S.
+      encoded_size: S, the number of entries in an encoding.
       num_actions: product of the choices; infinity if a sub-action is continuous.
-      elements: as given.
+      elements: the argument of the constructor.
     """
 
     def __init__(self, choices: Sequence[int], elements: Sequence[np.ndarray] = ()):
-        """Makes the space of sub-actions with `choices` values each, or 0 for [-1, 1].
+        """Creates the space.
 
         Args:
-          choices: K of each sub-action.
-          elements: of each sub-action int [K, E], the E elements of an environment's action for
-            which each of its choices stands. Without them a choice is an element.
+          choices: K of each sub-action; 0 for the interval [-1, 1].
+          elements: an array int [K, E] for each sub-action, the E elements of the environment's
+            action for which each choice stands. If empty, each choice is itself an element.
         """
         self.choices = tuple(int(k) for k in choices)
         self.size = len(self.choices)
@@ -52,11 +52,11 @@ class ActionSpace:
         counts = np.array(self.choices)
         self._is_continuous = counts == 0
         self._counts = counts.astype(np.float32)
-        # The value of an index is linspace(-1, 1, K)[index], 0 if there is one only.
+        # The value of an index is linspace(-1, 1, K)[index], or 0 if K is 1.
         self._scales = np.where(counts > 1, 2.0 / np.maximum(counts - 1, 1), 0.0)
         self._scales[self._is_continuous] = 1.0
         self._lows = np.where(counts > 1, -1.0, 0.0)
-        # By entry of an encoding: its sub-action, its index there, whether it is a value.
+        # For each entry of an encoding: its sub-action, its index there, whether it is a value.
         self._owners = np.repeat(np.arange(self.size), self.widths)
         self._indices = (
             np.arange(self.encoded_size) - np.repeat(self.offsets, self.widths)
@@ -69,10 +69,10 @@ class ActionSpace:
         """Returns the space of an environment.
 
         Args:
-          spec: of the environment. Integers and discrete actions have their own choices.
-          num_levels: choices of each continuous element; 0 leaves them continuous.
-          action_set: "own", the environment's actions; of the integers of DeepMind Lab
-            "structured", seven sub-actions of a few values, or "curated", one sub-action.
+          spec: the environment's spec. Integers and discrete actions keep their own choices.
+          num_levels: number of choices of each continuous element; 0 leaves them continuous.
+          action_set: "own", the environment's actions; for the integers of DeepMind Lab also
+            "structured", seven sub-actions of a few values each, or "curated", one sub-action.
         """
         if action_set != "own":
             elements = [np.array(lab_actions.CURATED)]
@@ -82,11 +82,11 @@ class ActionSpace:
         return cls(own_choices(spec, num_levels))
 
     def to_environment(self, actions: np.ndarray, spec: EnvironmentSpec) -> np.ndarray:
-        """Returns actions [K, D] as an environment takes them.
+        """Converts actions [K, D] to the form that the environment takes.
 
         Returns:
-          int32 [K] of a discrete action, int32 [K, D] of integers, canonical float32 [K, D];
-          of a hybrid action float32 [K, D] with the index of each finite element.
+          int32 [K] for discrete actions, int32 [K, N] for N integers, canonical float32 [K, D] for
+          continuous actions. Hybrid actions are float32 [K, D] with indices of finite elements.
         """
         if self.elements:
             parts = [rows[actions[:, d].astype(np.intp)] for d, rows in enumerate(self.elements)]
@@ -98,7 +98,7 @@ class ActionSpace:
         return actions.astype(np.int32) if spec.action_choices else self.values(actions)
 
     def values(self, actions: Any) -> Any:
-        """Returns canonical values in [-1, 1]: actions [..., D] -> the same kind, float32."""
+        """Returns canonical values in [-1, 1]: array or tensor [..., D] -> the same, float32."""
         if isinstance(actions, np.ndarray):
             return (self._lows + self._scales * actions).astype(np.float32)
         import tensorflow as tf
@@ -113,7 +113,7 @@ class ActionSpace:
     def encode(self, actions: Any) -> Any:
         """Returns encodings: array or tensor [..., D] -> the same kind [..., S].
 
-        The dtype is that of the actions if it is floating, otherwise float32.
+        Encodings have the dtype of the actions if that is floating, otherwise float32.
         """
         if isinstance(actions, np.ndarray):
             if actions.dtype.kind != "f":
@@ -134,12 +134,12 @@ class ActionSpace:
         return tf.where(self._is_value, spread, one_hot)
 
     def all_actions(self) -> np.ndarray:
-        """Returns every action of a finite space, float32 [num_actions, D], by `flat_index`."""
+        """Returns a finite space's actions, float32 [num_actions, D], in `flat_index` order."""
         every = np.unravel_index(np.arange(self.num_actions), self.choices)
         return np.stack(every, axis=-1).astype(np.float32)
 
     def flat_index(self, actions: Any) -> Any:
-        """Returns numbers of a finite space's actions: [..., D] -> the same kind, int64 [...]."""
+        """Returns indices into `all_actions`: array or tensor [..., D] -> the same, int64 [...]."""
         if isinstance(actions, np.ndarray):
             actions = actions.astype(np.int64)
         else:

@@ -1,4 +1,4 @@
-"""The agent of AQL, of D3PG and of IMPALA, by configuration, for the roles of a run."""
+"""The agent: AQL, D3PG, IMPALA or another search, by configuration."""
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,7 @@ from reproductions.aql.graph_policy import graph_policy
 
 
 class AQL(Agent):
-    """Q-learning with a learned or another search for the best action, by configuration."""
+    """Q-learning with the configured search for the best action, or D3PG, or IMPALA."""
 
     declaration = AGENT
     publish_period = 1
@@ -33,8 +33,8 @@ class AQL(Agent):
         """Returns the columns of an unroll of T timesteps; its images are one PNG file.
 
         The extras are actions of `ActionSpace`: "action_index", the action taken, and "best_index",
-        a* as the actor found it, or the own action of D3PG's policy. IMPALA has "log_prob" instead:
-        log mu of the action when the actor took it, in nats.
+        the a* that the actor found, or the action of D3PG's policy without noise. Instead of
+        "best_index" IMPALA has "log_prob": log mu of the action when the actor took it, in nats.
         """
         length, space = self.config.unroll_length, self._space(spec)
         action, scalar = tf.TensorSpec([length, space.size]), tf.TensorSpec([length])
@@ -72,16 +72,16 @@ class AQL(Agent):
     def make_evaluator(
         self, spec: EnvironmentSpec, num_environments: int
     ) -> aql.SharedLayersPolicy | d3pg.DeterministicPolicy:
-        """Builds the policy with its search, whose samples are seeded, and without exploration.
+        """Builds the policy without exploration; the samples of its search have a fixed seed.
 
-        That evaluations do not explore is not in the paper. IMPALA's policy is sampled there, too.
+        That evaluations do not explore is not in the paper. IMPALA also samples in evaluations.
         """
         return self._make_policy(spec, np.zeros(num_environments), seed=0, noise_seed=None)
 
     def _make_policy(
         self, spec: EnvironmentSpec, epsilons: np.ndarray, seed: int, noise_seed: int | None
     ) -> aql.SharedLayersPolicy | d3pg.DeterministicPolicy:
-        """Builds the configured policy; D3PG's has no epsilons, but noise."""
+        """Builds the configured policy; D3PG's has noise instead of epsilons."""
         config, space = self.config, self._space(spec)
         if self._is_impala:
             return impala.SampledPolicy(config, spec, space, seed)
@@ -99,12 +99,12 @@ class AQL(Agent):
         return ActionSpace.of(spec, self.config.num_levels, self.config.action_set)
 
     def _film_shape(self, spec: EnvironmentSpec) -> tuple[int, int, int]:
-        """Returns the shape of an unroll's images one below the other."""
+        """Returns the shape of an unroll's images stacked vertically into one image."""
         height, width, channels = spec.image_shape
         return self.config.unroll_length * height, width, channels
 
     def _columns(self, unrolls: Unrolls) -> Unrolls:
-        """Returns what is stored and sent of unrolls."""
+        """Returns unrolls as they are stored and sent, with images encoded as PNG files."""
         if not self.config.channels:
             return unrolls
         images = unrolls.observation

@@ -1,8 +1,8 @@
-"""AQL (Van de Wiele et al. 2020), from unroll to loss, with its search or another.
+"""AQL (Van de Wiele et al. 2020), from unroll to loss, with any of its searches.
 
-Losses, learner (section 4, algorithm 2, appendix A2) and the acting policy, which takes the best
-action that a search finds (algorithm 1). T timesteps of an unroll are s_1 to s_T. Losses are sums
-over time and batch, as in algorithm 2.
+The module has the losses, the learner (section 4, algorithm 2, appendix A2) and the acting policy,
+which takes the best action that a search finds (algorithm 1). The T timesteps of an unroll are s_1
+to s_T. Losses are sums over time and batch, as in algorithm 2.
 """
 
 import abc
@@ -38,12 +38,12 @@ def targets(
 
         G_t = r_t + gamma c_t [(1 - lambda) V_{t+1} + lambda G_{t+1}],  G_T := V_T
 
-    Lambda is constant, also where actions explored. The last timestep of an episode is bootstrapped
-    from, so that a time limit (c = 1) is not an end, but no trace crosses it; its own weight is 0,
-    since no action was taken there. No gradient flows into any argument.
+    Lambda is constant, even at exploratory actions. The targets bootstrap from the last timestep of
+    an episode, so that a time limit (c = 1) is not an end, but no trace crosses it. The weight of
+    that timestep is 0, since no action was taken there. No gradient flows into any argument.
 
     Args:
-      reward: [T, B] floating, of the step that follows each timestep.
+      reward: [T, B] floating, the reward of the step that follows each timestep.
       discount: [T, B], c, the environment's discount of that step.
       is_last: [T, B] bool.
       best_value: [T, B], V = Q(s, a*).
@@ -83,19 +83,19 @@ def proposal_loss(log_prob: tf.Tensor, entropy: tf.Tensor, entropy_cost: float) 
 
 
 def time_major(values: tf.Tensor, length: int) -> tf.Tensor:
-    """Returns [T, B] of values [B, T] or [B * T], which follow each other unroll by unroll."""
+    """Returns values [B, T], or [B * T] with one unroll after another, as [T, B]."""
     return tf.transpose(tf.reshape(values, [-1, length]))
 
 
 def flat(column: tf.Tensor) -> tf.Tensor:
-    """Returns [B * T, N] of a column [B, T, N]."""
+    """Reshapes a column [B, T, N] to [B * T, N]."""
     return tf.reshape(column, [-1, column.shape[-1]])
 
 
 class AQLLearner(Learner):
-    """Learner of Q by the actors' a*, without a target network, and of a proposal if there is one.
+    """Learner of Q, without a target network, and of the proposal if the search has one.
 
-    It does not search: a* are those that the actors stored.
+    It does not search itself: it uses the a* that the actors found and stored.
 
     Attributes:
       value: Q, whose loss also trains the shared layers.
@@ -162,7 +162,7 @@ class AQLLearner(Learner):
         }
 
     def apply(self, gradients: tuple) -> None:
-        """Makes a step of both optimisers; see base class."""
+        """Takes a step of both optimisers; see base class."""
         value_gradients, proposal_gradients = gradients
         self.value_optimizer.apply(value_gradients, self.value.parameters)
         if self.proposal is not None:
@@ -175,13 +175,13 @@ def epsilons(
 ) -> np.ndarray:
     """Returns each actor's constant probability of a uniform action (appendix A2).
 
-    The first tenth of the actors has the high one: 10 of 100. For other numbers, which are not in
-    the paper, the tenth is rounded, and is one actor of two to 14, none of one.
+    The first tenth of the actors has the high probability: 10 of 100. For other numbers of actors,
+    which are not in the paper, the tenth is rounded: 1 of 2 to 14 actors, 0 of a single actor.
 
     Args:
-      num_actors: of the whole run.
-      low: of the others.
-      high: of the first tenth.
+      num_actors: number of actors in the whole run.
+      low: probability of the other actors.
+      high: probability of the first tenth of the actors.
 
     Returns:
       float64 [num_actors].
@@ -194,22 +194,22 @@ def epsilons(
 class SharedLayersPolicy(Policy):
     """Policy that acts on the features of the layers that its networks share.
 
-    Where these are recurrent, a state is that before an observation: of the LSTM, with the last
-    action and its reward. It is an extra, "state", of which an unroll keeps the first.
+    If these layers are recurrent, the policy's state before an observation is the LSTM's state with
+    the last action and its reward. It is also an extra, "state"; an unroll keeps its first one.
 
     Attributes:
-      space: of the actions.
+      space: the space of the actions.
       shared: twin of the shared layers.
     """
 
     def __init__(
         self, spec: EnvironmentSpec, space: ActionSpace, shared: FeedforwardTwin | RecurrentTwin
     ):
-        """Makes the policy.
+        """Creates the policy.
 
         Args:
-          spec: of the environment.
-          space: of the actions, which the environment takes as `ActionSpace.to_environment` says.
+          spec: the environment's spec.
+          space: the space of the actions; its `to_environment` converts them for the environment.
           shared: twin of the shared layers.
         """
         self._spec = spec
@@ -229,9 +229,9 @@ class SharedLayersPolicy(Policy):
         """Acts on observations, [K, Ds] float32 or [K, H, W, C] uint8.
 
         Returns:
-          action: as the environment takes it, see `ActionSpace.to_environment`.
-          state: after the action, without its reward.
-          extras: of `act`, and "state".
+          action: in the form that the environment takes, see `ActionSpace.to_environment`.
+          state: the state after the action, without the action's reward.
+          extras: the extras of `act`; with recurrent layers also "state", the argument.
         """
         features, after = self.shared(observation, state)
         action, extras = self.act(features)
@@ -246,12 +246,12 @@ class SharedLayersPolicy(Policy):
 
 
 class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
-    """Policy that takes the action of the highest Q that its search finds, or a uniform one.
+    """Policy that takes the action with the highest Q that its search finds, or explores uniformly.
 
     Attributes:
       value: twin of Q.
       trunk: twin of the proposal's hidden layers, features [K, F] -> [K, H]; None without proposal.
-      proposal: twin of the proposal; None without.
+      proposal: twin of the proposal; None if the search has no proposal.
     """
 
     def __init__(
@@ -262,14 +262,14 @@ class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
         epsilons: Sequence[float],
         seed: int,
     ):
-        """Makes the policy with random parameters.
+        """Creates the policy with random parameters.
 
         Args:
           config: hyperparameters.
-          spec: of the environment.
-          space: of the actions, which the environment takes as `ActionSpace.to_environment` says.
+          spec: the environment's spec.
+          space: the space of the actions; its `to_environment` converts them for the environment.
           epsilons: [K], probability of a uniform action in each row of a batch.
-          seed: of the samples and of the exploration.
+          seed: seed of the search's samples and of the exploration.
         """
         self._config = config
         self._epsilons = np.array(epsilons, np.float64)
@@ -290,16 +290,16 @@ class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
         load_parts([part for part in (self.value, self.trunk, self.proposal) if part], flat)
 
     def act(self, features: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Searches; see base class.
+        """Searches for the best actions; see base class.
 
-        The extras are actions of the space, float32 [K, D]: "action_index", the one that is taken,
-        and "best_index", a*, which is found wherever the policy explores, too.
+        The extras are actions of the space, float32 [K, D]: "action_index", the action taken, and
+        "best_index", a*, which is also searched for where the policy explores.
         """
         config = self._config
         num_uniform = config.num_uniform_samples
         if config.search in ("cem", "exact"):
             num_uniform = 0
-        # Exploration takes the first one, also where the search has none.
+        # Exploration takes the first sample, so one is drawn even if the search uses none.
         uniform = self.space.uniform((len(features), max(num_uniform, 1)), self._generator)
         best = self._search(self.value.at(features), features, uniform[:, :num_uniform])
         action = search.act(best, uniform, self._epsilons, self._generator)
@@ -320,7 +320,7 @@ class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
         return search.search(q, proposed, uniform)
 
     def _proposed(self, hidden: np.ndarray) -> np.ndarray:
-        """Returns the proposal's samples [K, N, D] at outputs of its trunk."""
+        """Returns the proposal's samples [K, N, D], given the outputs of its trunk."""
         return self.proposal.sample(hidden, self._config.num_proposal_samples, self._generator)
 
     def require_proposals(self) -> None:

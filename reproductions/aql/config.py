@@ -23,10 +23,10 @@ NUM_ACTORS = 100
 """Actors (appendix A1)."""
 
 MAX_CHOICES = 10_000
-"""Most choices of a sub-action, each of which has an output of the proposal. Not in the paper."""
+"""Maximum choices of a sub-action; the proposal has an output for each. Not in the paper."""
 
 MAX_EXACT_ACTIONS = 10_000
-"""Most actions of an exact search or a flat policy. Not in the paper: 3,528 there (section 5.2)."""
+"""Maximum actions of exact search or a flat policy. Not in the paper: 3,528 there (section 5.2)."""
 
 
 @dataclasses.dataclass
@@ -169,7 +169,7 @@ class AQLConfig(Config):
 
     @property
     def samples_per_insert(self) -> float:
-        """Timesteps learnt from per acting step: an unroll and those replayed with it."""
+        """Timesteps learnt from per acting step: a new unroll and the unrolls replayed with it."""
         return 1.0 + self.replayed_unrolls
 
     def validate(self) -> None:
@@ -218,7 +218,7 @@ _METHODS: Mapping[str, Mapping[str, object]] = {
     "d3pg_network_of_d4pg": {"search": "policy", "num_levels": 0, "policy_network": "d4pg"},
     "impala": {"search": "none", "replayed_unrolls": 0},
 }
-"""Sections 5.1 and 5.2, appendix A3."""
+"""The methods of sections 5.1 and 5.2 and appendix A3."""
 
 _SHARED_RMSPROP: Mapping[str, object] = {
     "optimizer": "rmsprop",
@@ -266,7 +266,7 @@ SETTINGS = Settings(
 
 
 def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
-    """Raises ValueError, in one line, unless the configured search can act in an environment."""
+    """Raises ValueError, of one line, unless the configured search can act in an environment."""
     from common.environments import lab_actions
     from common.environments.spec import MAX_PNG_CHANNELS, actions_of
     from reproductions.aql.actions import ActionSpace, own_choices
@@ -323,7 +323,7 @@ def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
 
 
 def _number(choices: tuple[int, ...]) -> str:
-    """Returns "7^2 * 3 = 147" or the like."""
+    """Returns the number of actions as text, such as "7^2 * 3 = 147"."""
     runs = [(k, len(list(run))) for k, run in itertools.groupby(choices)]
     factors = " * ".join(f"{k}^{count}" if count > 1 else f"{k}" for k, count in runs)
     return f"{factors} = {math.prod(choices):,}" if len(choices) > 1 else factors

@@ -1,7 +1,7 @@
 """D3PG (section 5.1): D4PG without distributions, on AQL's unrolls, networks and targets.
 
-The paper names its noise only. All else is ours: targets by Q(lambda) from target networks, the
-policy's gradient at all timesteps.
+The paper specifies only its noise. Everything else is ours: Q(lambda) targets from target networks,
+and a policy gradient at all timesteps.
 """
 
 import numpy as np
@@ -25,22 +25,23 @@ from reproductions.aql.networks import FeedforwardTwin, load_parts
 def make_policy(config: AQLConfig, num_features: int, action_size: int) -> ControlPolicy | ReluMLP:
     """Builds D3PG's policy, with layers as wide as the proposal's: [B, F] -> [B, A].
 
-    In short runs ReLU layers came to actions of +-1 at every state, from where none learnt; D4PG's
-    layers, with LayerNorm, did not.
+    In short runs, policies with ReLU layers saturated at actions of +-1 in every state and stopped
+    learning. Policies with D4PG's layers, which have LayerNorm, did not.
     """
     if config.policy_network == "proposal":
         initial = networks.near_zero(config.proposal_sizes[-1])
         output = snt.Linear(action_size, w_init=initial, name="action")
         return ReluMLP(num_features, config.proposal_sizes, output, tf.tanh)
     policy = ControlPolicy(action_size, config.proposal_sizes, layer_norm=True)
-    policy(tf.zeros([1, num_features]))  # makes the variables
+    policy(tf.zeros([1, num_features]))  # creates the variables
     return policy
 
 
 class D3PGLearner(ActorCriticLearner):
     """Learner of a deterministic policy and Q, with target networks and an optimiser for each.
 
-    The policy takes the features that it shares with Q, whose loss alone trains the shared layers.
+    The policy's inputs are the features of the layers that it shares with Q. Only Q's loss trains
+    these layers.
     """
 
     def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
@@ -84,7 +85,7 @@ class D3PGLearner(ActorCriticLearner):
             loss, mean_q, saturated = policy_gradients.dpg_loss(
                 policy(features), lambda action: critic.values(part, action)
             )
-            # Of the mean, the sum, as all losses here.
+            # The loss is a mean; all losses of AQL are sums.
             return loss * tf.cast(tf.size(unroll.reward), loss.dtype), mean_q, saturated
 
         gradients = self.gradients_of(observation, value_loss, policy_loss)
@@ -99,18 +100,18 @@ class D3PGLearner(ActorCriticLearner):
 
 
 class DeterministicPolicy(Policy):
-    """D3PG's policy, with Ornstein-Uhlenbeck noise or without (section 5.1)."""
+    """D3PG's policy, with or without Ornstein-Uhlenbeck noise (section 5.1)."""
 
     def __init__(
         self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace, seed: int | None
     ):
-        """Makes the policy with random parameters.
+        """Creates the policy with random parameters.
 
         Args:
           config: hyperparameters.
-          spec: of the environment.
-          space: of the actions, all continuous.
-          seed: of the noise; None: no noise.
+          spec: the environment's spec.
+          space: the space of the actions; all sub-actions are continuous.
+          seed: seed of the noise; None disables the noise.
         """
         shared = ReluMLP(spec.observation_size, config.shared_sizes)
         policy = make_policy(config, shared.output_size, space.size)
@@ -126,7 +127,7 @@ class DeterministicPolicy(Policy):
         load_parts([self._policy, self._shared], flat)
 
     def initial_state(self, num_environments: int) -> Nest:
-        """Returns the noise before an episode."""
+        """Returns the state of the noise before an episode; () without noise."""
         if self._noise is None:
             return ()
         return self._noise.initial_state((num_environments, self._action_size))
@@ -136,8 +137,8 @@ class DeterministicPolicy(Policy):
 
         Returns:
           action: [K, A] float32.
-          state: of the noise.
-          extras: float32 [K, A]: "action_index", the action, "best_index", the policy's own.
+          state: the state of the noise.
+          extras: float32 [K, A]: "action_index", the action; "best_index", it without noise.
         """
         features, _ = self._shared(observation, ())
         best = self._policy(features)

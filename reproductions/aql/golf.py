@@ -1,17 +1,18 @@
-"""Golf on a line, a task of hybrid actions: which club, and how strong a stroke.
+"""Golf on a line, a task with hybrid actions: a club, and the strength of the stroke.
 
     python -m binaries.aql --environment=python:reproductions.aql.golf:make \
         --setting=aql_gaussian --workdir=runs/golf
 
-The abstract names "discrete, continuous, or hybrid action spaces"; no experiment has a hybrid one,
-and this is not an environment of the paper.
+The paper's abstract names "discrete, continuous, or hybrid action spaces", but no experiment has
+hybrid actions. This environment is not in the paper.
 
-The ball is at a distance d of the hole, 0.5 to 1 at first on either side. An action is a club, of
-three with reaches L of 1, 0.25 and 0.05, and a strength u in [-1, 1]; the ball moves by L (u + e)
-with e uniform in [-0.2, 0.2]. Within 0.01 it falls into the hole, which ends the episode. A stroke
-costs 1; the twentieth is the last, a time limit. The best policy needs 2.52 strokes on average:
-nearly always the shortest club that reaches the hole, aimed at it. No club alone does it: of the
-first, one stroke in twenty falls; of the last, ten strokes pass before one may.
+The ball starts at a distance d of 0.5 to 1 from the hole, on either side. An action is one of three
+clubs, with reaches L of 1, 0.25 and 0.05, and a strength u in [-1, 1]. It moves the ball by
+L (u + e), with e uniform in [-0.2, 0.2]. Within 0.01 of the hole the ball falls in, which ends the
+episode. Each stroke costs 1; the time limit is twenty strokes. The best policy needs 2.52 strokes
+on average. It nearly always aims the shortest club that reaches the hole. No club suffices alone:
+one stroke in twenty of the longest falls in, and the shortest needs about ten strokes or more to
+reach the hole.
 """
 
 from dm_env import specs
@@ -45,7 +46,7 @@ class Golf(EpisodicEnvironment):
         return HybridArray((len(REACHES), 0))
 
     def _start(self) -> None:
-        """Puts the ball on either side of the hole."""
+        """Places the ball on either side of the hole."""
         self._distance = self._random.uniform(0.5, 1) * self._random.choice([-1, 1])
 
     def _act(self, action: np.ndarray) -> StepOutcome:

@@ -1,6 +1,6 @@
 """The policies of `agent.AQL` as TensorFlow operations, for an export.
 
-Actors have NumPy twins (`aql.SearchPolicy` and others), with which the tests compare these.
+Actors use NumPy twins (`aql.SearchPolicy` and others); tests compare both.
 """
 
 import functools
@@ -28,7 +28,7 @@ def graph_policy(
 ) -> GraphPolicy:
     """Returns the evaluator's policy; see `Agent.graph_policy`.
 
-    Of recurrent networks, a state has the reward of the action before, which the caller sets.
+    With recurrent networks, the state includes the last action's reward, which the caller sets.
     """
     if isinstance(learner, D3PGLearner):
         choose, shared = learner.networks.policy, learner.networks.critic.shared
@@ -55,7 +55,7 @@ def graph_policy(
 
 
 def sample(proposal: Proposal | FlatPolicy, features: tf.Tensor, number: int) -> tf.Tensor:
-    """Returns independent actions of each state, float32 [K, number, D], given features [K, H]."""
+    """Returns independent samples for each state, float32 [K, number, D]; features are [K, H]."""
     space = proposal.space
     if isinstance(proposal, FlatPolicy):
         logits = features @ proposal.weights + proposal.bias
@@ -77,7 +77,7 @@ def sample(proposal: Proposal | FlatPolicy, features: tf.Tensor, number: int) ->
             encoding = tf.clip_by_value(output + noise, -1.0, 1.0)
             actions.append(encoding)
         encoded = tf.concat([encoded, encoding], axis=1)
-    # Not -1 in place of the number of states, which does not follow from 0 actions.
+    # The number of states is explicit, since -1 cannot be inferred if there are 0 samples.
     return tf.reshape(tf.concat(actions, axis=1), [tf.shape(features)[0], number, space.size])
 
 
@@ -123,7 +123,7 @@ def _search(
 
 
 def _to_environment(actions: tf.Tensor, spec: EnvironmentSpec, space: ActionSpace) -> tf.Tensor:
-    """Returns what `ActionSpace.to_environment` does."""
+    """Converts actions as `ActionSpace.to_environment` does."""
     if spec.is_hybrid:
         return tf.where(tf.constant(spec.action_choices) > 0, actions, space.values(actions))
     if space.elements:

@@ -1,8 +1,8 @@
 """IMPALA (section 5.1): an actor-critic with V-trace on unrolls that are learnt from once.
 
-The paper only names it, as an actor-critic with importance weighted advantages. What there is, is
-not in the paper: the policy is AQL's proposal, of the discretised actions, the losses and their
-costs are those of IMPALA's paper and published program, and there is no replay, as there.
+The paper only names it, as an actor-critic with importance weighted advantages. The details are not
+in the paper. The policy is AQL's proposal over the discretised actions. The losses and the
+baseline's cost are those of IMPALA's paper and published program, which has no replay either.
 """
 
 import math
@@ -29,7 +29,7 @@ class PolicyNetwork(snt.Module):
     """The policy and the layers that it shares with the baseline.
 
     Attributes:
-      shared: the layers shared, see `networks.make_shared`.
+      shared: the shared layers, see `networks.make_shared`.
       policy: the distribution of actions, with its hidden layers.
       parameters: all variables, the shared ones first.
     """
@@ -52,16 +52,16 @@ def targets(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns V-trace's targets and advantages of s_1 to s_{T-1}, and their weights.
 
-    The last timestep of an episode is bootstrapped from, so that a time limit is not an end, but no
-    trace crosses it; its own weight is 0, since no action was taken there. No gradient flows into
-    any argument.
+    The targets bootstrap from the last timestep of an episode, so that a time limit is not an end,
+    but no trace crosses it. The weight of that timestep is 0, since no action was taken there. No
+    gradient flows into any argument.
 
     Args:
       log_rho: [T, B] floating, log pi - log mu of the actions taken.
-      reward: [T, B], of the step that follows each timestep.
+      reward: [T, B], the reward of the step that follows each timestep.
       discount: [T, B], the environment's discount of that step.
       is_last: [T, B] bool.
-      value: [T, B], the baseline's.
+      value: [T, B], the baseline's values.
       gamma: discount per step.
 
     Returns:
@@ -69,7 +69,7 @@ def targets(
       advantage: [T - 1, B].
       weight: [T - 1, B], 1, or 0 at the last timestep of an episode.
     """
-    # There the value is its own target: an error of 0. Its discount of 0 cuts the trace.
+    # At a last timestep the value is its own target: an error of 0. A discount of 0 cuts the trace.
     reward = tf.where(is_last, value, reward)
     target, advantage = v_trace(
         log_rho[:-1], gamma * discount[:-1], reward[:-1], value[:-1], value[-1]
@@ -78,7 +78,7 @@ def targets(
 
 
 def entropy_cost(config: AQLConfig, space: ActionSpace) -> float:
-    """Returns the cost of a nat: a uniform policy gains `impala_entropy_cost`, whatever the set."""
+    """Returns the cost per nat. A uniform policy gains `impala_entropy_cost` in any action set."""
     return config.impala_entropy_cost / max(math.log(space.num_actions), math.log(2))
 
 
@@ -87,7 +87,7 @@ class ImpalaLearner(Learner):
 
     Attributes:
       network: the policy and the shared layers.
-      baseline: V, of as many layers as Q has at a state: [B, F] -> [B, 1].
+      baseline: V, with the layer sizes that Q has at a state: [B, F] -> [B, 1].
     """
 
     def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace):
@@ -104,7 +104,7 @@ class ImpalaLearner(Learner):
 
     @property
     def variables_trained(self) -> tuple[tf.Variable, ...]:
-        """Variables that the loss trains: all."""
+        """Variables that the loss trains: those of `network`, then those of `baseline`."""
         return (*self.network.parameters, *self.baseline.trainable_variables)
 
     @property
@@ -115,9 +115,9 @@ class ImpalaLearner(Learner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of the loss on B unrolls; nothing is written back.
 
-        The loss is the sum over time and batch of -A log pi(a), of half the baseline's squared
-        error times its cost, and of minus the entropy times its cost. Rewards, and therefore V and
-        A, are scaled.
+        The loss sums three terms over time and batch: -A log pi(a), half the baseline's squared
+        error times its cost, and minus the entropy times its cost. Rewards are scaled, and
+        therefore V and A as well.
         """
         config, unroll = self._config, batch.steps
         length = unroll.reward.shape[1]
@@ -159,22 +159,22 @@ class ImpalaLearner(Learner):
         return Gradients(gradients, (), metrics)
 
     def apply(self, gradients: tuple) -> None:
-        """Makes a step of the optimiser; see base class."""
+        """Takes a step of the optimiser; see base class."""
         self.optimizer.apply(gradients, self.variables_trained)
         self.steps.assign_add(1)
 
 
 class SampledPolicy(SharedLayersPolicy):
-    """IMPALA's policy, which takes what it samples, also when it is evaluated."""
+    """IMPALA's policy, which samples its actions, in evaluations as well."""
 
     def __init__(self, config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace, seed: int):
-        """Makes the policy with random parameters.
+        """Creates the policy with random parameters.
 
         Args:
           config: hyperparameters.
-          spec: of the environment.
-          space: of the actions, all finite.
-          seed: of the samples.
+          spec: the environment's spec.
+          space: the space of the actions; all sub-actions are finite.
+          seed: seed of the samples.
         """
         network = PolicyNetwork(config, spec, space)
         super().__init__(spec, space, shared_twin(network.shared))
@@ -190,10 +190,10 @@ class SampledPolicy(SharedLayersPolicy):
         load_parts([self.shared, self._trunk, self._policy], flat)
 
     def act(self, features: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Samples; see base class.
+        """Samples actions; see base class.
 
-        The extras are "action_index" float32 [K, D], the action of the space, and "log_prob"
-        float32 [K], its log probability in nats.
+        The extras are "action_index" float32 [K, D], the actions of the space, and "log_prob"
+        float32 [K], their log probabilities in nats.
         """
         hidden = self._trunk(features)
         action = self._policy.sample(hidden, 1, self._generator)[:, 0]

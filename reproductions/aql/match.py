@@ -1,18 +1,17 @@
-"""Match, in which the number of sub-actions decides how much uniform search finds.
+"""Match, a task in which the number of sub-actions decides how well uniform search does.
 
     python -m binaries.aql --environment=python:reproductions.aql.match:make_21 --workdir=runs/match
 
-An observation has D random signs. A sub-action has five equal parts of [-1, 1] for its values, each
-with one of the paper's levels -1, -0.5, 0, 0.5 and 1 in it, and matches if it is in the outermost
-part on its sign's side. The reward is the share of the sub-actions that match, in percent of an
-episode: 100 steps that all match in full return 100. No reward depends on an earlier action, so the
-discount of each step is 0 and Q(s, a) is the reward.
+An observation consists of D random signs. The range [-1, 1] of a sub-action is divided into five
+equal parts, each with one of the paper's levels -1, -0.5, 0, 0.5 and 1 in it. A sub-action matches
+if its value is in the outermost part on the side of its sign. The reward is the share of
+sub-actions that match, scaled so that an episode of 100 steps in which all match returns 100. No
+reward depends on an earlier action, so the discount of each step is 0 and Q(s, a) is the reward.
 
-A perfect Q and uniform samples therefore have a return that `uniform_return` knows exactly: with
-500 samples 82.3, 49.4 and 37.4 for 5, 21 and 56 sub-actions. More is the doing of a search that is
-fitted, as QT-Opt's, or learned. The numbers hold for the five levels and for continuous actions.
-
-It is not an environment of the paper.
+`uniform_return` therefore gives the exact mean return of a perfect Q with uniform samples: with 500
+samples 82.3, 49.4 and 37.4 for 5, 21 and 56 sub-actions. A higher return is due to a search that is
+fitted, such as QT-Opt's, or learned. The numbers hold for the five levels and for continuous
+actions. The environment is not in the paper.
 """
 
 import functools
@@ -65,10 +64,10 @@ class Match(dm_env.Environment):
 
 
 def uniform_return(size: int, num_samples: int) -> float:
-    """Returns the mean return of the best of so many uniform samples, by a perfect Q.
+    """Returns the mean return with the best of `num_samples` uniform samples, by a perfect Q.
 
-    The number of sub-actions that match is binomial, and the best of n independent samples is at
-    most k with the n-th power of one sample's probability.
+    The number of sub-actions that match is binomial. The best of n independent samples has at most
+    k matches with a probability that is the n-th power of one sample's.
     """
     share = 1 / NUM_VALUES
     counts = np.arange(size)

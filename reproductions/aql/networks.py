@@ -1,15 +1,15 @@
 """Networks of Q and of the proposal (figure 1, appendix A1), and their NumPy twins for the actors.
 
-Layer sizes stood in figure 1's drawing only. Initialisers are not in the paper: Sonnet's, but the
-last layers begin small, so that first values are near 0 and first proposals near uniform.
+The paper gives layer sizes only in figure 1's drawing, and no initialisers. These are Sonnet's, but
+last layers start small, so that the first values are near 0 and the first proposals near uniform.
 
-Q and proposal share layers. Of images these are IMPALA's deep network (appendix A1): the residual
-torso, a layer, and an LSTM that also gets the last action, as one-hots, and the last reward,
-clipped to [-1, 1].
+Q and the proposal share layers. For images these are IMPALA's deep network (appendix A1): the
+residual torso, a linear layer, and an LSTM that also receives the one-hot encoding of the last
+action and the last reward, clipped to [-1, 1].
 
 The twin of Q evaluates hundreds of candidates at a state. On one core it was as fast as XLA for
-batches of states and a fifth faster for one state: about 2 ms for 500 candidates of 21 sub-actions,
-nine tenths of which are products of matrices.
+batches of states and a fifth faster for a single state: about 2 ms for 500 candidates of 21
+sub-actions, nine tenths of it in matrix products.
 """
 
 from collections.abc import Sequence
@@ -34,12 +34,12 @@ from reproductions.aql.search import QFunction
 
 
 class RecurrentState(NamedTuple):
-    """State of a recurrent policy between two timesteps; zeros where an episode begins.
+    """State of a recurrent policy between two timesteps; zeros at the start of an episode.
 
     Attributes:
       lstm: state of the LSTM.
       action: float32 [B, S], the last action's encoding.
-      reward: float32 [B], of the last action, unclipped.
+      reward: float32 [B], the last action's reward, unclipped.
     """
 
     lstm: LSTMState
@@ -56,10 +56,10 @@ def state_specs(config: AQLConfig, space: ActionSpace) -> RecurrentState:
 
 
 class RecurrentLayers(snt.Module):
-    """Images, last actions and last rewards of sequences -> features.
+    """Layers from the images, last actions and last rewards of sequences to features.
 
     Attributes:
-      space: of the actions.
+      space: the space of the actions.
       output_size: F, length of the features.
     """
 
@@ -86,12 +86,12 @@ class RecurrentLayers(snt.Module):
         """Returns the features [B, T, F] and the state after the last timestep.
 
         Args:
-          images: uint8 [B, T, H, W, C]; T must be known when the graph is made.
-          state: of the LSTM before the first timestep.
+          images: uint8 [B, T, H, W, C]; T must be known when the graph is built.
+          state: the LSTM's state before the first timestep.
           action: [B, T, S], the encoding of the action before each timestep, 0 where an episode
-            begins.
-          reward: [B, T], of that action.
-          is_first: bool [B, T], where the state is zeros before the timestep.
+            starts.
+          reward: [B, T], the reward of that action.
+          is_first: bool [B, T], true where the state is reset to zeros before the timestep.
         """
         length = images.shape[1]
         pixels = self._torso(tf.reshape(images, [-1, *images.shape[2:]]))
@@ -115,7 +115,7 @@ class RecurrentLayers(snt.Module):
         taken = self.space.encode(unroll.extras["action_index"][:, :-1])
         action = goes_on[..., tf.newaxis] * taken
         reward = goes_on * unroll.reward[:, :-1]
-        never = tf.zeros_like(unroll.is_last[:, :1])  # the stored state is that of its timestep
+        never = tf.zeros_like(unroll.is_last[:, :1])  # the stored state needs no reset
         outputs, _ = self.unroll(
             unroll.observation,
             state.lstm,
@@ -143,12 +143,12 @@ class RecurrentTwin(numpy_twins.GraphTwin):
     is_recurrent = True
 
     def __init__(self, layers: RecurrentLayers):
-        """Makes the copy; the layers become its own."""
+        """Creates the copy, which takes over the layers."""
         super().__init__(layers, layers.step)
         self._layers = layers
 
     def initial_state(self, num_environments: int) -> RecurrentState:
-        """Returns zeros of [K, ...]."""
+        """Returns zeros, [K, ...]."""
         lstm = np.zeros((num_environments, self._layers.output_size), np.float32)
         action = np.zeros((num_environments, self._layers.space.encoded_size), np.float32)
         return RecurrentState(LSTMState(lstm, lstm), action, np.zeros(num_environments, np.float32))
@@ -156,19 +156,19 @@ class RecurrentTwin(numpy_twins.GraphTwin):
     def __call__(
         self, images: np.ndarray, state: RecurrentState
     ) -> tuple[np.ndarray, RecurrentState]:
-        """Returns the features [K, F] and the state; its action and reward are to be set."""
+        """Returns the features [K, F] and the state; the caller sets its action and reward."""
         features, lstm = self._call(images, state)
         return features.numpy(), state._replace(lstm=LSTMState(*(part.numpy() for part in lstm)))
 
 
 class ValueNetwork(snt.Module):
-    """Q(s, a), of embeddings of the state and the action and of layers after both (figure 1).
+    """Q(s, a): embeddings of the state and the action, then joint layers (figure 1).
 
-    The first layer after the embeddings is linear in their concatenation, so it is the sum of a
-    part of the state, which all actions at the state share, and a part of the action.
+    The first joint layer is linear in the concatenated embeddings. So it is the sum of the state's
+    part, which all actions at the state share, and the action's part.
 
     Attributes:
-      shared: the layers that the proposal shares, see `make_shared`.
+      shared: the layers shared with the proposal, see `make_shared`.
       state: features of the state -> the state's part [B, J], with the layer's bias.
       action: encoded action -> the action's part [B, J].
       joint: the layers after the sum's ReLU: [B, J] -> [B, 1].
@@ -180,7 +180,7 @@ class ValueNetwork(snt.Module):
         super().__init__()
         self.space = space
         first, *rest = config.joint_sizes
-        # The initialiser of one layer of both embeddings.
+        # The initialiser of a single layer over both embeddings.
         deviation = 1 / math.sqrt(config.state_size + config.action_size)
         initial = snt.initializers.TruncatedNormal(stddev=deviation)
         last_size = config.joint_sizes[-1]
@@ -201,12 +201,12 @@ class ValueNetwork(snt.Module):
         )
 
     def values(self, state_part: tf.Tensor, actions: tf.Tensor) -> tf.Tensor:
-        """Returns values: states' parts [B, J], an action at each, [B, D] -> [B]."""
+        """Returns values [B], given states' parts [B, J] and an action at each state, [B, D]."""
         hidden = tf.nn.relu(state_part + self.action(self.space.encode(actions)))
         return self.joint(hidden)[:, 0]
 
     def values_of(self, state_part: tf.Tensor, candidates: tf.Tensor) -> tf.Tensor:
-        """Returns values: states' parts [B, J], n candidates at each, [B, n, D] -> [B, n]."""
+        """Returns values [B, n], given states' parts [B, J] and candidates at each, [B, n, D]."""
         parts = tf.repeat(state_part, candidates.shape[1], axis=0)
         values = self.values(parts, tf.reshape(candidates, [-1, self.space.size]))
         return tf.reshape(values, tf.shape(candidates)[:2])
@@ -237,10 +237,10 @@ class ProposalNetwork(snt.Module):
 def make_shared(
     config: AQLConfig, spec: EnvironmentSpec, space: ActionSpace
 ) -> ReluMLP | RecurrentLayers:
-    """Builds the layers that Q shares with proposal or policy.
+    """Builds the layers that Q shares with the proposal or the policy.
 
-    Of images they are convolutions and an LSTM; of flat observations the identity, but for figure
-    11's network.
+    For images they are convolutions and an LSTM. For flat observations they are the identity,
+    except in figure 11's network.
     """
     if config.channels:
         return RecurrentLayers(config, spec, space)
@@ -251,7 +251,7 @@ def features_of(shared: ReluMLP | RecurrentLayers, unroll: Nest) -> tf.Tensor:
     """Returns the shared layers' features of the timesteps of B unrolls, [B * T, F].
 
     Args:
-      shared: of `make_shared`.
+      shared: the result of `make_shared`.
       unroll: `Unrolls` of [B, T, ...].
     """
     if isinstance(shared, RecurrentLayers):
@@ -260,7 +260,7 @@ def features_of(shared: ReluMLP | RecurrentLayers, unroll: Nest) -> tf.Tensor:
 
 
 def near_zero(input_size: int) -> snt.initializers.Initializer:
-    """Returns the initialiser of a last layer's weights."""
+    """Returns the initialiser of a last layer's weights, which start near zero."""
     return snt.initializers.TruncatedNormal(stddev=OUTPUT_SCALE / math.sqrt(input_size))
 
 
@@ -274,7 +274,7 @@ def make_optimizer(config: AQLConfig) -> snt.Optimizer:
 
 
 def load_parts(twins: Sequence[Any], flat: np.ndarray) -> None:
-    """Loads the parts of a vector, [P] float32, into twins in their order.
+    """Loads the consecutive parts of a vector, [P] float32, into twins.
 
     Raises:
       ValueError: the length is wrong; the old parameters stay.
@@ -285,7 +285,7 @@ def load_parts(twins: Sequence[Any], flat: np.ndarray) -> None:
 
 
 class FeedforwardTwin:
-    """NumPy twin of shared layers without a state, which may be none.
+    """NumPy twin of shared layers without a state; there may be no layers.
 
     Attributes:
       num_parameters: length P of the vector that `load` takes.
@@ -322,11 +322,11 @@ def shared_twin(layers: ReluMLP | RecurrentLayers) -> FeedforwardTwin | Recurren
 class ValueTwin:
     """NumPy twin of a `ValueNetwork`.
 
-    What depends on the action alone is computed once a snapshot in a space of few actions.
+    In a space of few actions, the actions' parts are computed once per snapshot of the parameters.
 
-    A pass over all candidates is saved at each layer that sees the action, since relu(x + b) =
-    max(x, -b) + b: the last b, of the layer or of the state, goes through the next layer's weights
-    as one vector.
+    The identity relu(x + b) = max(x, -b) + b saves a pass over all candidates at each layer that
+    sees the action: the last b, from the layer or the state, goes through the next layer's weights
+    as a single vector.
 
     Attributes:
       shared: twin of the shared layers.
@@ -334,12 +334,12 @@ class ValueTwin:
     """
 
     def __init__(self, network: ValueNetwork, table_size: int = 0):
-        """Makes the twin.
+        """Creates the twin.
 
         Args:
-          network: whose parameters are copied.
-          table_size: most actions of a space in which each action is evaluated once, whatever the
-            candidates are: no more than the candidates that are asked for.
+          network: the network, whose parameters are copied.
+          table_size: maximum number of actions of a space in which each action is evaluated once,
+            whatever the candidates are. It pays up to the number of candidates.
         """
         self._space = network.space
         self.shared = shared_twin(network.shared)
@@ -360,7 +360,7 @@ class ValueTwin:
         self._prepare()
 
     def all_values(self, features: np.ndarray) -> np.ndarray:
-        """Returns Q of all actions of a space of few: features [K, F] -> [K, num_actions]."""
+        """Returns Q of all actions in a space of few: features [K, F] -> [K, num_actions]."""
         return self._table(self._state(features) + self._action_offset)
 
     def at(self, features: np.ndarray) -> QFunction:
@@ -373,7 +373,7 @@ class ValueTwin:
             return self._all_parts[self._space.flat_index(candidates)]
 
         def values(candidates: np.ndarray) -> np.ndarray:
-            # A state at a time: the hidden layers of its candidates fit the cache.
+            # One state at a time, so that the hidden layers of its candidates fit the cache.
             return np.stack(
                 [self._values(offset, parts_of(each)) for offset, each in zip(offsets, candidates)]
             )
@@ -400,7 +400,7 @@ class ValueTwin:
         return action_parts[:, 0] + offset
 
     def _prepare(self) -> None:
-        """Computes what depends on the parameters alone: the parts of all actions, for a table."""
+        """Computes everything that depends only on the parameters, such as all actions' parts."""
         (_, (self._w, self._b)), _, (_, (self._output,)) = self._action.layers()
         self._joint_layers = [part for kind, part in self._joint.layers() if kind == "linear"]
         self._action_offset = self._b @ self._output  # all actions' parts have it in common

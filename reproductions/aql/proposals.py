@@ -1,4 +1,4 @@
-"""Distributions of actions, given features of the state: the proposal mu(a | s), and one softmax.
+"""Distributions of actions, given features of the state: the proposal mu(a | s), a flat softmax.
 
 The proposal is a product of softmax and Gaussian sub-actions (section 4). The features come from
 hidden layers before it (`networks`). NumPy twins sample for the actors.
@@ -17,21 +17,21 @@ from common.values import categorical
 from reproductions.aql.actions import ActionSpace
 
 OUTPUT_SCALE = 0.01
-"""Weights begin this much smaller than Sonnet's, so that the first proposals are near uniform."""
+"""Factor on Sonnet's initial weights, so that the first proposals are near uniform."""
 
 
 class Proposal(snt.Module):
     """Distribution mu(a | s) = prod_d mu_d(a_d | s, a_<d) (section 4).
 
-    Logits or means are linear in the features of the state and the encodings of the sub-actions
-    before, as section 5.1 says. A continuous sub-action, for which it has no encoding, enters with
-    its value, and its Gaussian's mean is linear, too. Samples are clipped to [-1, 1]; the density
-    is the Gaussian's own.
+    Logits are linear in the features of the state and the encodings of earlier sub-actions, as
+    section 5.1 says. It gives no encoding of continuous sub-actions: these enter with their value,
+    and the mean of their Gaussian is linear as well. Samples are clipped to [-1, 1]; the density is
+    that of the unclipped Gaussian.
 
     Attributes:
-      state_weights: [H, S], of the features.
-      action_weights: [S, S], row: an entry of an earlier sub-action's encoding. All other entries
-        count nothing, and without autoregression none counts.
+      state_weights: [H, S], weights of the features.
+      action_weights: [S, S], weights of the encodings. Each row belongs to an entry of an earlier
+        sub-action's encoding. All other weights have no effect, nor has any without autoregression.
       bias: [S].
       parameters: these three.
     """
@@ -47,9 +47,9 @@ class Proposal(snt.Module):
 
         Args:
           num_features: H.
-          space: of the actions, D sub-actions with S entries in an encoding.
-          autoregressive: whether a sub-action depends on those before it (appendix A3).
-          variance: of each continuous sub-action (section 5.1).
+          space: the space of the actions: D sub-actions with S entries in an encoding.
+          autoregressive: whether a sub-action depends on earlier sub-actions (appendix A3).
+          variance: variance of each continuous sub-action (section 5.1).
         """
         super().__init__()
         self.space = space
@@ -72,8 +72,8 @@ class Proposal(snt.Module):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns log mu(a | s) and an entropy, in nats: [B, H], [B, D] -> [B] each.
 
-        The entropy is the sum over sub-actions of those of mu_d(. | s, a_<d) along the action. That
-        of an autoregressive mu has no closed form. This estimate is not in the paper.
+        The entropy is the sum over sub-actions of the entropy of mu_d(. | s, a_<d) at the action.
+        It is an estimate, not in the paper: an autoregressive mu's entropy has no closed form.
         """
         encoded = self.space.encode(actions)
         outputs = features @ self.state_weights + self.bias
@@ -102,7 +102,7 @@ class Proposal(snt.Module):
 
 
 class _DistributionTwin:
-    """The parameters of a distribution in NumPy.
+    """Base of the twins: the parameters of a distribution in NumPy.
 
     Attributes:
       num_parameters: length P of the vector that `load` takes.
@@ -131,7 +131,7 @@ class ProposalTwin(_DistributionTwin):
         self._deviation = np.float32(math.sqrt(proposal.variance))
 
     def sample(self, features: np.ndarray, num: int, generator: np.random.Generator) -> np.ndarray:
-        """Returns independent actions of each state, float32 [K, num, D], given features [K, H]."""
+        """Returns independent samples for each state, float32 [K, num, D]; features are [K, H]."""
         space, rows = self._space, len(features) * num
         state_weights, action_weights, bias = self._parameters
         outputs = np.repeat(features @ state_weights + bias, num, axis=0)
@@ -154,11 +154,11 @@ class ProposalTwin(_DistributionTwin):
         return actions.reshape(len(features), num, space.size)
 
     def log_prob(self, features: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Returns log mu(a | s) in nats, of a space without continuous sub-actions.
+        """Returns log mu(a | s) in nats; the space must have no continuous sub-actions.
 
         Args:
           features: [K, H].
-          actions: [K, D], one at each state.
+          actions: [K, D], an action at each state.
 
         Returns:
           [K] float32.
@@ -171,11 +171,11 @@ class ProposalTwin(_DistributionTwin):
         return total
 
     def probabilities(self, features: np.ndarray, action: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Returns mu_d(. | s, a_<d) of each sub-action along an action, float32 [K_d] each.
+        """Returns mu_d(. | s, a_<d) of each sub-action at an action, float32 [K_d] each.
 
         Args:
-          features: [H] of a state.
-          action: [D], of a space without continuous sub-actions.
+          features: [H], the features of a state.
+          action: [D], from a space without continuous sub-actions.
         """
         rows = self._logits(features[np.newaxis], action[np.newaxis])
         return tuple(categorical.softmax_np(logits)[0] for logits, _ in rows)
@@ -183,7 +183,7 @@ class ProposalTwin(_DistributionTwin):
     def _logits(
         self, features: np.ndarray, actions: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields the logits of each sub-action along actions, and its encoding, [K, K_d] each."""
+        """Yields the logits of each sub-action at actions, and its encoding, [K, K_d] each."""
         encoded = self._space.encode(actions)
         state_weights, action_weights, bias = self._parameters
         outputs = features @ state_weights + bias
@@ -195,7 +195,10 @@ class ProposalTwin(_DistributionTwin):
             yield logits, encoded[:, block]
 
     def _noise(self, rows: int, generator: np.random.Generator) -> np.ndarray:
-        """Returns noise [rows, S]: Gumbel's, whose maximum samples a softmax, and Gaussian."""
+        """Returns noise [rows, S]: Gumbel for finite sub-actions, Gaussian for continuous ones.
+
+        The index of the largest logit plus Gumbel noise is a sample of the softmax.
+        """
         noise = generator.standard_exponential((rows, self._space.encoded_size), np.float32)
         np.maximum(noise, np.finfo(np.float32).tiny, out=noise)
         np.log(noise, out=noise)
@@ -208,16 +211,16 @@ class ProposalTwin(_DistributionTwin):
 
 
 class FlatPolicy(snt.Module):
-    """Distribution softmax(W h + b) over the numbers of a finite space's actions.
+    """Distribution softmax(W h + b) over the indices of a finite space's actions.
 
     It is IMPALA's policy in DeepMind Lab. The paper does not say how IMPALA chooses among 3,528
-    actions, but that they slow it down, which the product of sub-actions would not.
+    actions, only that they slow it down, which they would not with a product over sub-actions.
 
     Attributes:
-      space: of the actions, N in all.
+      space: the space of the N actions.
       weights: [H, N].
       bias: [N].
-      parameters: both.
+      parameters: weights, then bias.
     """
 
     def __init__(self, num_features: int, space: ActionSpace):
@@ -247,7 +250,7 @@ class FlatPolicyTwin(_DistributionTwin):
         self._actions = policy.space.all_actions()
 
     def sample(self, features: np.ndarray, num: int, generator: np.random.Generator) -> np.ndarray:
-        """Returns independent actions of each state, float32 [K, num, D], given features [K, H]."""
+        """Returns independent samples for each state, float32 [K, num, D]; features are [K, H]."""
         logits = self._logits(features)
         ends = np.exp(logits - logits.max(axis=1, keepdims=True)).cumsum(axis=1, dtype=np.float64)
         points = generator.random((len(features), num)) * ends[:, -1:]
@@ -255,7 +258,7 @@ class FlatPolicyTwin(_DistributionTwin):
         return self._actions[np.minimum(found, len(self._actions) - 1)]
 
     def log_prob(self, features: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Returns log pi(a | s) in nats: [K, H], an action at each state [K, D] -> float32 [K]."""
+        """Returns log pi(a | s) in nats: features [K, H], actions [K, D] -> float32 [K]."""
         logits = self._logits(features)
         logits -= logits.max(axis=1, keepdims=True)
         taken = logits[np.arange(len(logits)), self._space.flat_index(actions)]

@@ -3,14 +3,14 @@
     python -m binaries.aql --environment=python:reproductions.aql.redundant:cartpole_21 \
         --workdir=runs/cartpole_21
 
-In `cartpole_21` the mean of 21 sub-actions is the force on the cart of `control:cartpole:swingup`;
-in `reacher_14` the mean of the first seven is one torque of `control:reacher:easy` and that of the
-others the second. Everything else is the task's. The optimal return stays as it was, since all
+In `cartpole_21` the mean of 21 sub-actions is the force on the cart of `control:cartpole:swingup`.
+In `reacher_14` the mean of the first seven is the first torque of `control:reacher:easy`, and the
+mean of the last seven the second. Everything else is unchanged. So is the optimal return, since all
 sub-actions may agree. But the mean of D random values is near 0, so with many sub-actions uniform
-search finds no strong action: of 500 samples the largest mean is about 1.0 with one sub-action of
-five values, 0.8 with 7 and 0.5 with 21.
+search finds no strong action: the largest mean among 500 samples is about 1.0 with one sub-action
+of five values, 0.8 with 7 and 0.5 with 21.
 
-They are no environments of the paper. They stand in for its tasks of high dimensions, which take
+These environments are not in the paper. They stand in for its high-dimensional tasks, which take
 days on two cores.
 """
 
@@ -25,15 +25,15 @@ from common.environments.canonical import Wrapper
 
 
 class Redundant(Wrapper):
-    """A task of which each action is the mean of several sub-actions in [-1, 1]."""
+    """A task in which each element of an action is the mean of sub-actions in [-1, 1]."""
 
     def __init__(self, name: str, size: int, seed: int):
-        """Makes the task.
+        """Creates the task.
 
         Args:
-          name: of a continuous environment.
-          size: sub-actions in all, a multiple of the task's.
-          seed: of the task.
+          name: name of an environment with continuous actions.
+          size: total number of sub-actions, a multiple of the number of the action's elements.
+          seed: seed of the task.
         """
         super().__init__(environments.make(name, seed))
         self._shape = (self.wrapped.action_spec().shape[0], -1)
@@ -44,7 +44,7 @@ class Redundant(Wrapper):
         return specs.BoundedArray((self._size,), np.float32, -1.0, 1.0, name="action")
 
     def step(self, action: np.ndarray) -> dm_env.TimeStep:
-        """Takes the means of the sub-actions."""
+        """Takes a step with the means of the sub-actions."""
         return self.wrapped.step(np.reshape(action, self._shape).mean(axis=1))
 
 

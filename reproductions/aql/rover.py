@@ -2,24 +2,23 @@
 
     python -m binaries.aql --environment=python:reproductions.aql.rover:make --workdir=runs/rover
 
-A rover drives to a beacon on a plane and reads it, whereupon there is another one. An action has
-the sub-actions of the paper's large set, 7 * 7 * 3 * 3 * 2 * 2 * 2, and each one matters:
+A rover drives to a beacon on a plane and reads it; then a new beacon appears. An action has the
+sub-actions of the paper's large set, 7 * 7 * 3 * 3 * 2 * 2 * 2, and each of them matters:
 
     0 turn      7  `TURNS` degrees
-    1 tilt      7  `TILTS` degrees, of the camera
+    1 tilt      7  tilts the camera by `TILTS` degrees
     2 strafe    3  to the left, none, to the right
     3 drive     3  backward, none, forward
     4 read      2  reads a beacon within `REACH` to which the camera is tilted, else costs `MISREAD`
     5 jump      2  is needed to move over a rock, and stops the rover elsewhere
     6 crouch    2  is needed to move below a bar, and stops the rover elsewhere
 
-The reward is `PROGRESS` times the distance by which the rover came nearer, and 1 for a beacon that
-was read. What is ahead, nothing, a rock or a bar, changes by chance. An episode ends after 100
-steps by its time limit.
+The reward is `PROGRESS` times the distance by which the rover came nearer to the beacon, plus 1 for
+reading it. Ahead of the rover is nothing, a rock or a bar, which changes at random. The time limit
+ends an episode after 100 steps.
 
-It is not an environment of the paper, whose tasks are DeepMind Lab's; we chose the angles.
-`make_11` returns it with the 11 actions of `CURATED`, as the paper's small set, in place of all
-3,528.
+The environment is not in the paper, whose tasks are DeepMind Lab's; we chose the angles. `make_11`
+returns it with the 11 actions of `CURATED` instead of all 3,528, as in the paper's small set.
 """
 
 from collections.abc import Sequence
@@ -46,16 +45,16 @@ CURATED = (
     (3, 3, 1, 1, 1, 0, 0),  # read
     (3, 3, 1, 1, 0, 0, 0),  # nothing
 )
-"""A small set of actions, each an index into every sub-action, with which all beacons are read."""
+"""A small set of actions, as indices of the sub-actions, with which every beacon can be read."""
 EPISODE_STEPS = 100
 REACH = 0.5
 PROGRESS = 0.2
 MISREAD = 0.1
-_SPEED = 0.5  # of driving, and of strafing, a step
-_NEAREST, _FARTHEST = 1.0, 3.0  # of a new beacon
-_HIGHEST = 30.0  # degrees, of a beacon and of the camera
-_AIM = 3.0  # degrees that a tilt may be off
-_CHANGE = 0.2  # probability a step of another thing ahead
+_SPEED = 0.5  # distance per step of driving, and of strafing
+_NEAREST, _FARTHEST = 1.0, 3.0  # distance of a new beacon
+_HIGHEST = 30.0  # largest elevation of a beacon and tilt of the camera, in degrees
+_AIM = 3.0  # error of the tilt with which a beacon can still be read, in degrees
+_CHANGE = 0.2  # probability per step that what is ahead is drawn again
 _ROCK, _BAR = 1, 2
 
 
@@ -68,7 +67,7 @@ class Rover(EpisodicEnvironment):
         self._random = np.random.default_rng(seed)
 
     def observation_spec(self) -> specs.Array:
-        """Returns the spec: beacon, its direction, tilt that it needs, rock and bar ahead."""
+        """Returns the spec: the beacon's position, direction, tilt and nearness; rock and bar."""
         return specs.Array((8,), np.float32, name="features")
 
     def action_spec(self) -> specs.BoundedArray:
@@ -103,7 +102,7 @@ class Rover(EpisodicEnvironment):
         return StepOutcome(reward)
 
     def _place_beacon(self) -> None:
-        """Puts a beacon, a complex number: real is ahead of the rover, imaginary to its left."""
+        """Places a beacon, a complex number: real is ahead of the rover, imaginary to its left."""
         direction = self._random.uniform(-np.pi, np.pi)
         self._beacon = self._random.uniform(_NEAREST, _FARTHEST) * np.exp(1j * direction)
         self._height = self._random.uniform(-_HIGHEST, _HIGHEST)

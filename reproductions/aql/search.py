@@ -21,7 +21,7 @@ def search(q: QFunction, proposed: np.ndarray, uniform: np.ndarray) -> np.ndarra
       uniform: [K, M, D], uniform samples. N or M may be 0.
 
     Returns:
-      a* [K, D], the first of the best, proposed ones before uniform ones.
+      a* [K, D]; of equally good candidates the first, proposed ones before uniform ones.
     """
     candidates = np.concatenate([proposed, uniform], axis=1)
     return _best(candidates, q(candidates))
@@ -36,7 +36,7 @@ def act(
       best: a* [K, D].
       uniform: [K, M, D], M at least 1.
       epsilons: [K].
-      generator: of the choices.
+      generator: source of the random numbers that decide which states explore.
 
     Returns:
       [K, D].
@@ -53,8 +53,8 @@ def fit(
     Args:
       candidates: [K, n, D].
       values: [K, n].
-      num_elites: L, candidates of the highest values.
-      min_std: least standard deviation.
+      num_elites: L, number of candidates with the highest values.
+      min_std: minimum standard deviation.
     """
     order = np.argsort(-values, axis=1, kind="stable")[:, :num_elites]
     elites = np.take_along_axis(candidates, order[:, :, np.newaxis], axis=1)
@@ -66,19 +66,19 @@ def cem(
 ) -> np.ndarray:
     """Returns the best action that QT-Opt's cross-entropy method evaluates (section 5.1).
 
-    The first iteration has uniform samples of [-1, 1]^D, each later one those of independent
-    Gaussians that are fitted to the elites before, clipped. No Gaussian is fitted to the additional
-    uniform candidates.
+    The first iteration draws uniform samples of [-1, 1]^D. Each later iteration draws from
+    independent Gaussians fitted to the previous elites, and clips its samples. The additional
+    uniform candidates have no part in any fit.
 
     Args:
       q: the values.
       num_rows: K.
       action_size: D.
-      generator: of the samples.
-      config: names the numbers of samples, elites and iterations.
+      generator: source of the samples.
+      config: has the numbers of samples, elites and iterations.
 
     Returns:
-      [K, D] float32, the first of the best.
+      [K, D] float32; of equally good candidates the first.
     """
 
     def uniform(number: int) -> np.ndarray:

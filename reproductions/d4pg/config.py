@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from common.environments.spec import EnvironmentSpec
 
 NUM_ACTORS = 32
-"""K, control suite (section 4.1); 64 for manipulation and parkour (4.2, 4.3). DDPG has 1."""
+"""K, actors on the Control Suite (section 4.1); 64 for hand and parkour (4.2, 4.3), 1 for DDPG."""
 
 
 @dataclasses.dataclass
@@ -164,7 +164,7 @@ SETTINGS = Settings(
 
 
 def require(config: D4PGConfig, spec: "EnvironmentSpec") -> None:
-    """Raises ValueError, in one line, unless an agent of this configuration can act there."""
+    """Raises ValueError, of one line, unless this configuration can act in an environment."""
     from common.environments.spec import require_control
 
     require_control(config, spec)

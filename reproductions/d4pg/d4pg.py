@@ -44,7 +44,7 @@ class CriticKind(Protocol):
         Args:
           reward: [B], R_N.
           discount: [B], gamma_N.
-          outputs: of the target critic, which parameterise Z'.
+          outputs: outputs of the target critic, which parameterise Z'.
           seed: [2] int32, for kinds that draw samples.
 
         Returns:
@@ -58,7 +58,7 @@ class CriticKind(Protocol):
         """Returns E[Z], [B]."""
 
     def priorities(self, distance):
-        """Returns raw priorities [B], not negative, from distances: tensors or arrays."""
+        """Returns raw priorities [B], not negative, of distances, a tensor or an array."""
 
     def initial_distance(
         self, transitions: StoredTransition, taken: np.ndarray, bootstrap: np.ndarray
@@ -167,7 +167,7 @@ class MixtureCritic:
         return reward[:, tf.newaxis] + discount[:, tf.newaxis] * samples
 
     def distance(self, target, outputs):
-        """Returns -1/J sum_j log p(R_N + gamma_N z_j); the paper prints the sum, J times that."""
+        """Returns -1/J sum_j log p(R_N + gamma_N z_j); the paper prints J times this, the sum."""
         distribution = gaussian.mixture(outputs, self._config.min_variance)
         return gaussian.sampled_cross_entropy(distribution, target)
 
@@ -194,8 +194,8 @@ def make_critic_kind(config: D4PGConfig, seed: int = 0) -> CriticKind:
     """Returns the critic kind of a configuration.
 
     Args:
-      config: names the kind.
-      seed: of the samples that an actor draws for initial priorities.
+      config: its `critic` names the kind.
+      seed: seed of the samples that an actor draws for initial priorities.
     """
     if config.critic == "scalar":
         return ScalarCritic()
@@ -207,8 +207,8 @@ def make_critic_kind(config: D4PGConfig, seed: int = 0) -> CriticKind:
 def make_networks(config: D4PGConfig, spec: EnvironmentSpec) -> ActorCritic:
     """Builds both networks and their variables (theta, w).
 
-    Where observations have heights of the terrain, each network has layers of its own for them,
-    before they join the rest (section 4.3).
+    If observations include heights of the terrain, each network has separate layers for them before
+    they join the other inputs (section 4.3).
     """
     head = make_critic_kind(config).head()
     return actor_critic.make_networks(config, spec, head, terrain_sizes=config.terrain_sizes)
@@ -222,7 +222,7 @@ def backup(
     Args:
       transition: B transitions.
       target: the target networks (theta', w').
-      kind: of critic, computes Y in its own representation.
+      kind: the kind of critic, which computes Y in its own representation.
       seed: [2] int32, for kinds that draw samples.
     """
     action = target.policy(transition.observation_t)
@@ -236,8 +236,8 @@ def policy_loss(
     """Returns a loss whose minimisation raises E[Z_w(x, pi_theta(x))], w held fixed (eqs 7, 11).
 
     Returns:
-      A loss whose gradient with respect to theta is that of equation 11 with the sign reversed, the
-      mean of E[Z_w], and the share of saturated actions.
+      A loss whose gradient with respect to theta is equation 11 with the sign reversed, the mean of
+      E[Z_w], and the share of saturated actions.
     """
     return policy_gradients.dpg_loss(
         networks.policy(observation),
@@ -270,13 +270,13 @@ class D4PGLearner(ActorCriticLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B transitions (lines 5 to 7).
 
-        The outputs are new priorities [B] from d(Y_i, Z_w(x_i, a_i)), not negative.
+        The outputs are the new priorities [B] from d(Y_i, Z_w(x_i, a_i)), not negative.
         """
         steps: StoredTransition = batch.steps
         weights = importance_weights(
             batch.probabilities, batch.size, self._config.importance_exponent
         )
-        # From the step, so that a resumed learner draws the samples of an uninterrupted one.
+        # It depends on the step, so that a resumed learner draws the same samples.
         seed = tf.stack([self._seed, tf.cast(self.steps, tf.int32)])
         last = self.target_networks.features(steps.observation_t)
         target = backup(steps._replace(observation_t=last), self.target_networks, self._kind, seed)
@@ -335,9 +335,8 @@ class D4PG(ActorCriticAgent):
 
     def __init__(self, config: D4PGConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting, make_networks)
-        # Removal by priority is another choice: the paper refers to Ape-X for the replay, whose DPG
-        # variant removes by priority^-0.4 and whose DQN removes first in, first out. The simpler
-        # one is the default.
+        # For the replay the paper refers to Ape-X, whose DPG removes by priority^-0.4 and whose DQN
+        # removes first in, first out. The simpler choice is the default.
         remove: memory.Distribution = memory.Fifo()
         if config.removal == "priority":
             remove = memory.Proportional(config.removal_exponent)
@@ -350,6 +349,6 @@ class D4PG(ActorCriticAgent):
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> D4PGActor:
-        """Builds the actor of algorithm 1, the same for all but for its noise."""
-        del actors, num_actors  # the twins take any batch
+        """Builds the actor of algorithm 1; actors differ only in their noise."""
+        del actors, num_actors  # the NumPy twins take batches of any size
         return D4PGActor(self.config, spec, seed)

@@ -3,8 +3,8 @@
     python -m binaries.d4pg --environment=python:reproductions.d4pg.own_environment:make \
         --workdir=runs/point_mass --max_minutes=1
 
-To make yours, copy this file to a module below the directory in which you start the program, and
-pass `--environment=python:my_package.my_module:make`. D4PG needs a `dm_env.Environment` whose
+To write your own, copy this file to a module below the directory in which you start the program,
+and pass `--environment=python:my_package.my_module:make`. D4PG needs a `dm_env.Environment` whose
 observation is a float array or a dict of float arrays, and whose action is a float array with any
 finite bounds.
 
@@ -24,7 +24,7 @@ BEST_RETURN = 86.88
 
 
 class PointMass(dm_env.Environment):
-    """Mass that starts at rest 1 m left or right of the middle; the reward is 1 - |position|."""
+    """A mass that starts at rest 1 m left or right of the middle; the reward is 1 - |position|."""
 
     def __init__(self, seed: int):
         # All random numbers must come from the seed, which differs between actors.
@@ -60,21 +60,21 @@ class PointMass(dm_env.Environment):
         reward = 1 - abs(self._position)
         if self._steps_left:
             return dm_env.transition(reward, self._observation())
-        # The time limit is no true end: a truncation keeps the discount at 1, so that the agent
+        # The time limit is not a true end: a truncation keeps the discount at 1, so that the agent
         # bootstraps. If the task itself ends (fallen over, arrived), return dm_env.termination.
         return dm_env.truncation(reward, self._observation())
 
     def _observation(self):
         return {"position": np.array([self._position]), "velocity": np.array([self._velocity])}
 
-    # The rest is optional and only for `binaries.evaluate --video`.
+    # The rest is optional; only `binaries.evaluate --video` needs it.
 
     def control_timestep(self) -> float:
-        """Returns the length of a step in seconds, from which a video gets its speed."""
+        """Returns the length of a step in seconds, which sets the speed of a video."""
         return STEP_SECONDS
 
     def render(self, height: int, width: int) -> np.ndarray:
-        """Draws the present state: uint8 [height, width, 3]."""
+        """Returns a picture of the current state, uint8 [height, width, 3]."""
         picture = np.full((height, width, 3), 255, np.uint8)
         picture[:, width // 2] = (180, 180, 180)
         x = int((self._position / RAIL_END + 1) / 2 * (width - 1))

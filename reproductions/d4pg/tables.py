@@ -36,12 +36,12 @@ class Sizes(OwnNumbers):
 
 
 _POSE = {"position": 3, "quaternion": 4}
-"""Numbers of the place of a free joint, in MuJoCo."""
+"""Coordinates of a free joint's pose in MuJoCo: the number of each kind."""
 
 
 @dataclasses.dataclass(frozen=True)
 class HandSizes(OwnNumbers):
-    """Sizes of the observations of our hand; none where the hand is not installed."""
+    """Sizes of the observations of our hand; no numbers if the hand is not installed."""
 
     columns = ("Size", "Catch", "Pick-up-and-orient", "Rotate-in-hand")
     is_of_runs = False

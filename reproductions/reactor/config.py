@@ -14,7 +14,7 @@ from common.replay.footprint import sequence_bytes_per_step
 LSTM_SIZE = 128
 """Units of each of the two LSTMs (table 3)."""
 NUM_WORKERS = 10
-"""Workers of the parameter server (section 3.4); 20 in figure 2's fastest runs."""
+"""Number of workers of the parameter server (section 3.4); 20 in figure 2's fastest runs."""
 
 
 @dataclasses.dataclass
@@ -110,12 +110,12 @@ class ReactorConfig(Config):
 
     @property
     def samples_per_insert(self) -> float:
-        """Sequences drawn per sequence added, of which each timestep adds one."""
+        """Sequences drawn per sequence added; each timestep adds one sequence."""
         return self.batch_size / self.acting_steps_per_update
 
     @property
     def state_size(self) -> int:
-        """Numbers of the LSTMs' states stored with each frame: two vectors of each, or none."""
+        """Length of the LSTMs' states stored with each frame: two vectors per LSTM, or 0."""
         return 2 * 2 * LSTM_SIZE if self.stored_state else 0
 
     def validate(self) -> None:
@@ -141,20 +141,20 @@ SETTINGS = Settings(
     ReactorConfig,
     {
         "reactor": {},
-        # Figure 3. TISLR's c is not in the paper; ours is that of ACER, where it comes from.
+        # Figure 3. TISLR's c is not in the paper; ours is from ACER, the source of TISLR.
         "reactor_nd": {"distributional": False},
         "reactor_uniform": {"prioritization": "uniform"},
         "reactor_tislr": {"policy_gradient": "tislr", "c": 10.0},
         "reactor_20_workers": {},  # figure 2, by `num_actors`
-        # Section 6.5, figure 1 (left) and the estimators of section 3.1 without curves.
+        # Section 6.5, figure 1 (left), and the estimators of section 3.1 that have no curves.
         "reactor_max_priority": {"prioritization": "max"},
         "reactor_one_step": {"trace_lambda": 0.0},
         "reactor_one_over_mu": {"policy_gradient": "one_over_mu"},
         "reactor_islr": {"policy_gradient": "islr"},
-        # Not in the paper: sequences that begin with stored states, and sizes for two cores without
-        # a GPU. A run on these makes about 20 updates a second, all workers together: with the
-        # paper's values it would copy its first target network after a minute and hardly have
-        # learnt anything before an hour.
+        # Not in the paper: sequences that start from stored states, and sizes for two cores without
+        # a GPU. There all workers together run about 20 updates a second. With the paper's values
+        # the target network would first be copied after a minute, and a run would hardly learn
+        # anything in its first hour.
         "reactor_stored_state": {"stored_state": True},
         "reactor_two_cores": {
             "learning_rate": 2e-4,
@@ -169,7 +169,7 @@ SETTINGS = Settings(
 
 
 def num_actors(setting: str) -> int:
-    """Returns the number of workers where --num_workers does not say it."""
+    """Returns the default number of workers of a setting."""
     return {"reactor_20_workers": 2 * NUM_WORKERS, "reactor_two_cores": 2}.get(setting, NUM_WORKERS)
 
 

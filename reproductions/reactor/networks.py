@@ -18,9 +18,9 @@ SIZES = {
     "atari": Sizes(((16, 8, 4), (32, 4, 2), (32, 3, 1)), 128),
     "minatar": Sizes(((8, 3, 1),), 64),
 }
-"""Table 3's, and half the filters and units that Young and Tian (2019) have for MinAtar.
+"""Network sizes: table 3's, and half of Young and Tian's (2019) filters and units for MinAtar.
 
-The concatenated ReLU doubles them all.
+The concatenated ReLU doubles all of them.
 """
 
 
@@ -28,8 +28,8 @@ class ReactorState(NamedTuple):
     """The states of both LSTMs between two frames.
 
     Attributes:
-      policy: of the policy's.
-      value: of the action values'.
+      policy: state of the policy's LSTM.
+      value: state of the action values' LSTM.
     """
 
     policy: LSTMState
@@ -43,7 +43,7 @@ class ReactorOutputs(NamedTuple):
       policy: [T, B, A] float32, pi(a|x) with its floor.
       logits: [T, B, A, K] float32, l_i(x, a), whose softmax over i is q_i(x, a). None if the values
         are not distributions.
-      q: [T, B, A] float32, Q(x, a); of distributions the mean.
+      q: [T, B, A] float32, Q(x, a), which is the mean of q_i(x, a) if there are distributions.
     """
 
     policy: tf.Tensor
@@ -55,7 +55,7 @@ class ReactorTorso(snt.Module):
     """Convolutions and a linear layer: uint8 [N, H, W, C] -> float32 [N, 256] (table 3).
 
     Attributes:
-      convolutions: the layers below the linear one; ReLU layers where observations are flat.
+      convolutions: the layers below the linear layer; ReLU layers if observations are flat.
     """
 
     def __init__(self, convolutions: ImageTorso | VectorTorso | ReluMLP, hidden: int):
@@ -88,17 +88,17 @@ class ReactorNetwork(snt.Module):
     No gradient flows from the policy into the torso (section 3.4.1).
 
     Attributes:
-      torso: the layers that both share.
-      support: [K] float32, the atoms z_i of the distributions of values; None if there are none.
+      torso: the layers that both LSTMs share.
+      support: [K] float32, the atoms z_i of the distributions of values; None for scalar values.
     """
 
     def __init__(
         self, torso: ReactorTorso, num_actions: int, policy_floor: float, support: tf.Tensor | None
     ):
-        """Makes the network and its variables.
+        """Builds the network and its variables.
 
         Args:
-          torso: the layers that both share.
+          torso: the layers that both LSTMs share.
           num_actions: A.
           policy_floor: epsilon, the share of the uniform policy in pi.
           support: [K] atoms of the distributions of values; None for scalar values.
@@ -116,7 +116,7 @@ class ReactorNetwork(snt.Module):
         self.advantage_head = HiddenHead(LSTM_SIZE, num_actions * self._num_atoms)
 
     def initial_state(self, batch_size: int | tf.Tensor) -> ReactorState:
-        """Returns the states at the beginning of an episode: zeros [B, 128]."""
+        """Returns the states at the start of an episode: zeros [B, 128]."""
         zeros = self.policy_lstm.initial_state(batch_size)
         return ReactorState(zeros, zeros)
 
@@ -126,9 +126,9 @@ class ReactorNetwork(snt.Module):
         """Returns the outputs of T frames and the state after them.
 
         Args:
-          observations: [T, B, ...]; T must be known when the graph is made.
-          is_first: bool [T, B], the first frames of episodes, before which the LSTMs are reset.
-          state: before the first of the T frames.
+          observations: [T, B, ...]; T must be known when the graph is built.
+          is_first: bool [T, B], true at the first frames of episodes; LSTMs are reset before them.
+          state: the state before the first of the T frames.
         """
         leading = [observations.shape[0], -1]
         features = self.torso(tf.reshape(observations, [-1, *observations.shape[2:]]))
@@ -171,13 +171,13 @@ def make_network(config: ReactorConfig, spec: EnvironmentSpec) -> ReactorNetwork
 
 
 def state_specs() -> ReactorState:
-    """Returns the specs of the states of one row, [128] each."""
+    """Returns the specs of the states of one environment, [128] each."""
     state = LSTMState(tf.TensorSpec([LSTM_SIZE]), tf.TensorSpec([LSTM_SIZE]))
     return ReactorState(state, state)
 
 
 def _linear(input_size: int, output_size: int) -> snt.Linear:
-    """Returns a linear layer whose variables exist."""
+    """Returns a linear layer with its variables."""
     layer = snt.Linear(output_size)
     layer(tf.zeros([1, input_size]))
     return layer

@@ -1,11 +1,11 @@
 """Reactor (Gruslys et al. 2018), from observation to loss; equations numbered as in the paper.
 
-Targets by Retrace and losses (sections 3.1 to 3.3), the learner (section 3.4), and the policy of
-workers and evaluator (sections 3.4 and 6.4). `networks` has the network.
+The module has the Retrace targets and the losses (sections 3.1 to 3.3), the learner (section 3.4),
+and the policy of workers and evaluator (sections 3.4 and 6.4). The network is in `networks`.
 
 T is the number of transitions of a sequence, which has T + 1 frames x_1, ..., x_{T+1}. Names that
-end in `_tm1` are of the frames x_1 to x_T, where the network is trained; names that end in `_t` are
-of x_2 to x_{T+1}, where the target network evaluates. Index k is the frame x_{k+1} there.
+end in `_tm1` refer to the frames x_1 to x_T, on which the network is trained. Names that end in
+`_t` refer to x_2 to x_{T+1}, which the target network evaluates: their index 0 is x_2.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class RetraceTargets(NamedTuple):
 
     Attributes:
       values: [T, B, K], the distributions q*(x_t, a_t); [T, B] without distributions.
-      returns: [T, B], R(x_t, a_t): the values' means.
+      returns: [T, B], R(x_t, a_t), the means of the values.
       traces: [T, B], the coefficients c_t.
     """
 
@@ -63,12 +63,12 @@ def retrace_targets(
 ) -> RetraceTargets:
     """Returns the targets of Retrace for the target network's policy (sections 2.1.2 and 3.2).
 
-    The end of an episode has a discount of 0. Where only the time was up (LAST with a discount
-    above 0) the return is bootstrapped from all actions' values: c is 0 there, since the action at
-    LAST was never taken.
+    A true end of an episode has a discount of 0. At a time limit (LAST with a discount above 0) the
+    return bootstraps from the values of all actions: c is 0 there, since the action at LAST was
+    never taken.
 
     Args:
-      target: of the target network at the frames x_2 to x_{T+1}.
+      target: outputs of the target network at the frames x_2 to x_{T+1}.
       steps_t: the same frames, [T, B, ...].
       support: [K], the atoms; None without distributions.
       lambda_: see `multistep.retrace_coefficients`.
@@ -99,14 +99,15 @@ def value_losses(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the losses of action values and the magnitudes of their gradients, both [T, B].
 
-    With distributions that is -sum_i q*_i log q_i (section 3.2), whose gradient with respect to the
-    logits has a magnitude of sum_i |q*_i - q_i|. Without, it is (R - Q)^2 / 2 and |R - Q|. The mean
-    of these magnitudes is a sequence's priority (section 3.3).
+    With distributions the loss is -sum_i q*_i log q_i (section 3.2), whose gradient with respect to
+    the logits has a magnitude of sum_i |q*_i - q_i|. Without distributions the loss is
+    (R - Q)^2 / 2, its gradient's magnitude |R - Q|. The mean of these magnitudes is a sequence's
+    priority (section 3.3).
 
     Args:
-      online: of the network at the frames x_1 to x_T.
-      actions: [T, B] integer, taken there.
-      target_values: of `RetraceTargets`.
+      online: outputs of the network at the frames x_1 to x_T.
+      actions: [T, B] integer, the actions taken at these frames.
+      target_values: the `values` of `RetraceTargets`.
     """
     if online.logits is None:
         errors = target_values - tf.gather(online.q, actions, axis=2, batch_dims=2)
@@ -121,13 +122,13 @@ def policy_losses(
 ) -> tf.Tensor:
     """Returns losses [T, B] whose gradients are minus the policy gradients of section 3.1.
 
-    Gradients flow into the policy only. The values are no measure of progress.
+    Gradients flow into the policy only. The losses themselves do not measure progress.
 
     Args:
-      online: of the network at the frames x_1 to x_T.
+      online: outputs of the network at the frames x_1 to x_T.
       steps_tm1: the same frames, [T, B, ...].
       returns: [T, B], R.
-      config: names the estimator.
+      config: its `policy_gradient` names the estimator.
     """
     actions, mu = steps_tm1.action, steps_tm1.extras["mu"]
     if config.policy_gradient in ("tislr", "islr"):
@@ -179,9 +180,9 @@ class ReactorLearner(Learner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B sequences with images uint8 [B, T + 1, H, W, C].
 
-        A sequence's loss is the mean over its T frames. At a LAST frame nothing is learnt, since
-        its action was never taken; it counts as a loss and an error of 0. The outputs are new
-        priorities [B], the mean errors without importance weights.
+        A sequence's loss is the mean over its T frames. A LAST frame counts with a loss and an
+        error of 0, since its action was never taken. The outputs are the new priorities [B]: the
+        mean errors, without importance weights.
         """
         config = self._config
         steps = tf.nest.map_structure(_swap_leading, batch.steps)
@@ -197,7 +198,7 @@ class ReactorLearner(Learner):
             q_losses, errors = value_losses(online, steps_tm1.action, retraced.values)
             pi_losses = policy_losses(online, steps_tm1, retraced.returns, config)
             entropy = entropies(online.policy)
-            # The losses need no weights: values and policy have no variables in common.
+            # The losses need no relative weights: values and policy train no common variables.
             losses = q_losses + pi_losses - config.entropy_cost * entropy
             mask = _mask(steps_tm1)
             loss = tf.reduce_mean(weights * tf.reduce_mean(mask * losses, axis=0))
@@ -217,7 +218,7 @@ class ReactorLearner(Learner):
         return Gradients(gradients, priorities, metrics)
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Makes a step of Adam and copies the target network every T_update; see base class."""
+        """Takes an Adam step and copies the target network every T_update; see base class."""
         self.optimizer.apply(gradients, self.actor_variables)
         self.steps.assign_add(1)
         copy_in_branch(
@@ -248,17 +249,17 @@ def _mask(steps: StoredTimestep) -> tf.Tensor:
 class ReactorPolicy(Policy):
     """Policy that draws actions from pi, with its floor, and returns pi as mu.
 
-    Its recurrent state is that of the policy's LSTM, since acting needs no values. With stored
-    states it is that of both LSTMs and an extra of each timestep.
+    Its recurrent state is the state of the policy's LSTM, since acting needs no values. With stored
+    states it is the state of both LSTMs, which is also an extra of each timestep.
     """
 
     def __init__(self, config: ReactorConfig, spec: EnvironmentSpec, seed: int):
-        """Makes the policy with random parameters.
+        """Creates the policy with random parameters.
 
         Args:
           config: hyperparameters.
-          spec: of the environment.
-          seed: of the actions.
+          spec: the environment's spec.
+          seed: seed of the actions.
         """
         self._network = make_network(config, spec)
         self._stored_state = config.stored_state
@@ -282,7 +283,7 @@ class ReactorPolicy(Policy):
 
         Returns:
           action: int32 [K].
-          state: after the observations.
+          state: the state after the observations.
           extras: "mu", pi(.|x) float32 [K, A] from which the actions were drawn. With stored states
             also "state", the `ReactorState` before the observations.
         """
@@ -297,7 +298,7 @@ class ReactorPolicy(Policy):
     def _draw(self, mu: np.ndarray) -> np.ndarray:
         """Returns an action int32 [K] for each row of probabilities [K, A]."""
         ends = mu.cumsum(axis=1, dtype=np.float64)
-        points = self._random.random((len(mu), 1)) * ends[:, -1:]  # they sum to 1 but for rounding
+        points = self._random.random((len(mu), 1)) * ends[:, -1:]  # the sum may be off by rounding
         return (ends > points).argmax(axis=1).astype(np.int32)
 
 
@@ -306,8 +307,8 @@ def step(
 ) -> tuple[tf.Tensor, Nest]:
     """Returns pi [K, A] at observations [K, ...], and the state after them.
 
-    The state is that of both LSTMs with stored states, else that of the policy's. The graph then
-    drops the values.
+    With stored states it is the state of both LSTMs, otherwise the state of the policy's LSTM. The
+    graph then drops the values.
     """
     both = state if stored_state else ReactorState(state, state)
     no_reset = tf.zeros([1, tf.shape(observation)[0]], tf.bool)  # the caller resets the state
@@ -335,7 +336,7 @@ class Reactor(Agent):
         self.data = Sequences(config, sample, memory.Fifo(), reward_clip=config.reward_clip or None)
 
     def encode(self, observation: np.ndarray) -> np.ndarray:
-        """Observations [K, ...] -> the same, or PNG files of images, an object array [K]."""
+        """Returns observations [K, ...] as they are, or as PNG files, an object array [K]."""
         return png.encode(observation) if self.decodes else observation
 
     def decode(self, steps: StoredTimestep, spec: EnvironmentSpec) -> StoredTimestep:
@@ -344,7 +345,7 @@ class Reactor(Agent):
         return steps._replace(observation=images)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredTimestep:
-        """Returns the columns of a timestep, with all of mu (footnote 1)."""
+        """Returns the columns of a timestep, with mu of all actions (footnote 1)."""
         extras: dict[str, Any] = {"mu": tf.TensorSpec([spec.action_size])}
         if self.config.stored_state:
             extras["state"] = state_specs()
@@ -371,7 +372,7 @@ class Reactor(Agent):
         return ReactorPolicy(self.config, spec, seed)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ReactorPolicy:
-        """Builds the same policy, whose draws are the same in every evaluator."""
+        """Builds the same policy; its draws have the same seed in every evaluator."""
         del num_environments
         return ReactorPolicy(self.config, spec, seed=0)
 

@@ -1,7 +1,8 @@
-"""ACER for continuous actions (Wang et al. 2017, section 5) as ReF-ER compares with it.
+"""ACER for continuous actions (Wang et al. 2017, section 5), a baseline of ReF-ER.
 
-It learns from windows of episodes. Its policy has the variance of V-RACER's, its critic is a
-stochastic dueling network. Equations are numbered as in the README, from 38 on.
+It learns from windows of episodes. Like V-RACER's policy, its policy has a variance that all states
+share. Its critic is a stochastic dueling network. Equations are numbered as in the README, from 38
+on.
 """
 
 from collections.abc import Sequence
@@ -29,21 +30,21 @@ def targets(
     bootstrap: tf.Tensor,
     exponent: float = 1.0,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns Q_ret and Q_opc of each step (eqs 40, 41), [T, ...] each; constants to gradients.
+    """Returns Q_ret and Q_opc of each step (eqs 40, 41), [T, ...] each, without gradients.
 
         Q_ret_t = r_t + g (V_{t+1} + c_{t+1} (Q_ret_{t+1} - Q_{t+1})),  c = min(1, rho)^(1 / dA),
         Q_opc_t = r_t + g (V_{t+1} + Q_opc_{t+1} - Q_{t+1}),
 
-    where the last step is followed by `bootstrap` alone. The critic learns from Q_ret, by Retrace
-    with roots of the importance weights, the policy from Q_opc, by returns without traces.
+    After the last step, `bootstrap` alone follows. The critic learns from Q_ret: Retrace with roots
+    of the importance weights. The policy learns from Q_opc: returns without traces.
 
     Args:
       rewards: [T, ...] floating, scaled.
       discount: g.
-      values: [T, ...], V.
+      values: [T, ...], V of the states.
       q: [T, ...], Q of the actions.
       rho: [T, ...], importance weights.
-      dimensions: dA, of actions.
+      dimensions: dA, the number of an action's dimensions.
       bootstrap: [...], V of the state after the last step, 0 at a true end.
       exponent: p of the trace's exponent dA^-p: 1, or 1/2 in the authors' program.
     """
@@ -67,12 +68,12 @@ def targets(
 def trust_region(gradient: tf.Tensor, k: tf.Tensor, delta: float) -> tf.Tensor:
     """Returns z = g - max(0, (k . g - delta) / |k|^2) k, with k . z <= delta (eq 43).
 
-    It is g itself where k = 0.
+    Where k = 0, z is g.
 
     Args:
       gradient: [..., n] floating, g, a direction of ascent.
-      k: [..., n], the gradient of the divergence that is to grow by `delta` at most.
-      delta: above 0.
+      k: [..., n], the gradient of the divergence, which may grow by at most `delta`.
+      delta: bound on k . z, above 0.
 
     Returns:
       [..., n].
@@ -83,12 +84,12 @@ def trust_region(gradient: tf.Tensor, k: tf.Tensor, delta: float) -> tf.Tensor:
 
 
 def score(action: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor) -> tf.Tensor:
-    """Returns the gradient of log pi(a) for the mean and the standard deviations.
+    """Returns the gradient of log pi(a) with respect to the mean and the standard deviations.
 
     Args:
       action: [..., A] floating.
-      mean: [..., A], of pi.
-      deviation: [..., A], of pi, above 0.
+      mean: [..., A], mean of pi.
+      deviation: [..., A], standard deviations of pi, above 0.
 
     Returns:
       [..., 2 A].
@@ -100,13 +101,13 @@ def score(action: tf.Tensor, mean: tf.Tensor, deviation: tf.Tensor) -> tf.Tensor
 def divergence_gradient(
     mean: tf.Tensor, deviation: tf.Tensor, average_mean: tf.Tensor, average_deviation: tf.Tensor
 ) -> tf.Tensor:
-    """Returns k, the gradient of D_KL(pi_avg || pi) for pi's mean and standard deviations.
+    """Returns k, the gradient of D_KL(pi_avg || pi) by pi's mean and standard deviations.
 
     Args:
-      mean: [..., A] floating, of pi.
-      deviation: [..., A], of pi, above 0.
-      average_mean: [..., A], of the average policy.
-      average_deviation: [..., A], of the average policy, above 0.
+      mean: [..., A] floating, mean of pi.
+      deviation: [..., A], standard deviations of pi, above 0.
+      average_mean: [..., A], mean of the average policy.
+      average_deviation: [..., A], standard deviations of the average policy, above 0.
 
     Returns:
       [..., 2 A].
@@ -130,7 +131,7 @@ def ascent(
 
         g = min(c, rho) (Q_opc - V) score(a) + max(0, 1 - c / rho') (Q(a') - V) score(a')
 
-    where a' is drawn from the policy, so that the second term makes up for the truncation.
+    where a' is drawn from the policy, so that the second term corrects for the truncation.
 
     Args:
       rho: [...] floating, importance weights of the stored actions.
@@ -152,8 +153,8 @@ def ascent(
 def critic_losses(value: tf.Tensor, q: tf.Tensor, q_ret: tf.Tensor, rho: tf.Tensor) -> tf.Tensor:
     """Returns 1/2 (Q - Q_ret)^2 + 1/2 (V - V_target)^2 (eq 44).
 
-    V_target = V + min(1, rho) (Q_ret - Q) is a constant. As Q contains V, the gradient for V is
-    -(1 + min(1, rho)) (Q_ret - Q). Gradients flow into `value` and `q` only.
+    V_target = V + min(1, rho) (Q_ret - Q) is a constant. As Q contains V, the gradient with respect
+    to V is -(1 + min(1, rho)) (Q_ret - Q). Gradients flow into `value` and `q` only.
 
     Args:
       value: [...] floating, V.
@@ -173,7 +174,7 @@ def truncated_normal(shape: tf.Tensor, bound: float, seed: tf.Tensor) -> tf.Tens
     """Returns standard normal numbers within +-bound, float32 of `shape`, that `seed` determines.
 
     Args:
-      shape: of the result.
+      shape: shape of the result.
       bound: above 0, in standard deviations.
       seed: [2] integer.
     """
@@ -183,13 +184,13 @@ def truncated_normal(shape: tf.Tensor, bound: float, seed: tf.Tensor) -> tf.Tens
 
 
 def _flat(columns: tf.Tensor) -> tf.Tensor:
-    """Joins the first two dimensions."""
+    """Merges the first two dimensions."""
     shape = tf.concat([[-1], tf.shape(columns)[2:]], 0)
     return tf.reshape(columns, shape)
 
 
 def _weights(steps: WindowBatch) -> tf.Tensor:
-    """Returns 1 / (number of steps) for each step of windows, 0 in front of them, [B L] float32."""
+    """Returns 1 / (number of steps) for steps of windows, 0 for rows in front: [B L] float32."""
     longest = tf.shape(steps.rewards, tf.int64)[1]
     is_step = tf.range(longest) >= longest - steps.lengths[:, tf.newaxis]
     return _flat(tf.cast(is_step, tf.float32)) / tf.cast(tf.reduce_sum(steps.lengths), tf.float32)
@@ -200,7 +201,7 @@ class AcerLearner(TwoRatesLearner):
 
     Attributes:
       policy: the policy that acts.
-      average_policy: slow copy of it, around which the trust region lies.
+      average_policy: slow copy of `policy`, the centre of the trust region.
       critic: V and the advantage.
     """
 
@@ -212,7 +213,7 @@ class AcerLearner(TwoRatesLearner):
         self.average_policy = networks.AcerPolicy(config, *sizes)
         self.critic = networks.DuelingCritic(config, *sizes)
         self.make_optimizers()
-        # A checkpoint has it, so that a resumed run goes on with the noise of the same seed.
+        # Checkpoints contain the seed, so that a resumed run continues with its noise.
         seed = tf.random.uniform([], maxval=tf.int64.max, dtype=tf.int64)
         self._seed = tf.Variable(seed, trainable=False, name="seed")
 
@@ -228,13 +229,13 @@ class AcerLearner(TwoRatesLearner):
 
     @property
     def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
-        """Variables of the policy, and of the average one."""
+        """Variables of the policy, and of the average policy."""
         return self.policy.parameters, self.average_policy.parameters
 
     def noise(self, num_states: tf.Tensor) -> tf.Tensor:
         """Returns the noise of the actions that the next update draws, [1 + n, num_states, A].
 
-        The first one makes a', the others the u_j.
+        The first row is the noise of a', the others that of the u_j.
         """
         config = self._config
         shape = [1 + config.advantage_samples, num_states, self._action_size]
@@ -305,7 +306,7 @@ class AcerLearner(TwoRatesLearner):
     def _states_before(
         self, layers: SoftsignMLP | LSTMNetwork, steps: WindowBatch, inputs: tf.Tensor
     ) -> Sequence[LSTMState]:
-        """Returns the states of layers before each input [B, L, F] of windows; () of an MLP."""
+        """Returns the states of layers before each input [B, L, F] of windows; () for an MLP."""
         if not self._config.recurrent:
             return ()
         begins = tf.shape(steps.rewards, tf.int64)[1] - steps.lengths

@@ -1,6 +1,6 @@
-"""ReF-ER's agents (Novati & Koumoutsakos 2019): their policies, and what the roles of a run need.
+"""The agents of ReF-ER (Novati & Koumoutsakos 2019) and their policies, as a run's roles need them.
 
-The policies of actors and evaluators run as NumPy twins of the learners' networks.
+The policies of actors and evaluators are NumPy twins of the learners' networks.
 """
 
 from collections.abc import Callable
@@ -36,10 +36,10 @@ class Kind(NamedTuple):
     """The parts of an agent that depend on `ReferConfig.agent`.
 
     Attributes:
-      learner: its class, which takes the configuration and the sizes D and A.
-      acting: builds the layers of the policy, from the same arguments.
-      has_value: whether V comes before m in the outputs of these layers.
-      learns_variance: whether the last variables of the policy are those of Sigma.
+      learner: class of the learner, called with the configuration and the sizes D and A.
+      acting: builds the layers of the policy from the same arguments.
+      has_value: whether V precedes m in the outputs of these layers.
+      learns_variance: whether Sigma is learnt; the policy's last variable then determines it.
     """
 
     learner: type[VracerLearner | NafLearner | DdpgLearner | AcerLearner]
@@ -65,11 +65,11 @@ KINDS = {
 
 
 class ActingState(NamedTuple):
-    """The state of a policy between two steps, each part () where there is none.
+    """The state of a policy between two steps; a part that the policy does not have is ().
 
     Attributes:
-      network: of recurrent layers.
-      noise: of Ornstein-Uhlenbeck noise, [K, A] float32.
+      network: state of the recurrent layers.
+      noise: state of the Ornstein-Uhlenbeck noise, [K, A] float32.
     """
 
     network: Nest = ()
@@ -77,14 +77,14 @@ class ActingState(NamedTuple):
 
 
 STATELESS = ActingState()
-"""The state of a policy of an MLP and Gaussian noise."""
+"""The state of a policy with an MLP and Gaussian noise."""
 
 
 class ReferPolicy(Policy):
     """The policy of an agent: actors draw actions from it, evaluators take its mean.
 
     Actions are not clipped. Gaussian noise is truncated (appendix A). With Ornstein-Uhlenbeck noise
-    the extras have the policy without it, N(m, sigma^2 I).
+    the extras describe the policy without this noise, N(m, sigma^2 I).
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class ReferPolicy(Policy):
           config: hyperparameters.
           observation_size: D.
           action_size: A.
-          seed: of the noise.
+          seed: seed of the noise.
           explores: whether actions have noise; an evaluator's have none.
         """
         self._config, self._kind = config, KINDS[config.agent]
@@ -152,9 +152,9 @@ class ReferPolicy(Policy):
 
         Returns:
           action: [K, A] float32.
-          state: after the observations.
-          extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. An actor
-            with an advantage also gives that of the action, "advantage" [K].
+          state: the state after the observations.
+          extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. If the
+            configuration has an advantage, an actor adds that of the action, "advantage" [K].
         """
         inputs, variance = self._standardizer(observation), self._variance
         if self._config.recurrent:
@@ -190,15 +190,15 @@ class Refer(Agent, StoreRules):
     def __init__(self, config: ReferConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting)
         is_acer = config.agent == "acer"
-        # XLA would compile ACER's update for each length of the longest window. It takes minutes
-        # for the unrolled LSTMs, and the updates of V-RACER are then slower.
+        # XLA would compile ACER's update again for each length of the longest window. For unrolled
+        # LSTMs it takes minutes, and V-RACER's updates are then slower.
         self.jit_compile = not (is_acer or config.recurrent)
         self.updates_per_call = config.updates_per_call
         # Section 5.1.
         sample = {
             "uniform": Uniform(),
             "rank": RankBased(config.priority_exponent, config.rank_period),
-            # Of the stored squares of errors.
+            # Half the exponent, since the memory stores squared errors.
             "proportional": Proportional(config.priority_exponent / 2, config.priority_mix),
         }[config.sampling]
         window = (config.window or config.replay_capacity) if is_acer else None
@@ -206,7 +206,7 @@ class Refer(Agent, StoreRules):
         self.data = WholeEpisodes(config, sample, config.removal, window, history)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
-        """Returns the columns of a state, with mu of its action."""
+        """Returns the columns of a state, with the mean and variance of mu."""
         return gaussian_state_specs(spec)
 
     def build_learner(self, spec: EnvironmentSpec, seed: int) -> ReferLearner:
@@ -223,7 +223,7 @@ class Refer(Agent, StoreRules):
         return ReferPolicy(self.config, spec.observation_size, spec.action_size, seed)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ReferPolicy:
-        """Builds the policy's means, which is not in the paper: it shows training episodes only."""
+        """Builds the policy without noise; not in the paper, which shows training episodes only."""
         del num_environments
         return ReferPolicy(
             self.config, spec.observation_size, spec.action_size, seed=0, explores=False
@@ -252,16 +252,16 @@ class Refer(Agent, StoreRules):
         return act
 
     def updates(self, learner: Learner, store: EpisodeMemory, seed: int) -> FusedUpdates:
-        """Builds the updates of a call, in one graph with their draw and their write-back."""
+        """Builds the updates of a call, in one graph that also draws steps and writes back."""
         return FusedUpdates(super().updates(learner, store, seed), learner, store, self, seed)
 
     def prepare(
         self, learner: ReferLearner, memory: EpisodeMemory, step: int, is_first: bool
     ) -> None:
-        """Sets the scales of observations and of rewards if it is time (appendix B).
+        """Sets the scales of observations and of rewards if they are due (appendix B).
 
-        A run that is resumed, or begins with another's networks, has the scale of its observations
-        from the checkpoint.
+        A run that resumes, or starts with the networks of another run, takes the scale of its
+        observations from the checkpoint.
         """
         if step == 0 and not learner.standardizer.is_set:
             learner.standardizer.set(*memory.observation_moments())
@@ -272,7 +272,7 @@ class Refer(Agent, StoreRules):
             learner.reward_scale.assign(tf.cast(scale, tf.float32))
 
     def before_updates(self, learner: ReferLearner, memory: EpisodeMemory) -> None:
-        """Sets the part of the memory that is far from the policy (eq 12), and its mean D_KL."""
+        """Sets the part of the memory that is far from the policy (eq 12) and the mean D_KL."""
         far_fraction, divergence = memory.distance()
         learner.far_fraction.assign(far_fraction)
         learner.mean_divergence.assign(divergence)
@@ -280,5 +280,5 @@ class Refer(Agent, StoreRules):
     def write_back(
         self, learner: ReferLearner, memory: EpisodeMemory, keys: tf.Tensor, outputs: Refresh
     ) -> None:
-        """Stores what the updates found about their steps (section 4, algorithm 3)."""
+        """Stores what the updates computed for their steps (section 4, algorithm 3)."""
         memory.write_back(keys, (*outputs, learner.c_max()))

@@ -161,7 +161,7 @@ class ReferConfig(Config):
 
     @property
     def annealing_per_update(self) -> float:
-        """Growth of A t by an update."""
+        """Growth of A t per update."""
         return self.annealing * (self.steps_per_update if self.annealed_by == "steps" else 1)
 
     @property
@@ -194,7 +194,7 @@ _AGENTS: Mapping[str, Mapping[str, object]] = {
     "ddpg": {"agent": "ddpg", "batch_size": 128},
     "naf": {"agent": "naf"},
 }
-"""Appendix A."""
+"""The agents' values that differ from the defaults (appendix A)."""
 
 _NO_RULES: Mapping[str, object] = {"clipping": False, "penalty": False}
 _REPLAYS: Mapping[str, Mapping[str, object]] = {
@@ -207,7 +207,7 @@ _REPLAYS: Mapping[str, Mapping[str, object]] = {
 """Section 5: plain replay, rank-based prioritised replay, both rules, each rule alone."""
 
 _DDPG_NO_RULES: Mapping[str, object] = {"noise": "ou", "annealing": 0.0}
-"""DDPG explores otherwise and keeps its learning rates where no rule applies (section 5.1)."""
+"""Without the rules DDPG has Ornstein-Uhlenbeck noise and constant learning rates (section 5.1)."""
 
 
 _ACER: Mapping[str, object] = {
@@ -219,7 +219,7 @@ _ACER: Mapping[str, object] = {
     "target_rate": 0.001,
     "updates_per_call": 1,
 }
-"""Appendix A, but for the prefill and the updates of a call."""
+"""Appendix A's values, except for the prefill and the updates of a call."""
 
 
 def _setting(agent: str, replay: str) -> Mapping[str, object]:

@@ -1,6 +1,6 @@
 """DDPG with ReF-ER (Novati & Koumoutsakos 2019, sections 2 and 3, algorithm 4).
 
-The policy is N(m, sigma^2 I), of which mu is an earlier one. Equations are numbered as in the
+The policy is N(m, sigma^2 I); mu is an earlier version of it. Equations are numbered as in the
 README.
 """
 
@@ -26,10 +26,10 @@ def importance_weight(
     """Returns rho of the policy N(m, sigma^2 I), [B]; no gradient flows into any argument.
 
     Args:
-      action: [B, A] floating, of the behaviour mu.
+      action: [B, A] floating, actions of the behaviour mu.
       mean: [B, A], m.
-      behaviour_mean: [B, A], of mu, whose standard deviation is sigma, too.
-      sigma: standard deviation.
+      behaviour_mean: [B, A], mean of mu.
+      sigma: standard deviation of both pi and mu.
       log_bound: see `gaussian.importance_weight`.
     """
     variance = tf.constant(sigma**2, mean.dtype)
@@ -78,13 +78,13 @@ def policy_losses(
 
         -beta near dqda . m + (1 - beta) D_KL(mu || pi)
 
-    Rule 1 masks by the importance weight of the stored action, although m itself is judged.
+    Rule 1 masks by the importance weight of the stored action, although the loss is that of m.
     Gradients flow into `mean` only, and only the gradient has a meaning.
 
     Args:
       mean: [B, A] floating, m, the policy's actions.
       dqda: [B, A], gradient of the critic's value at `mean`.
-      behaviour_mean: [B, A], of mu.
+      behaviour_mean: [B, A], mean of mu.
       rho: [B], importance weights.
       rules_now: the rules as they are at this update.
       sigma: standard deviation of pi and mu.
@@ -99,11 +99,11 @@ def policy_losses(
 
 
 class DdpgLearner(TwoRatesLearner):
-    """DDPG: policy and critic with their targets, and an Adam each (section 2, algorithm 4).
+    """DDPG: policy and critic with target networks, and an Adam for each (section 2, algorithm 4).
 
     Attributes:
       networks: policy and critic.
-      target_networks: slow copies of them, from which targets are computed.
+      target_networks: slow copies of `networks`, from which targets are computed.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
@@ -125,7 +125,7 @@ class DdpgLearner(TwoRatesLearner):
 
     @property
     def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
-        """Variables of both networks, and of their targets."""
+        """Variables of both networks, and of their target networks."""
         return self.networks.variables, self.target_networks.variables
 
     def gradients(self, batch: Batch) -> Gradients:

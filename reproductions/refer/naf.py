@@ -1,7 +1,7 @@
 """NAF with ReF-ER (Novati & Koumoutsakos 2019, sections 2 and 3).
 
-One network has V, the best action m and a matrix L, of which Q is made. Equations are numbered as
-in the README.
+One network outputs V, the best action m and a matrix L, from which Q is computed. Equations are
+numbered as in the README.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class NafLosses(NamedTuple):
     """The losses of B steps and their parts, all [B].
 
     Attributes:
-      loss: to minimise.
+      loss: the loss to minimise.
       rho: importance weights.
       divergence: D_KL in nats.
       q: Q(s, a) before the step.
@@ -48,8 +48,8 @@ def losses(
 
         near 1/2 (Q(s, a) - y)^2 + (1 - beta) D_KL(mu || pi),  Q = V - 1/2 (a - m)^T L L^T (a - m)
 
-    The gradient that the square sends into m is multiplied by beta; those of V and L are not unless
-    `beta_of_all`. The policy pi is N(m, sigma^2 I), of which mu is an earlier one.
+    The square's gradient with respect to m is multiplied by beta; the gradients of V and L are not,
+    unless `beta_of_all`. The policy pi is N(m, sigma^2 I); mu is an earlier version of it.
 
     Gradients flow into `value`, `mean` and `lower` only.
 
@@ -57,13 +57,13 @@ def losses(
       value: [B] floating, V.
       mean: [B, A], m.
       lower: [B, A, A], L, see `closed_form.lower_triangular`.
-      action: [B, A], of the behaviour mu.
-      behaviour_mean: [B, A], of mu.
+      action: [B, A], actions of the behaviour mu.
+      behaviour_mean: [B, A], mean of mu.
       target: [B], y.
       rules_now: the rules as they are at this update.
       sigma: standard deviation of pi and mu.
-      beta_of_all: whether beta multiplies the whole square (equation 10), as the authors' program
-        does not; the paper does not say how ReF-ER splits NAF's gradient.
+      beta_of_all: whether beta multiplies the whole square (equation 10), unlike in the authors'
+        program. The paper does not say how ReF-ER splits NAF's gradient.
     """
     action, behaviour_mean, target = map(tf.stop_gradient, (action, behaviour_mean, target))
     variance = tf.constant(sigma**2, mean.dtype)
@@ -81,10 +81,10 @@ def losses(
 
 
 class NafLearner(OneNetworkLearner):
-    """NAF, whose network also has the matrix of the advantage (section 2).
+    """NAF, whose network also outputs the matrix of the advantage (section 2).
 
     Attributes:
-      target_network: slow copy of `network`, whose values bootstrap.
+      target_network: slow copy of `network`, from whose values targets bootstrap.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
@@ -125,7 +125,7 @@ class NafLearner(OneNetworkLearner):
         return Gradients(gradients, refresh, metrics)
 
     def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Makes a step of Adam, then one of the target network."""
+        """Takes an Adam step, then moves the target network."""
         super().make_step(gradients)
         online, target = self.network.parameters, self.target_network.parameters
         move_towards(online, target, self._config.target_rate)

@@ -1,7 +1,7 @@
 """Networks of V-RACER, NAF, DDPG and ACER (Novati & Koumoutsakos 2019, sections 2, 4, appendix A).
 
-They take standardised observations [B, D], recurrent ones a `Window` of them; `view_of` makes both
-of a batch. Actions are in canonical units, without bounds for all but DDPG.
+They take standardised observations [B, D], or a `Window` of them if recurrent; `view_of` builds
+either from a batch. Actions are in canonical units, and only DDPG's are bounded.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def _make_layers(
 def outputs_at(
     layers: SoftsignMLP | LSTMNetwork, inputs: tf.Tensor, before: Sequence[LSTMState] = ()
 ) -> tf.Tensor:
-    """Returns the outputs at inputs [N, F], of recurrent layers after the states `before`."""
+    """Returns the outputs at inputs [N, F]; recurrent layers start from the states `before`."""
     return layers.at(inputs, before) if before else layers(inputs)
 
 
@@ -57,7 +57,7 @@ class VracerOutputs(NamedTuple):
     Attributes:
       value: [B], V.
       mean: [B, A], m of the policy.
-      coefficients: [B, C], of the advantage, see `vracer.centred_advantage`; [B, 0] without.
+      coefficients: [B, C], the advantage's, see `vracer.centred_advantage`; [B, 0] without one.
     """
 
     value: tf.Tensor
@@ -68,11 +68,11 @@ class VracerOutputs(NamedTuple):
 class GaussianNetwork(snt.Module):
     """Layers of a policy N(m(s), Sigma).
 
-    The diagonal of Sigma is the softplus of parameters that all states share (appendix A), at least
-    `standardizer.MIN_VARIANCE`: without rule 2 it only shrinks.
+    The diagonal of Sigma is the softplus of parameters that all states share (appendix A). It is at
+    least `standardizer.MIN_VARIANCE`, since it only shrinks without rule 2.
 
     Attributes:
-      mlp: from observations; an `LSTMNetwork` if the configuration says so.
+      mlp: layers on the observations; an `LSTMNetwork` if the configuration says so.
       raw_variance: float32 [A] variable.
       parameters: variables of `mlp`, then `raw_variance`.
     """
@@ -94,7 +94,7 @@ class GaussianNetwork(snt.Module):
 class VracerNetwork(GaussianNetwork):
     """V-RACER's value and policy in one network (section 4).
 
-    The layers have outputs [B, 1 + A + C]: values, means and coefficients.
+    Its layers output [B, 1 + A + C]: values, means and coefficients.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
@@ -154,8 +154,8 @@ class ValueOfAction(snt.Module):
     """DDPG's critic and ACER's advantage: a network of the observation and the action.
 
     Attributes:
-      mlp: [B, D + A] -> [B, 1]; an `LSTMNetwork` if the configuration says so, which gets the
-        stored actions of earlier states.
+      mlp: [B, D + A] -> [B, 1]; an `LSTMNetwork` if the configuration says so, which takes the
+        stored actions at earlier states.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
@@ -175,7 +175,7 @@ class ValueOfAction(snt.Module):
 
         Args:
           observation: standardised, [B, D], or windows of T.
-          before: [B, T - 1, A], the actions before, which all values share; None without windows.
+          before: [B, T - 1, A], earlier actions, which all values share; None without windows.
         """
         if not isinstance(observation, Window):
             return functools.partial(self, observation)
@@ -193,7 +193,7 @@ def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: 
 
 
 class AcerPolicy(GaussianNetwork):
-    """ACER's policy, whose layers have the means as outputs."""
+    """ACER's policy, whose layers output the means."""
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__(config, observation_size, action_size, action_size)
@@ -207,7 +207,7 @@ class AcerPolicy(GaussianNetwork):
 
 
 class DuelingCritic(snt.Module):
-    """ACER's stochastic dueling network: V, and an advantage that is centred by samples (eq 38).
+    """ACER's stochastic dueling network: V, and an advantage centred by samples (eq 38).
 
         Q(s, a) = V(s) + A(s, a) - 1/n sum_j A(s, u_j),  u_j from the policy
 
@@ -237,15 +237,15 @@ class DuelingCritic(snt.Module):
 
 
 class View(NamedTuple):
-    """B steps as networks see them.
+    """B steps in the form that networks take.
 
     Attributes:
       states: columns of [B, ...] at the steps.
-      observation: a network's input at the steps: standardised [B, D], of recurrent networks the
-        window up to each, before which their state is zeros.
-      next_observation: the input at the states after the steps; windows begin at the same place.
-      actions_before: [B, H, A], in the windows before the steps; None without windows.
-      next_actions_before: [B, H + 1, A], before the states after the steps.
+      observation: a network's input at the steps: standardised [B, D], or for recurrent networks
+        the windows that end with the steps, before which their state is zeros.
+      next_observation: the input at the states after the steps; windows start at the same states.
+      actions_before: [B, H, A], actions in the windows before the steps; None without windows.
+      next_actions_before: [B, H + 1, A], actions before the states after the steps; None likewise.
     """
 
     states: StoredState
@@ -256,7 +256,7 @@ class View(NamedTuple):
 
 
 def view_of(steps: EpisodeBatch | HistoryBatch, standardizer: Standardizer) -> View:
-    """Returns the networks' inputs from steps; those with a history are for recurrent networks."""
+    """Returns the networks' inputs at steps; steps with a history are for recurrent networks."""
     observation, action = standardizer(steps.states.observation), steps.states.action
     if isinstance(steps, EpisodeBatch):
         return View(steps.states, observation, standardizer(steps.next_states.observation))

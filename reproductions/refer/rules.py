@@ -1,9 +1,9 @@
 """ReF-ER (Novati & Koumoutsakos 2019, section 3): its rules, and the learner that follows them.
 
-Rule 1 gives steps of the memory that are far from the policy no gradient. Rule 2 draws the policy
-back to those that acted, by a penalty whose weight 1 - beta a controller sets. V-RACER, DDPG, NAF
-and ACER, each in a file of its name, differ in networks and losses alone. Plain replay is both
-rules off.
+Rule 1 removes the gradient of stored steps that are far from the policy. Rule 2 pulls the policy
+back towards the policies that acted, by a penalty whose weight 1 - beta a controller sets. V-RACER,
+DDPG, NAF and ACER, each in a file of that name, differ only in networks and losses. In plain replay
+both rules are off.
 
 Equations are numbered as in the README.
 """
@@ -34,7 +34,7 @@ def annealed(initial: float, step: tf.Tensor | int, annealing: float) -> tf.Tens
 
 
 def near_policy(rho: tf.Tensor, c_max: tf.Tensor | float) -> tf.Tensor:
-    """Returns whether steps are near the policy: 1 / c_max < rho < c_max, without the bounds.
+    """Returns whether steps are near the policy: 1 / c_max < rho < c_max.
 
     Args:
       rho: [...] floating, importance weights.
@@ -67,7 +67,7 @@ def next_beta(
 
 
 class Rules(NamedTuple):
-    """The rules as they are at an update.
+    """The state of the rules at an update.
 
     Attributes:
       beta: scalar in [0, 1]; 1 without rule 2.
@@ -84,7 +84,7 @@ class Rules(NamedTuple):
     def mask(self, rho: tf.Tensor) -> tf.Tensor:
         """Returns rule 1 as a factor: 1 near the policy and 0 elsewhere, or 1 if it is off.
 
-        Steps with a factor of 0 have a gradient by rule 2's penalty alone.
+        Steps with a factor of 0 have a gradient from rule 2's penalty only.
 
         Args:
           rho: [B] floating, importance weights.
@@ -95,10 +95,10 @@ class Rules(NamedTuple):
         return tf.cast(near_policy(rho, self.c_max), rho.dtype) if self.gate else tf.ones_like(rho)
 
     def penalized(self, losses: tf.Tensor, divergence: tf.Tensor) -> tf.Tensor:
-        """Returns rule 2's mean of an agent's losses and D_KL (eq 10): [B] twice -> [B].
+        """Returns rule 2's weighted mean of an agent's losses and D_KL (eq 10): [B] twice -> [B].
 
-        Equation 10 prints the penalty with a minus, next to a direction of ascent; in a loss it has
-        a plus.
+        Equation 10 adds the penalty to a direction of ascent, with a minus sign. In a loss the sign
+        is plus.
         """
         return self.beta * losses + (1.0 - self.beta) * divergence
 
@@ -110,7 +110,7 @@ def divergence(
 
     Args:
       behaviour: mean [B, A] and variance [B, A] of mu.
-      policy: of pi; its variance may be [A].
+      policy: mean [B, A] and variance, [B, A] or [A], of pi.
       direction: "behavior_to_policy", as in the paper, or "policy_to_behavior".
     """
     if direction == "behavior_to_policy":
@@ -119,16 +119,16 @@ def divergence(
 
 
 class Refresh(NamedTuple):
-    """The values of B steps that the memory stores anew, all float32 [B].
+    """New values of B steps, which the memory stores, all float32 [B].
 
-    ACER's are those of all L steps of its windows, one window behind the other, [B L].
+    ACER's are [B L], the values of all L steps of its windows, one window after another.
 
     Attributes:
       values: V of the states; zeros from DDPG.
       rhos: importance weights.
       divergences: D_KL of the policies, in nats.
       errors: squared errors, for the ranks of prioritised replay.
-      next_values: V of the next states, correct where `EpisodeBatch.bootstraps`; zeros from DDPG.
+      next_values: V of the next states, valid where `EpisodeBatch.bootstraps`; zeros from DDPG.
       advantages: A of the actions; zeros without an advantage.
     """
 
@@ -141,23 +141,23 @@ class Refresh(NamedTuple):
 
 
 class ReferLearner(Learner):
-    """Base of the learners: standardised observations, the rules' state, annealed rates.
+    """Base of the learners: standardised observations, the rules' state, annealed learning rates.
 
-    All methods take batches whose `steps` are an `EpisodeBatch`, `HistoryBatch` with recurrent
-    networks, or ACER's `WindowBatch`, and `Gradients.outputs` is a `Refresh`.
+    The `steps` of a batch are an `EpisodeBatch`, with recurrent networks a `HistoryBatch`, or
+    ACER's `WindowBatch`. `Gradients.outputs` is a `Refresh`.
 
     Attributes:
-      standardizer: of observations; the agent sets its moments before the first update.
+      standardizer: standardises observations; the agent sets its moments before the first update.
       far_fraction: float32 variable, the part of the memory that is far from the policy. The agent
-        sets it before each call, as the next two.
+        sets it and `mean_divergence` before each call.
       mean_divergence: float32 variable, mean D_KL of the memory in nats.
-      reward_scale: float32 variable, sigma_r.
+      reward_scale: float32 variable, sigma_r, which the agent sets when it is due.
       beta: float32 variable; 1 without rule 2.
-      learning_rate: float32 variable, annealed, that optimisers use and with which beta moves.
+      learning_rate: float32 variable, the annealed learning rate, which is also the rate of beta.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int):
-        """Makes all that the learners share, for observations of D elements."""
+        """Creates what all learners share, for observations of `observation_size` elements."""
         super().__init__()
         self._config = config
         self.learning_rate = _variable(config.learning_rate, "learning_rate")
@@ -169,7 +169,7 @@ class ReferLearner(Learner):
         self._log_bound = math.log(config.max_importance_weight)
 
     def make_adam(self, rate: tf.Variable, variables: Sequence[tf.Variable]) -> Adam:
-        """Returns an Adam of a learning rate, which has its own variables for those given."""
+        """Returns an Adam with a learning rate, which has created its moments of `variables`."""
         config = self._config
         adam = Adam(rate, config.adam_beta1, config.adam_beta2, config.adam_epsilon)
         create_variables(adam, variables)
@@ -187,10 +187,10 @@ class ReferLearner(Learner):
 
     @abc.abstractmethod
     def make_step(self, gradients: Any) -> None:
-        """Makes a step of optimisers and target networks and counts it."""
+        """Takes a step of optimisers and target networks, and counts it."""
 
     def apply(self, gradients: Any) -> None:
-        """Makes a step with annealed rates, then one of beta (eqs 12, 13); see base class."""
+        """Takes a step with annealed rates, then updates beta (eqs 12, 13); see base class."""
         config = self._config
         self.anneal()
         self.make_step(gradients)
@@ -199,25 +199,25 @@ class ReferLearner(Learner):
             self.beta.assign(next_beta(self.beta, far_fraction, config.penalty_d, rate))
 
     def anneal(self) -> None:
-        """Sets the learning rates of the next step."""
+        """Sets the annealed learning rates for the next step."""
         self.learning_rate.assign(self._annealed(self._config.learning_rate))
 
     def _annealed(self, rate: float) -> tf.Tensor:
         return annealed(rate, self.steps.read_value(), self._config.annealing_per_update)
 
     def rules(self) -> Rules:
-        """Returns the rules of the next update."""
+        """Returns the rules for the next update."""
         return Rules(self.beta, self.c_max(), self._config.clipping, self._log_bound)
 
     def c_max(self) -> tf.Tensor:
-        """Returns the present bound of importance weights near the policy (eq 13)."""
+        """Returns the current bound of importance weights near the policy (eq 13)."""
         return 1.0 + self._annealed(self._config.penalty_c)
 
     def weights(self, batch: Batch) -> tf.Tensor | float:
         """Returns the importance weights of prioritised replay, [B], at most 1; 1 if uniform.
 
-        They are (p_min / p)^b with the least probability of the batch. b rises from its start to 1
-        with A t. Not in the paper; the authors' program.
+        They are (p_min / p)^b, where p_min is the batch's minimum probability, and b rises from
+        `importance_exponent` to 1 with A t. They are not in the paper but in the authors' program.
         """
         config = self._config
         if config.sampling == "uniform":
@@ -231,7 +231,7 @@ class ReferLearner(Learner):
         )
 
     def shared_metrics(self) -> Metrics:
-        """Returns the metrics of all learners, of the state before the step."""
+        """Returns the metrics that all learners have, from the state before the step."""
         return {
             "kl_divergence": self.mean_divergence.read_value(),
             "far_policy_fraction": self.far_fraction.read_value(),
@@ -243,11 +243,11 @@ class ReferLearner(Learner):
 
 
 class OneNetworkLearner(ReferLearner):
-    """Base of the learners with one network, which acts, and its Adam.
+    """Base of the learners with a single network, which acts, and its Adam.
 
     Attributes:
       network: value and policy.
-      optimizer: of all parameters of `network`.
+      optimizer: Adam of all parameters of `network`.
     """
 
     def __init__(self, config: ReferConfig, observation_size: int, network: Any):
@@ -261,29 +261,29 @@ class OneNetworkLearner(ReferLearner):
         return self.network.parameters
 
     def make_step(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Makes a step of Adam."""
+        """Takes an Adam step."""
         self.optimizer.apply(gradients, self.network.parameters)
         self.steps.assign_add(1)
 
 
 class ActorCriticGradients(NamedTuple):
-    """The gradients of the policy's and of the critic's variables."""
+    """The gradients with respect to the policy's and the critic's variables."""
 
     policy: Sequence[tf.Tensor]
     critic: Sequence[tf.Tensor]
 
 
 class TwoRatesLearner(ReferLearner):
-    """Base of the learners whose policy and critic have an Adam and a learning rate each.
+    """Base of the learners whose policy and critic each have an Adam and a learning rate.
 
     Attributes:
       policy_learning_rate: float32 variable, annealed; the critic has `learning_rate`.
-      policy_optimizer: of `policy_variables`.
-      critic_optimizer: of `critic_variables`.
+      policy_optimizer: Adam of `policy_variables`.
+      critic_optimizer: Adam of `critic_variables`.
     """
 
     def make_optimizers(self) -> None:
-        """Makes the slow networks equal to the others, and both Adams; the networks are there."""
+        """Copies the online to the slow networks and creates both Adams; networks must exist."""
         copy_variables(*self.online_and_slow)
         self.policy_learning_rate = _variable(self._config.policy_learning_rate, "learning_rate")
         self.policy_optimizer = self.make_adam(self.policy_learning_rate, self.policy_variables)
@@ -297,7 +297,7 @@ class TwoRatesLearner(ReferLearner):
     @property
     @abc.abstractmethod
     def online_and_slow(self) -> tuple[Sequence[tf.Variable], Sequence[tf.Variable]]:
-        """Variables, and those that move slowly towards them."""
+        """Online variables, and the variables that move slowly towards them."""
 
     def anneal(self) -> None:
         """Sets both learning rates; see base class."""
@@ -305,7 +305,7 @@ class TwoRatesLearner(ReferLearner):
         self.policy_learning_rate.assign(self._annealed(self._config.policy_learning_rate))
 
     def make_step(self, gradients: ActorCriticGradients) -> None:
-        """Makes a step of both Adams, then one of the slow networks."""
+        """Takes a step of both Adams, then moves the slow networks."""
         self.critic_optimizer.apply(gradients.critic, self.critic_variables)
         self.policy_optimizer.apply(gradients.policy, self.policy_variables)
         self.steps.assign_add(1)

@@ -1,7 +1,7 @@
 """V-RACER with ReF-ER (Novati & Koumoutsakos 2019, sections 3 and 4, appendix E).
 
-One network has V, the policy N(m, Sigma) and, if the configuration says so, coefficients of an
-advantage in closed form: a function f(s, a) that is largest at m, less its mean under the policy.
+One network outputs V, the policy N(m, Sigma) and, if the configuration says so, coefficients of an
+advantage in closed form: a function f(s, a) that is largest at m, minus its mean under the policy.
 Equations are numbered as in the README.
 """
 
@@ -24,11 +24,11 @@ def centred_advantage(
 ) -> tf.Tensor:
     """Returns A(s, a), [B] (eqs 18 to 22); zeros without an advantage.
 
-    Gradients flow into `outputs` only: learning A moves neither m nor Sigma. So it is in the
-    authors' program; the paper says that the error is minimised in the coefficients.
+    Gradients flow into `outputs` only: learning A moves neither m nor Sigma, as in the authors'
+    program. The paper says that the error is minimised with respect to the coefficients.
 
     Args:
-      config: whose `advantage` is meant.
+      config: its `advantage` names the form of f; the biases are also read.
       outputs: [B, C] floating, coefficients of f, see `networks.num_coefficients`.
       action: [B, A].
       mean: [B, A], m.
@@ -54,7 +54,7 @@ def centred_advantage_np(
     mean: np.ndarray,
     variance: np.ndarray,
 ) -> np.ndarray:
-    """Returns what `centred_advantage` does where there is an advantage, in NumPy, to 1e-5."""
+    """Returns `centred_advantage` in NumPy, to 1e-5; there must be an advantage."""
     if config.advantage == "quadratic":
         lower = closed_form.lower_triangular_np(outputs, mean.shape[-1])
         return closed_form.centred_quadratic_np(action, mean, lower, variance)
@@ -72,13 +72,13 @@ class VracerLosses(NamedTuple):
     """The losses of B steps and their parts, all [B].
 
     Attributes:
-      loss: to minimise.
+      loss: the loss to minimise.
       rho: importance weights.
       divergence: D_KL in nats.
-      policy_loss: off-policy policy gradient (eq 5), 0 at steps that are masked.
-      value_loss: half the squared distance of V from V_tbc, 0 at steps that are masked.
-      advantage_loss: half the squared error of A (eq 23), 0 at steps that are masked.
-      error: squared distance of V from V_tbc, of all steps.
+      policy_loss: off-policy policy gradient (eq 5), 0 at masked steps.
+      value_loss: half the squared distance of V from V_tbc, 0 at masked steps.
+      advantage_loss: half the squared error of A (eq 23), 0 at masked steps.
+      error: squared distance of V from V_tbc, also at masked steps.
     """
 
     loss: tf.Tensor
@@ -108,9 +108,9 @@ def losses(
         beta near (-rho (Q_ret - V) + 1/2 (V - V_tbc)^2 + 1/2 (rho (A + V - Q_ret))^2)
           + (1 - beta) D_KL(mu || pi),  V_tbc = V + min(1, rho) (Q_ret - V - A)
 
-    Q_ret - V and V_tbc are constants to the gradient, and in the third term all but A. Without an
-    advantage A = 0, and there is no third term. The policy's rho is bounded by `log_bound` alone.
-    No term has a weight of its own.
+    The gradient treats Q_ret - V and V_tbc as constants, and everything but A in the third term.
+    Without an advantage A = 0, and there is no third term. Only `log_bound` bounds the policy's
+    rho. No term has a weight of its own.
 
     Gradients flow into `value`, `mean`, `variance` and `advantage` only.
 
@@ -118,9 +118,9 @@ def losses(
       value: [B] floating, V.
       mean: [B, A], m of the policy pi.
       variance: [B, A] or [A], the diagonal of pi's covariance.
-      action: [B, A], of the behaviour mu.
-      behaviour_mean: [B, A], of mu.
-      behaviour_variance: [B, A], of mu.
+      action: [B, A], actions of the behaviour mu.
+      behaviour_mean: [B, A], mean of mu.
+      behaviour_variance: [B, A], variance of mu.
       q_ret: [B], the Retrace estimates of the action's value.
       rules_now: the rules as they are at this update.
       divergence: the direction, see `rules.divergence`.
@@ -201,7 +201,7 @@ class VracerLearner(OneNetworkLearner):
         return Gradients(gradients, refresh, metrics)
 
     def _next_values(self, view: networks.View, steps: EpisodeBatch | HistoryBatch) -> tf.Tensor:
-        """Returns V of the next states, but zeros if no episode of the batch needs a bootstrap."""
+        """Returns V of the next states, or zeros if no step of the batch needs a bootstrap."""
         return tf.cond(
             tf.reduce_any(steps.bootstraps),
             lambda: self.network(view.next_observation).value,

@@ -1,4 +1,4 @@
-"""Ape-X DPG's hyperparameters beyond those that it shares with DQN, its settings and declaration.
+"""Ape-X DPG's settings and declaration, and the hyperparameters that it does not share with DQN.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for our value follows.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
@@ -14,7 +14,7 @@ from common.replay.footprint import transition_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 64
-"""N (section 4.2); figure 3 varies it."""
+"""N, the number of actors (section 4.2); figure 3 varies it."""
 
 
 @dataclasses.dataclass
@@ -61,7 +61,7 @@ class DPGConfig(ApexConfig, ActorCriticConfig):
     replay_capacity: int = field(
         1_000_000,
         minimum=1,
-        maximum=2**29,  # up to a removal the memory has room for twice as many
+        maximum=2**29,  # the memory has room for twice the capacity, until the next removal
     )
     """Transitions, a soft limit (appendix D)."""
     removal: str = field("priority", choices=("priority", "fifo"), suffix="remove_by_{}")
@@ -79,7 +79,7 @@ SETTINGS = Settings(
     {
         "dpg": {},
         # Appendix E: exponents from 0 to 1, of which 0.6 is the default, and learning rates from
-        # 1e-3 to 1e-5; the steps of both are not in the paper.
+        # 1e-3 to 1e-5. The values in between are not in the paper.
         "dpg_uniform": {"priority_exponent": 0.0},
         **{
             f"dpg_alpha{alpha:g}": {"priority_exponent": alpha}
@@ -89,7 +89,7 @@ SETTINGS = Settings(
         # Appendix E: batch sizes.
         **{f"dpg_batch{size}": {"batch_size": size} for size in (32, 128, 512, 1024)},
         "dpg_remove_by_fifo": {"removal": "fifo"},  # appendix D: "it remains to be seen"
-        # Figure 3's "standard DDPG baseline". Its values are not in the paper; those of DDPG.
+        # Figure 3's "standard DDPG baseline". Its values are not in the paper; these are DDPG's.
         "ddpg": {
             **LILLICRAP,
             "removal": "fifo",

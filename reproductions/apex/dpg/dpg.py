@@ -1,7 +1,7 @@
 """Ape-X DPG (Horgan et al. 2018), from observation to loss; equations numbered as in the README.
 
-Policy pi and critic q (section 3.2, appendix D) learn from n-step returns (algorithm 2); actors
-compute first priorities (algorithm 1).
+Policy pi and critic q (section 3.2, appendix D) learn from n-step returns (algorithm 2). Actors
+compute initial priorities (algorithm 1).
 """
 
 import numpy as np
@@ -31,9 +31,9 @@ _ACTIVATIONS = {"elu": tf.nn.elu, "tanh": tf.tanh}
 def make_networks(config: DPGConfig, spec: EnvironmentSpec) -> ActorCritic:
     """Builds both networks and their variables (phi, psi).
 
-    The critic has layers of 400, tanh, 300 and a scalar; the policy 300, tanh, 200 and the action.
-    The paper does not say what follows the second layer or where the action enters the critic; it
-    enters with the observation here.
+    The critic's layers are 400, tanh, 300 and a scalar; the policy's are 300, tanh, 200 and the
+    action. The paper does not say what follows the second layer, or where the action enters the
+    critic; here it enters with the observation.
     """
     activation = _ACTIVATIONS[config.activation]
     return actor_critic.make_networks(config, spec, control.ScalarHead(), activation)
@@ -74,8 +74,8 @@ def policy_loss(
     """Returns a loss whose minimisation raises q(S_t, pi(S_t, phi), psi), psi held fixed (eq 17).
 
     Returns:
-      A loss whose gradient with respect to phi is that of equation 17 with the sign reversed and
-      dq/da clipped (appendix D), the mean of q, and the share of saturated actions.
+      A loss whose gradient with respect to phi is equation 17 with the sign reversed and dq/da
+      clipped (appendix D), the mean of q, and the share of saturated actions.
     """
     return policy_gradients.dpg_loss(
         networks.policy(observation),
@@ -103,7 +103,7 @@ class DPGLearner(ActorCriticLearner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B transitions.
 
-        The outputs are new priorities |delta| + floor [B] (eqs 9, 19).
+        The outputs are the new priorities |delta| + floor [B] (eqs 9, 19).
         """
         steps: StoredTransition = batch.steps
         last = self.target_networks.features(steps.observation_t)
@@ -167,7 +167,7 @@ class ApexDPG(ActorCriticAgent):
     def __init__(self, config: DPGConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting, make_networks)
         self.trim_period = config.removal_period
-        # So many batches, in whole calls.
+        # `config.prefetch` batches, rounded up to whole calls.
         self.prefetch = -(-config.prefetch // config.updates_per_call)
         remove: memory.Distribution = memory.Proportional(config.removal_exponent)
         if config.removal == "fifo":
@@ -184,6 +184,6 @@ class ApexDPG(ActorCriticAgent):
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> DPGActor:
-        """Builds the actor of algorithm 1, the same for all but for its noise."""
-        del actors, num_actors  # the twins take any batch
+        """Builds the actor of algorithm 1; actors differ only in their noise."""
+        del actors, num_actors  # the NumPy twins take batches of any size
         return DPGActor(self.config, spec, seed)

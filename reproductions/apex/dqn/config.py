@@ -1,4 +1,4 @@
-"""Ape-X DQN's hyperparameters beyond those that it shares with DPG, its settings and declaration.
+"""Ape-X DQN's settings and declaration, and the hyperparameters that it does not share with DPG.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for our value follows.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
@@ -14,7 +14,7 @@ from common.replay.footprint import transition_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 360
-"""N (section 4.1); figures 4 to 6, 13 and 14 have others."""
+"""N, the number of actors (section 4.1); figures 4 to 6, 13 and 14 have other numbers."""
 
 
 @dataclasses.dataclass
@@ -42,7 +42,7 @@ class DQNConfig(ApexConfig):
     replay_capacity: int = field(
         2_000_000,
         minimum=1,
-        maximum=2**29,  # up to a removal the memory has room for twice as many
+        maximum=2**29,  # the memory has room for twice the capacity, until the next removal
         suffix="replay{}",
     )
     """Transitions, a soft limit (section 4.1); 1 million in figure 4; figure 5 varies it."""
@@ -125,17 +125,18 @@ SETTINGS = Settings(
         "dqn_replay_250k": {"replay_capacity": 250_000},
         "dqn_replay_500k": {"replay_capacity": 500_000},
         "dqn_replay_1m": _MILLION,
-        # Figure 6: recency. The capacity is not in the paper; that of figure 4, which it explains.
+        # Figure 6: recency. The capacity is not in the paper; figure 4, which it explains, has it.
         "dqn_replay_1m_copies8": {**_MILLION, "num_copies": 8},
-        # Figure 7: pools of policies, judged by an actor that adds nothing: the evaluator, with
-        # epsilon 0.00164. The six values are not in the paper; these lie evenly on the ladder.
+        # Figure 7: pools of policies, measured by an actor that adds nothing to the replay: here
+        # the evaluator, with epsilon 0.00164. The six values are not in the paper; these are
+        # spaced evenly on the ladder.
         "dqn_full_range": _GREEDIER,
         "dqn_six_epsilons": {
             **_GREEDIER,
             "epsilons": tuple(0.4 ** (1 + 7 * k / 5) for k in range(6)),
         },
-        # Figure 14: prioritised ("dqn_replay_1m") and uniform, each with the better of both
-        # learning rates, then with the other one.
+        # Figure 14: prioritised ("dqn_replay_1m") and uniform replay, first with the better of the
+        # two learning rates, then with the other.
         "dqn_uniform_replay_1m": {**_MILLION, **_UNIFORM},
         "dqn_replay_1m_lr0.00025": {**_MILLION, "learning_rate": 0.00025},
         "dqn_uniform_replay_1m_lr6.25e-05": {**_MILLION, **_UNIFORM, "learning_rate": 0.00025 / 4},
@@ -151,7 +152,7 @@ SETTINGS = Settings(
 
 
 def num_actors(setting: str) -> int:
-    """Returns N where --num_actors does not say it: the paper's, but few for two cores."""
+    """Returns the default N of a setting: the paper's, or 8 with the settings for two cores."""
     return 8 if setting in TWO_CORES else NUM_ACTORS
 
 

@@ -1,7 +1,7 @@
 """Ape-X DQN (Horgan et al. 2018), from observation to loss; equations numbered as in the README.
 
 A dueling network (section 3.1, appendix C) learns by double Q-learning with n-step returns
-(algorithm 2). Each actor has an epsilon of its own and computes first priorities (algorithm 1).
+(algorithm 2). Each actor has its own epsilon and computes initial priorities (algorithm 1).
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def make_network(
 
     Args:
       config: hyperparameters.
-      spec: of the environment.
+      spec: the environment's spec.
       dtype: dtype of the convolutions and the hidden layers, float32 or bfloat16.
     """
     torso, hidden = make_torso(config, spec, SIZES, dtype=dtype)
@@ -95,7 +95,7 @@ class DQNLearner(Learner):
     def gradients(self, batch: Batch) -> Gradients:
         """Returns the gradients of a step on B transitions with observations [B, ...].
 
-        The outputs are new priorities |delta| + floor [B] (eq 9), without importance weights.
+        The outputs are the new priorities |delta| + floor [B] (eq 9), without importance weights.
         """
         transition: StoredTransition = batch.steps
         theta = self.network.trainable_variables
@@ -127,7 +127,7 @@ class DQNLearner(Learner):
         return Gradients(gradients, priorities, metrics)
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Makes a step of the optimiser; see base class."""
+        """Takes a step of the optimiser; see base class."""
         theta = self.network.trainable_variables
         self.optimizer.apply(gradients, theta)
         self.steps.assign_add(1)
@@ -138,20 +138,20 @@ class DQNLearner(Learner):
 class DQNActor(Policy):
     """Epsilon-greedy policy for its copy of q, with a different epsilon_i for each actor (eq 14).
 
-    With each action it returns two action values as extras: of the action taken and the largest.
+    With each action it returns two values as extras: that of the action taken and the largest one.
     Initial priorities are computed from them without running the network again (appendix F).
     """
 
     def __init__(
         self, config: DQNConfig, spec: EnvironmentSpec, epsilons: Sequence[float], seed: int
     ):
-        """Makes the policy of K actors.
+        """Creates the policy of K actors.
 
         Args:
           config: hyperparameters.
-          spec: of the environment.
+          spec: the environment's spec.
           epsilons: K probabilities, one for each actor.
-          seed: of the exploration.
+          seed: seed of the exploration.
         """
         self._network = make_network(config, spec)
         self._q_values = tf.function(self._network, autograph=False)
@@ -166,7 +166,7 @@ class DQNActor(Policy):
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Returns the layers of the greedy policy of an MLP; see base class.
 
-        The action of the highest value is that of the highest advantage.
+        The action with the highest advantage also has the highest value.
         """
         torso, stream = self._network.torso, self._network.advantage
         if not isinstance(torso, ReluMLP):
@@ -183,7 +183,7 @@ class DQNActor(Policy):
         Returns:
           action: int32 [K].
           state: unchanged.
-          extras: action values float32 [K]: "q_taken" of the action, "q_max" the largest.
+          extras: float32 [K]: "q_taken", the value of the action, and "q_max", the largest value.
         """
         q = self._q_values(observation).numpy()
         action = self._explore(q)
@@ -215,7 +215,7 @@ class ApexDQN(TransitionAgent):
         super().__init__(config, setting)
         self.trim_period = config.removal_period
         self.prefetch = config.prefetch
-        if config.single_process:  # draws so many batches ahead in the only way that it can
+        if config.single_process:  # it can draw batches ahead only within a call
             self.updates_per_call = config.prefetch
         self.data = Transitions(
             config,
@@ -234,7 +234,7 @@ class ApexDQN(TransitionAgent):
     def make_actor(
         self, spec: EnvironmentSpec, actors: range, num_actors: int, seed: int
     ) -> DQNActor:
-        """Builds the actor of algorithm 1, with each actor's own epsilon."""
+        """Builds the policy of algorithm 1, with a separate epsilon for each actor."""
         config = self.config
         if config.epsilons:
             epsilons = [config.epsilons[actor % len(config.epsilons)] for actor in actors]
@@ -244,7 +244,7 @@ class ApexDQN(TransitionAgent):
         return DQNActor(config, spec, epsilons, seed)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> DQNActor:
-        """Builds the same policy; its few random actions are the same in every evaluator."""
+        """Builds the same policy; its few random actions have the same seed in every evaluator."""
         return DQNActor(
             self.config, spec, [self.config.evaluation_epsilon] * num_environments, seed=0
         )

@@ -1,7 +1,7 @@
-"""Hyperparameters and declaration of the distributed PPO with which D4PG compares (section 4.3).
+"""Hyperparameters and declaration of the distributed PPO with which D4PG is compared (section 4.3).
 
-[H] is Heess et al. 2017 (arXiv 1707.02286), whose settings the paper has. "Not in the paper" marks
-a value that D4PG leaves open; the reason for our value follows.
+[H] is Heess et al. 2017 (arXiv 1707.02286), whose settings the paper uses. "Not in the paper" marks
+a value that D4PG's paper leaves open; the reason for our value follows.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
@@ -15,7 +15,7 @@ from common.replay.footprint import rollout_bytes_per_step
 from reproductions.d4pg.config import D4PGConfig
 
 NUM_ACTORS = 64
-"""K (section 4.3)."""
+"""K, the number of actors (section 4.3)."""
 
 
 @dataclasses.dataclass
@@ -84,7 +84,7 @@ class D4PGPPOConfig(RolloutConfig):
 
     @property
     def batch_size(self) -> int:
-        """Steps of an update: all of a rollout, as averaged gradients of equal workers [H]."""
+        """Steps of an update: all of a rollout, since [H] averages gradients of equal workers."""
         return self.horizon
 
 

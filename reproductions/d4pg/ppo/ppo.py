@@ -1,6 +1,6 @@
 """The PPO of D4PG's figures (Barth-Maron et al. 2018, section 4.3), from observation to loss.
 
-Its objective and its scales are those of Heess et al. (2017), [H], its layers those of D4PG.
+Its objective and scales are those of Heess et al. (2017), [H]; its layers are those of D4PG.
 """
 
 import tensorflow as tf
@@ -25,7 +25,7 @@ from reproductions.d4pg.ppo.config import AGENT, D4PGPPOConfig
 def make_networks(config: D4PGPPOConfig, spec: EnvironmentSpec) -> ProximalNetworks:
     """Builds both networks; the policy's means are in (-1, 1).
 
-    Heights of the terrain go through layers of their own, as in D4PG.
+    Heights of the terrain go through separate layers first, as in D4PG.
     """
 
     def terrain() -> list[control.Layer]:
@@ -36,23 +36,23 @@ def make_networks(config: D4PGPPOConfig, spec: EnvironmentSpec) -> ProximalNetwo
     )
     value = control.ControlValue(config.critic_sizes, config.layer_norm, first_layers=terrain())
     for network in (policy, value):
-        network(tf.zeros([1, spec.observation_size]))  # makes the variables
+        network(tf.zeros([1, spec.observation_size]))  # creates the variables
     return ProximalNetworks(
         policy, value, spec.action_size, config.initial_variance, config.observation_clip
     )
 
 
 _MIN_COEFFICIENT = 1e-6
-"""A coefficient that shrinks for hundreds of rollouts would become 0, and stay so."""
+"""Lower bound of the penalty's coefficient, which could otherwise shrink to 0 and stay there."""
 
 
 class D4PGPPOLearner(ProximalLearner):
-    """PPO with an adaptive penalty of D_KL, and scales of all that was seen so far.
+    """PPO with an adaptive penalty on D_KL, and scales from all data so far.
 
     Attributes:
-      observation_moments: of all observations.
-      reward_moments: of all rewards.
-      coefficient: float32 variable, of the penalty.
+      observation_moments: moments of all observations so far.
+      reward_moments: moments of all rewards so far.
+      coefficient: float32 variable, coefficient of the penalty.
     """
 
     def __init__(self, config: D4PGPPOConfig, spec: EnvironmentSpec):
@@ -64,7 +64,7 @@ class D4PGPPOLearner(ProximalLearner):
         )
 
     def prepare(self, rollout: RolloutSteps) -> None:
-        """Sets the scales: the moments of observations, and the deviation of rewards ([H])."""
+        """Sets the scales: the observations' moments, and the rewards' standard deviation ([H])."""
         self.observation_moments.update(rollout.states.observation.numpy())
         self.standardizer.follow(self.observation_moments)
         self.reward_moments.update(rollout.rewards.numpy())
@@ -72,7 +72,7 @@ class D4PGPPOLearner(ProximalLearner):
             self.reward_scale.assign(tf.cast(self.reward_moments.deviation, tf.float32))
 
     def begin(self, rollout: RolloutSteps) -> ProximalSteps:
-        """Returns the steps with advantages of mean 0 and deviation 1 ([H])."""
+        """Returns the steps with advantages of mean 0 and standard deviation 1 ([H])."""
         steps = super().begin(rollout)
         advantage = steps.advantage - tf.reduce_mean(steps.advantage)
         deviation = tf.math.reduce_std(advantage)
@@ -81,7 +81,7 @@ class D4PGPPOLearner(ProximalLearner):
     def policy_losses(
         self, rho: tf.Tensor, advantage: tf.Tensor, divergence: tf.Tensor
     ) -> tf.Tensor:
-        """Returns -rho A with the penalty of the batch's mean D_KL; see base class."""
+        """Returns -rho A plus the penalty on the batch's mean D_KL; see base class."""
         config = self._config
         return policy_gradients.penalized_surrogate(
             rho,
@@ -113,17 +113,17 @@ class D4PGPPO(ProximalAgent):
         super().__init__(config, setting, config.unroll_length)
 
     def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
-        """Builds policy and value."""
+        """Builds the policy and the value network."""
         return make_networks(self.config, spec)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> GaussianPolicy:
-        """Builds the policy without noise, or as it acts, with seeded noise."""
+        """Builds the policy without noise, or with seeded noise if `noisy_evaluation` says so."""
         if self.config.noisy_evaluation:
             return self.make_actor(spec, range(num_environments), num_environments, seed=0)
         return super().make_evaluator(spec, num_environments)
 
     def graph_policy(self, learner: D4PGPPOLearner, spec: EnvironmentSpec) -> GraphPolicy:
-        """Returns the policy without noise, or as it acts, with new noise in each call."""
+        """Returns the policy without noise, or with new noise in each call (`noisy_evaluation`)."""
         mean_of = super().graph_policy(learner, spec)
         if not self.config.noisy_evaluation:
             return mean_of

@@ -1,4 +1,4 @@
-"""Hyperparameters and declaration of the PPO with which ReF-ER compares.
+"""Hyperparameters and declaration of the PPO with which ReF-ER is compared.
 
 "Not in the paper" marks a value that the paper leaves open; the reason for our value follows.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
@@ -58,7 +58,7 @@ class ReferPPOConfig(RolloutConfig):
     """Diagonal of Sigma at the start. Not in the paper; V-RACER's, as in the authors' program."""
 
     def validate(self) -> None:
-        """Adds that batches divide the rollout."""
+        """Adds the condition that `batch_size` divides `horizon`."""
         super().validate()
         self.require(
             self.horizon % self.batch_size == 0,

@@ -31,9 +31,9 @@ from reproductions.refer.ppo.config import AGENT, ReferPPOConfig
 def make_networks(
     config: ReferPPOConfig, observation_size: int, action_size: int
 ) -> ProximalNetworks:
-    """Builds policy and value, of two layers each (appendix A; section 5.4 for LSTM layers).
+    """Builds policy and value with two layers each (appendix A; section 5.4 for LSTM layers).
 
-    Softsign layers, and variances that all states share, are not in the paper: V-RACER's.
+    Softsign layers and variances that all states share are not in the paper; V-RACER has them.
     """
     kind, size = (
         (LSTMNetwork, config.lstm_size) if config.recurrent else (SoftsignMLP, config.hidden_size)
@@ -45,12 +45,12 @@ def make_networks(
 class History(NamedTuple):
     """The observations of K episodes before a step; the state of a recurrent policy.
 
-    PPO needs rho = 1 in its first update, so that the policy acts as it learns: from a window of
-    the last H + 1 observations, in front of which the LSTMs' state is zeros.
+    PPO needs rho = 1 in its first update. So the policy acts as it learns: from a window of the
+    last H + 1 observations, before which the LSTMs' state is zeros.
 
     Attributes:
       observations: [K, H, D] float32, the newest last.
-      lengths: [K] int32, how many of them the episode has, at most H.
+      lengths: [K] int32, the number of them that are the episode's, at most H.
     """
 
     observations: np.ndarray | tf.Tensor
@@ -63,7 +63,7 @@ class History(NamedTuple):
 
 
 class RecurrentPolicy(GaussianPolicy):
-    """A policy of LSTM networks; its extras have the history before each step."""
+    """A policy of LSTM networks, whose extras include the history before each step."""
 
     def __init__(self, networks: ProximalNetworks, history: int, *sizes_and_noise):
         """Takes H, the size of the history, and the other arguments of `GaussianPolicy`."""
@@ -99,7 +99,7 @@ class ReferPPOLearner(ProximalLearner):
     """PPO with a clipped objective, fixed scales of observations and annealed learning rates.
 
     Attributes:
-      reward_moments: of all rewards so far.
+      reward_moments: moments of all rewards so far.
     """
 
     def __init__(self, config: ReferPPOConfig, observation_size: int, action_size: int):
@@ -108,13 +108,14 @@ class ReferPPOLearner(ProximalLearner):
         self.reward_moments = RunningMoments(())
 
     def prepare(self, rollout: RolloutSteps) -> None:
-        """Sets the scale of observations at the first rollout, that of rewards at each.
+        """Sets the scale of observations at the first rollout, the scale of rewards at each.
 
-        Appendix B, whose memory PPO does not have: sigma_r is over all rewards so far, since that
-        of a rollout may differ from the next by so much that V, in its units, says nothing.
+        Appendix B's scales are from a memory, which PPO does not have. Here sigma_r is over all
+        rewards so far: those of single rollouts may differ so much that V, which is in units of
+        sigma_r, says nothing.
         """
         if not self.standardizer.is_set:
-            # In float32 the mean of equal numbers is another one.
+            # In float32 the mean of equal numbers may differ from them.
             observation = rollout.states.observation.numpy().astype(np.float64)
             self.standardizer.set(observation.mean(0), observation.std(0))
         moments = self.reward_moments
@@ -124,7 +125,7 @@ class ReferPPOLearner(ProximalLearner):
             self.reward_scale.assign(tf.cast(scale, tf.float32))
 
     def begin(self, rollout: RolloutSteps) -> ProximalSteps:
-        """Returns the steps; recurrent networks have the `Window` of each as its observation."""
+        """Returns the steps; with recurrent networks the observation of each is a `Window`."""
         steps, extras = super().begin(rollout), rollout.states.extras
         if not self._config.recurrent:
             return steps
@@ -141,7 +142,7 @@ class ReferPPOLearner(ProximalLearner):
         return policy_gradients.clipped_surrogate(rho, advantage, self._config.clip)
 
     def apply(self, gradients: Nest) -> None:
-        """Makes a step with annealed rates; see base class."""
+        """Takes a step with annealed rates; see base class."""
         config, update = self._config, self.steps.read_value()
         step = update * config.batch_size // config.num_epochs
         for rate, initial in (
@@ -168,11 +169,11 @@ class ReferPPO(ProximalAgent):
             self.jit_compile = False  # XLA needs minutes for unrolled LSTMs
 
     def make_networks(self, spec: EnvironmentSpec) -> ProximalNetworks:
-        """Builds policy and value."""
+        """Builds the policy and the value network."""
         return make_networks(self.config, spec.observation_size, spec.action_size)
 
     def make_policy(self, spec: EnvironmentSpec, seed: int | None) -> GaussianPolicy:
-        """Builds the policy, with noise of the seed, or without any."""
+        """Builds the policy, with noise from `seed`, or without noise if it is None."""
         if not self.config.recurrent:
             return super().make_policy(spec, seed)
         sizes = spec.observation_size, spec.action_size
