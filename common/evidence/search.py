@@ -139,7 +139,7 @@ def run(
     Args:
       plan_of: returns the plan, with a single run, for given values of flags.
       tried: ranges by flag.
-      num_trials: number of trials in the study, including those of earlier starts.
+      num_trials: number of finished trials in the study, including those of earlier starts.
       slots: slots for the trials' runs, one run at a time in each.
       file: the SQLite file of the study.
       stop: an installed request to stop.
