@@ -39,10 +39,9 @@ def performance_profile(scores: Scores, above: np.ndarray) -> np.ndarray:
 
 
 def probability_of_improvement(first: Scores, second: Scores) -> np.ndarray:
-    """Returns the probability that a run of the first method is better (section 4.3).
+    """Returns the probability that a run of the first is better, mean over tasks (section 4.3).
 
-    This is a mean over tasks. On each, it is the Mann-Whitney U statistic divided by the number of
-    pairs, so that a tie is half a win.
+    On a task it is the Mann-Whitney U statistic per pair of runs, in which a tie is half a win.
     """
     signs = (np.sign(x[..., :, None] - y[..., None, :]) for x, y in zip(first, second, strict=True))
     return np.mean([(1 + sign.mean(axis=(-2, -1))) / 2 for sign in signs], axis=0)
