@@ -2,7 +2,7 @@
 
 The scores of a method are, for each task, an array [N] with the measure of each run, as a fraction
 of the task's scale. Tasks may have different numbers of runs. For arrays with leading axes
-[..., N], all aggregates are computed for each resample.
+[..., N], the functions return an aggregate for each resample.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

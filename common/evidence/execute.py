@@ -77,7 +77,7 @@ def read_list(
       path: the CSV file.
       runs: root of the run directories.
       kept: the kept runs.
-      paper: returns the paper with a name.
+      paper: looks up a paper by its name.
 
     Returns:
       The lines, and a note for each line that is left out because it is wrong, or because its agent
@@ -151,7 +151,7 @@ def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
     usable = sorted(os.sched_getaffinity(0))
     cores = len(usable) if cores is None else cores
     if not 1 <= cores <= len(usable):
-        raise ListError(f"{cores} cores are not among the {len(usable)} that there are")
+        raise ListError(f"{cores} cores are not in [1, {len(usable)}], the number that may be used")
     jobs = cores if jobs is None else jobs
     if not 1 <= jobs <= cores:
         raise ListError(f"--jobs must be in [1, {cores}], the number of cores, is {jobs}")
@@ -202,7 +202,7 @@ class _Job:
 
 
 class Session(LiveLine):
-    """Executes the runs of some plans, keeps the finished ones, and shows a progress line.
+    """A session that executes planned runs, keeps finished ones, and shows a progress line.
 
     Args:
       lines: the runs, in order. A run in several lines is executed once, for the first.

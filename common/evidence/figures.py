@@ -297,7 +297,7 @@ class _Part:
     name: str = ""
 
     def looks(self, having: Container[str]) -> Looks:
-        """Returns the looks of those of the part's settings that are in `having`."""
+        """Returns the looks of the part's settings that are in `having`."""
         chosen = styles(self.experiment.settings, self.paper.looks)
         return {name: (self.paper.label(name), chosen[name]) for name in chosen if name in having}
 

@@ -87,7 +87,8 @@ def keep_run(planned: PlannedRun, root: pathlib.Path) -> bool:
 def set_aside(plan: Plan, root: pathlib.Path) -> dict[Key, str]:
     """Moves the plan's kept runs to scales for replaced runs; returns the new scale of each.
 
-    It is "small_earlier", or "small_earlier_earlier" if the first has another run of the seed.
+    For the scale "small" it is "small_earlier", or "small_earlier_earlier" if the first has another
+    run of the seed or runs of another config.
     """
     name, moved = plan.scale.name, dict[Key, str]()
     with _held(root):
@@ -185,7 +186,7 @@ class TableWriter:
           record: progress, starts and, where there is one, the final evaluation.
           evaluations: the run's rows in the table of evaluations.
           training: the run's rows in the table of training.
-          earlier: values of hyperparameters for kept configs that are older than these.
+          earlier: values of hyperparameters that did not exist when a kept config was written.
 
         Raises:
           RunDirectoryError: a different run of the seed is kept, or seeds of another config.

@@ -82,7 +82,7 @@ class Speeds:
 
     Args:
       kept: the kept runs of the scale.
-      folder: the parent of the scale's run directories; None if there are none.
+      folder: root of the scale's run directories; None if there are none.
     """
 
     def __init__(self, kept: Iterable[KeptRun], folder: pathlib.Path | None = None):

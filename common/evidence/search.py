@@ -115,7 +115,7 @@ def _of_field(each: dataclasses.Field, value: Any) -> Range:
             f"--vary config.{each.name}: it has no range around {value!r}: give one, "
             f"config.{each.name}=LOW..HIGH, or values"
         )
-    # An exclusive bound moves inwards: by a thousandth of the range, or by 1 if whole.
+    # An exclusive bound moves inwards: by a thousandth of the range, or by 1 for whole numbers.
     margin = (high - low) / 1000 if each.type is float else 1
     low += margin * ("above" in bounds and low == bounds["above"])
     high -= margin * ("below" in bounds and high == bounds["below"])
@@ -163,14 +163,14 @@ def run(
         pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=2),
         load_if_exists=True,
     )
-    # Trials repeat exactly except for when they are pruned. A later start must draw other values.
+    # Repeatable except for the timing of pruning. A later start must not repeat the values.
     study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))
     states = optuna.trial.TrialState
     for trial in study.get_trials(states=(states.RUNNING,)):  # left by a killed search
         study.tell(trial.number, state=states.FAIL)
     open_or_done = study.get_trials(states=(states.COMPLETE, states.PRUNED, states.WAITING))
     known = [each.system_attrs.get("fixed_params", each.params) for each in open_or_done]
-    for trial in study.get_trials(states=(states.FAIL,)):  # interrupted trials continue
+    for trial in study.get_trials(states=(states.FAIL,)):  # interrupted ones resume as they were
         if not trial.user_attrs.get("failed") and trial.params not in known:
             study.enqueue_trial(trial.params)
             known.append(trial.params)

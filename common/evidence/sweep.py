@@ -223,8 +223,8 @@ def ranking(plan: Plan, names: Sequence[str], values: pandas.DataFrame) -> list[
       values: the evaluations of its runs, as `common.evidence.runs.frame` returns them.
 
     Returns:
-      task, setting, the flags' values, the mean of `late_mean` over seeds, the ends `low` and
-      `high` of its interval, NaN with one seed, and the number of seeds.
+      task, setting, the flags' values, `late_mean` as a mean over seeds, the ends `low` and `high`
+      of its interval, NaN with one seed, and the number of seeds.
     """
     chosen = {}
     for planned in plan.runs:

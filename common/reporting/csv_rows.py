@@ -95,7 +95,7 @@ class CsvError(UserError):
 
 
 class CsvRows:
-    """Appends rows to a CSV file, which any number of processes of one machine may share.
+    """A writer of rows to a CSV file, which any number of processes of one machine may share.
 
     Args:
       path: the file, created with its header if it does not exist. Its directory must exist.
@@ -169,7 +169,7 @@ class CsvRows:
 
 
 class GrowingRows(CsvRows):
-    """Appends rows to a CSV file and adds a column for each new name; no other process may write.
+    """A writer of rows that adds a column for each new name; no other process may write the file.
 
     Args:
       path: see base class.
@@ -277,7 +277,7 @@ def read_numbers(
     Args:
       path: the file; if it does not exist, it has no rows.
       columns: the names of the columns to read.
-      identity: {column: text} that every row must have in addition.
+      identity: {column: text} that every row must match.
 
     Raises:
       CsvError: see `numbered_rows`; or a cell is not a number, or a row has another identity.

@@ -260,7 +260,7 @@ def _output(*command: str, cwd: Path | None = None) -> bytes:
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Yields a new file that takes the name `path` once all of it is on the disk.
 
-    If the writer is stopped, the file is the old one or the new one. A link with the name `path`,
+    Whatever stops the writer, the file is the old one or the new one. A link with the name `path`,
     or with the name under which the new file is written, is replaced and not followed: whoever made
     the directory cannot choose what is overwritten. Only one process at a time may write a file.
 
@@ -347,7 +347,7 @@ def when_there_is_room(write: Callable[[], None], wait: Callable[[float], bool])
 
 @contextlib.contextmanager
 def skipped_if_full(what: str) -> Iterator[None]:
-    """Logs "WHAT: disk full: ...", once a minute, instead of raising that error of the block.
+    """Ignores a full disk in the block, and logs "WHAT: disk full: ..." at most once a minute.
 
     Raises:
       Exception: any other error of the block.

@@ -1,6 +1,7 @@
 """The directory of one run: its files, its config and the record of its starts.
 
-A start whose config differs from that of earlier starts fails with a list of the differences.
+A start whose config differs from that of earlier starts fails with a list of the differences,
+unless it differs only in hyperparameters that may change.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, str]:
 
 
 _MOMENT_SECONDS = 5.0
-"""Time of waiting for a lock after which a line says so."""
+"""Time after which a wait for a lock prints a line."""
 _POLL_SECONDS = 0.05
 _PATIENCE_SECONDS = 60.0
 """Maximum wait for another process to write config.json, which takes milliseconds."""
@@ -222,7 +223,7 @@ class RunDirectory:
         return require_starts(self.run_json, starts)
 
     def kept_checkpoint(self, learner_steps: int) -> Path:
-        """Returns the directory of the checkpoint kept after a number of learner steps, if any."""
+        """Returns the directory of the checkpoint kept after `learner_steps`; it may not exist."""
         return self.checkpoints / f"step_{learner_steps}"
 
     @property
@@ -245,7 +246,7 @@ class RunDirectory:
         Raises:
           RunInUseError: another launcher holds the directory.
         """
-        # This file is never replaced: the lock would stay with the old file.
+        # This file is never replaced, because its lock would stay with the old one.
         return hold(self.path / ".run.lock", "run", self.path, "--workdir")
 
     def hold_checkpoints(
@@ -413,10 +414,10 @@ def hold(
       place: the directory that the lock protects, for the message.
       flag: the flag that names that directory, for the message.
       patience_seconds: time to wait for another process that has locked it; a line says so.
-      wait: waits for a number of seconds; a true result ends the patience.
+      wait: waits for a number of seconds; a true result ends the wait.
 
     Raises:
-      RunInUseError: another process has had it locked for longer than `patience_seconds`.
+      RunInUseError: another process holds the lock for longer than `patience_seconds`.
       RunDirectoryError: it cannot be locked.
     """
     try:
