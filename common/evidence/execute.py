@@ -151,7 +151,7 @@ def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
     usable = sorted(os.sched_getaffinity(0))
     cores = len(usable) if cores is None else cores
     if not 1 <= cores <= len(usable):
-        raise ListError(f"{cores} cores are not in [1, {len(usable)}], the number that may be used")
+        raise ListError(f"--cores is {cores}, not in [1, {len(usable)}], the usable cores")
     jobs = cores if jobs is None else jobs
     if not 1 <= jobs <= cores:
         raise ListError(f"--jobs must be in [1, {cores}], the number of cores, is {jobs}")

@@ -170,7 +170,7 @@ def run(
         study.tell(trial.number, state=states.FAIL)
     open_or_done = study.get_trials(states=(states.COMPLETE, states.PRUNED, states.WAITING))
     known = [each.system_attrs.get("fixed_params", each.params) for each in open_or_done]
-    for trial in study.get_trials(states=(states.FAIL,)):  # interrupted ones resume as they were
+    for trial in study.get_trials(states=(states.FAIL,)):  # interrupted ones: the same values again
         if not trial.user_attrs.get("failed") and trial.params not in known:
             study.enqueue_trial(trial.params)
             known.append(trial.params)
