@@ -283,7 +283,7 @@ class RunDirectory:
 
         Args:
           seed: the seed of the run.
-          scale: how the run's size relates to the paper's, such as "paper" or "laptop".
+          scale: how the run's size relates to the paper's, such as "paper" or "small".
           scale_changes: what the scale changes from the paper's run, in words.
           budget: the limits of this start.
           changed: the value of each flag that this start was given, by name ("config.NAME" for a
