@@ -64,7 +64,7 @@ class OwnNumbers(abc.ABC):
     def summary(
         self, table: pandas.DataFrame, experiment: Experiment, runs: Sequence, numbers: Reported
     ) -> pandas.DataFrame | None:
-        """Returns a summary, as text, of the paper's `table` and our cells, or None. See `cells`."""
+        """Returns a text summary of the paper's `table` and our cells, or None. See `cells`."""
         return None
 
 
