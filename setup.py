@@ -1,4 +1,4 @@
-"""Builds the replay op library against the installed TensorFlow; `pip install -e ".[all]"`."""
+"""Builds the replay op library against the installed TensorFlow: `pip install -e ".[all]"`."""
 
 from concurrent import futures
 import os
@@ -25,26 +25,26 @@ REQUIRED = [
     "tensorflow-probability==0.25.0",
     "tf-keras==2.21.0",
 ]
-"""What the replay, the losses and the agents need: no simulator, no Gymnasium, no pandas."""
+"""Packages that the replay, losses and agents need: no simulator, no Gymnasium, no pandas."""
 EXTRAS = {
     "atari": ["ale-py>=0.12.1", "gymnasium==1.4.0"],
     "control": [
         "dm_control==1.0.50",
-        'labmaze>=1.0.6; python_version < "3.13"',  # dm_control's; mazes also use it
+        'labmaze>=1.0.6; python_version < "3.13"',  # for dm_control and mazes
         "mujoco==3.17.0",
         "pillow>=10",
     ],
     "figures": ["matplotlib>=3.9", "pandas>=2.2", "scipy>=1.13", "tabulate>=0.9"],
     "gym": ["gymnasium[mujoco]==1.4.0", "mujoco==3.17.0", "pillow>=10"],
-    # The others are not in the lock.
+    # The extras from here on are not in the lock.
     "box2d": ["gymnasium[box2d]==1.4.0"],
     "classic": ["gymnasium[classic-control]==1.4.0"],  # pygame, for pictures of CartPole
     "cuda": ["tensorflow[and-cuda]==2.21.0"],
     "maze": ["vizdoom==1.3.2"],
     "minatar": ["minatar==1.0.15"],  # GPL-3
     "peers": ["cpprb==11.0.0"],
-    "ray": ["ray>=2.60"],  # 240 MB; of --role=ray
-    "search": ["optuna>=5.0"],  # of `binaries.experiment --search=optuna`
+    "ray": ["ray>=2.60"],  # 240 MB; for --role=ray
+    "search": ["optuna>=5.0"],  # for `binaries.experiment --search=optuna`
     "test": [
         "pytest",
         "pytest-timeout",
@@ -54,15 +54,15 @@ EXTRAS = {
         "mypy",
         "pre-commit",
     ],
-    "video": ["av==18.1.0"],  # its wheel holds x264, GPL
+    "video": ["av==18.1.0"],  # its wheel contains x264, GPL
 }
 ALL = ("atari", "control", "figures", "gym")
-"""The extras that `make setup` installs, which the lock has."""
+"""The extras that `make setup` installs and the lock includes."""
 AGENTS = runpy.run_path("reproductions/__init__.py")["AGENTS"]
 
 
 class BuildOps(build_ext.build_ext):
-    """Compiles with TensorFlow's own flags and names the file after its version."""
+    """The build with TensorFlow's own flags, whose version the name of the library includes."""
 
     def build_extension(self, ext):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -92,7 +92,7 @@ class BuildOps(build_ext.build_ext):
         # Setting CXX alone would leave the C driver of setuptools in charge of C++ files.
         os.environ["CC"] = os.environ["CXX"] = compiler
         super().run()
-        # One of another TensorFlow stays behind under its own name; the loader would mention it.
+        # A library for another TensorFlow has another name and stays; the loader would mention it.
         for library in CC.parent.glob("_ops.tf-*.so"):
             if library.name != pathlib.Path(self.get_ext_filename("_ops")).name:
                 library.unlink()
@@ -110,7 +110,7 @@ setuptools.setup(
     description="Ape-X, D4PG, Reactor, ReF-ER and AQL on TensorFlow 2 and Sonnet 2",
     license="Apache-2.0",
     python_requires=">=3.11,<3.14",
-    # Programs find `results` beside their packages: the papers' numbers and the trained policies.
+    # Programs find `results` next to their packages: the papers' numbers and the trained policies.
     packages=setuptools.find_namespace_packages(
         include=["common*", "reproductions*", "binaries*", "results.reported", "results.policies*"],
         exclude=["*.cc"],
@@ -125,7 +125,7 @@ setuptools.setup(
     ext_modules=[
         setuptools.Extension(
             "common.replay._ops",
-            # all_ops.cc, which takes longest, first. It includes the others of this end.
+            # all_ops.cc, which takes longest, comes first. It includes the other files *ops.cc.
             sources=[
                 str(CC / "all_ops.cc"),
                 *sorted(str(path) for path in CC.glob("*.cc") if not path.match("*ops.cc")),

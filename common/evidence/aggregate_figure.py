@@ -13,10 +13,10 @@ from common.evidence.paper import Paper
 from common.evidence.selection import range_text, task_title
 
 AGGREGATES = "aggregates"
-"""The end of the names of the files."""
+"""The end of the figure's file names."""
 _POINTS = 201
 _FEWEST = 2
-"""Runs of a method on a task, for an interval."""
+"""Minimum number of runs of a method on a task, needed for an interval."""
 _ROW_HEIGHT = 0.2
 
 
@@ -27,7 +27,7 @@ class _Grid(NamedTuple):
       where: the experiment and the scale, in words.
       tasks: the tasks.
       methods: the scores of each setting.
-      num_runs: of all methods and tasks.
+      num_runs: number of runs, over all methods and tasks.
     """
 
     where: str
@@ -39,13 +39,13 @@ class _Grid(NamedTuple):
 def draw(
     paper: Paper, evidence: Evidence, directory: pathlib.Path, suffixes: Sequence[str]
 ) -> tuple[pathlib.Path, ...]:
-    """Draws the aggregates of a paper's methods, and returns the files; none without such runs.
+    """Draws the aggregates of a paper's methods, and returns the files; none with too few runs.
 
     Args:
-      paper: of the figure.
-      evidence: has the runs.
-      directory: of the files.
-      suffixes: of the files, ".png" and ".pdf".
+      paper: the paper of the figure.
+      evidence: provides the runs.
+      directory: the directory for the files.
+      suffixes: suffixes of the files, ".png" and ".pdf".
     """
     grid = max(_grids(paper, evidence), key=lambda found: found.num_runs, default=None)
     if grid is None:
@@ -103,7 +103,7 @@ def _interval(place, row: int, found: aggregates.Estimate, look: dict) -> None:
 
 
 def _grids(paper: Paper, evidence: Evidence) -> Iterator[_Grid]:
-    """Yields for each experiment, scale and rule of evaluation what has enough runs."""
+    """Yields methods and tasks with enough runs per experiment, scale and kind of evaluation."""
     listed = {scale.name for scale in paper.scales}.intersection(evidence.scales(paper))
     of_returns = (experiment for experiment in paper.experiments if experiment.is_of_returns)
     for scale, experiment in itertools.product(sorted(listed), list(of_returns)):

@@ -1,8 +1,8 @@
-"""Aggregates of many runs by Agarwal et al. 2021, with intervals from stratified bootstraps.
+"""Aggregates of many runs (Agarwal et al. 2021), with intervals from stratified bootstraps.
 
-Scores are those of a method: of each task the measure of each run [N], in parts of the scale of the
-task. Tasks may have different numbers of runs. With leading axes [..., N] all functions return an
-aggregate for each resample.
+The scores of a method are, for each task, an array [N] with the measure of each run, as a fraction
+of the task's scale. Tasks may have different numbers of runs. For arrays with leading axes
+[..., N], the functions return an aggregate for each resample.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,14 +34,14 @@ def interquartile_mean(scores: Scores) -> np.ndarray:
 
 
 def performance_profile(scores: Scores, above: np.ndarray) -> np.ndarray:
-    """Returns the part of the runs above each of some scores [P], mean over tasks (section 4.2)."""
+    """Returns the fraction of runs above each score [P], as a mean over tasks (section 4.2)."""
     return np.mean([(task[..., None] > above).mean(axis=-2) for task in scores], axis=0)
 
 
 def probability_of_improvement(first: Scores, second: Scores) -> np.ndarray:
-    """Returns the chance that a run of the first is better, mean over tasks (section 4.3).
+    """Returns the probability that a run of the first is better, mean over tasks (section 4.3).
 
-    On a task it is the Mann-Whitney U statistic over the number of pairs: a tie is half a win.
+    On a task it is the Mann-Whitney U statistic per pair of runs, in which a tie is half a win.
     """
     signs = (np.sign(x[..., :, None] - y[..., None, :]) for x, y in zip(first, second, strict=True))
     return np.mean([(1 + sign.mean(axis=(-2, -1))) / 2 for sign in signs], axis=0)
@@ -50,7 +50,7 @@ def probability_of_improvement(first: Scores, second: Scores) -> np.ndarray:
 def estimate(aggregate: Callable[..., np.ndarray], *methods: Scores) -> Estimate:
     """Returns an aggregate of methods, with its interval of confidence `CONFIDENCE`.
 
-    The interval has the percentiles of resamples with replacement of the runs of each task.
+    The interval lies between percentiles of resamples, with replacement, of the runs of each task.
     """
     generator = np.random.default_rng(0)
 
@@ -63,7 +63,7 @@ def estimate(aggregate: Callable[..., np.ndarray], *methods: Scores) -> Estimate
 
 
 def scores_of(runs: pandas.DataFrame, settings: Iterable[str], tasks: Iterable[str]) -> Scores:
-    """Returns the values of all runs of some settings, given those of `effects.by_run`."""
+    """Returns the scores of all runs of some settings, from the result of `effects.by_run`."""
     values = runs["value"][runs.index.get_level_values("setting").isin(list(settings))]
     return [values.xs(task, level="task").to_numpy() for task in tasks]
 
@@ -71,15 +71,16 @@ def scores_of(runs: pandas.DataFrame, settings: Iterable[str], tasks: Iterable[s
 def improvement_of(
     runs: pandas.DataFrame, weights: Mapping[str, float], tasks: Sequence[str]
 ) -> Estimate | None:
-    """Returns the probability of improvement that goes with a main effect.
+    """Returns the probability of improvement that corresponds to a main effect.
 
     Args:
-      runs: as of `effects.main_effect`.
-      weights: of the effect.
-      tasks: of the effect.
+      runs: see `effects.main_effect`.
+      weights: {setting: weight} of the effect.
+      tasks: the tasks of the effect.
 
     Returns:
-      None if the effect is not the difference of two means of settings, or has a single run.
+      The estimate; None if the effect is not a difference of two means over settings, or if there
+      is a single run of one of the two on a task.
     """
     sides = [{name for name in weights if sign * weights[name] > 0} for sign in (1, -1)]
     is_of_means = all(

@@ -1,4 +1,4 @@
-"""Figures with bars, effects, values by size, or moments of an episode; panels.py has panels."""
+"""Figures of bars, effects, values by size or moments of an episode; panels.py draws panels."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
@@ -20,7 +20,7 @@ from common.evidence.paper import Style
 from common.reporting.curves import COLOR_NAMES
 
 SMALL, NORMAL, LARGE = 6.5, 7.5, 9.0
-"""Sizes of type in points."""
+"""Font sizes in points."""
 GREY = "0.45"
 _CAPTION = "0.15"
 
@@ -32,7 +32,7 @@ _NO_METADATA = {
     ".png": {"Software": None},
     ".pdf": {"Creator": None, "Producer": None, "CreationDate": None},
 }
-_MARGIN = 0.012  # at the left and the right, of the width
+_MARGIN = 0.012  # on the left and on the right, as a fraction of the width
 _TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.16, 0.16, 0.125
 _REFERENCE = {"color": "0.35", "linewidth": 0.9}
 _DASHES = ("--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
@@ -45,10 +45,10 @@ class Page:
     """Blocks of axes side by side, each as high as the page.
 
     Args:
-      blocks: rows, columns and whether all panels have the same axes of each, with 1 to 6 columns
-        together. Panels of a block with fewer rows are larger.
-      wide: whether the page has its full width whatever its columns.
-      panel_height: in inches; None: by the number of columns.
+      blocks: for each block, its rows, its columns, and whether its panels share their axes. The
+        page may have 1 to 6 columns. Panels of a block with fewer rows are larger.
+      wide: whether the page has its full width however many columns it has.
+      panel_height: height of a panel in inches; None: it depends on the number of columns.
 
     Attributes:
       blocks: the axes of each block, row by row.
@@ -86,12 +86,12 @@ class Page:
     def save(self, title: str, caption: str, *files: pathlib.Path) -> tuple[pathlib.Path, ...]:
         """Writes files, each in the format of its suffix, .png or .pdf, and returns them.
 
-        The same contents give the same bytes, because the files have no dates and versions.
+        The same contents give the same bytes, because the files contain no dates or versions.
 
         Args:
-          title: of the page.
-          caption: sentences, which are wrapped here.
-          *files: their directories are made if they do not exist.
+          title: title of the page, which is wrapped here.
+          caption: sentences below the figure, which are wrapped here.
+          *files: the files to write. Missing directories are created.
         """
         legend = self.legend
         longest = max(map(len, legend), default=1)
@@ -149,7 +149,7 @@ class Page:
     def _fix_positions(self) -> None:
         """Rounds the layout, whose solver's last digits differ between starts of Python."""
         self._figure.get_layout_engine().execute(self._figure)
-        self._figure.set_layout_engine(None)  # "none" would make another drawing, for a layout
+        self._figure.set_layout_engine(None)  # "none" would draw again, for a layout
         for axes in self._figure.axes:
             axes.set_position([round(float(end), 6) for end in axes.get_position().bounds])
 
@@ -160,7 +160,7 @@ def reference_lines(place: Axes, lines: Sequence[Line], labels: Sequence[str]) -
     Args:
       place: the axes.
       lines: the numbers.
-      labels: of all lines of the page, by whose order a label has the same dashes everywhere.
+      labels: all labels of the page in order, so that a label has the same dashes in all axes.
     """
     dashes = dict(zip(labels, _DASHES * len(labels)))
     return {
@@ -170,15 +170,15 @@ def reference_lines(place: Axes, lines: Sequence[Line], labels: Sequence[str]) -
 
 @dataclasses.dataclass(frozen=True)
 class Bar:
-    """A method in a group.
+    """The bar of a method in a group.
 
     Attributes:
-      label: of the method.
-      style: of the method.
+      label: name of the method.
+      style: style of the method.
       value: mean over seeds.
       low: lower end of the error bar; None with few seeds. Percentiles may be above the mean.
       high: upper end of the error bar; None with few seeds. Percentiles may be below the mean.
-      seeds: the value of each; none if tasks are combined.
+      seeds: the value of each seed; empty if tasks are combined.
     """
 
     label: str
@@ -199,8 +199,9 @@ def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line
     """Returns a page with groups of bars side by side.
 
     Args:
-      groups: {name: bars}. A lone group has its name above, each bar's below it and no legend.
-      y_label: of the vertical axis.
+      groups: {name: bars}. A single group has its name as title, and its bars are labelled below
+        the axis instead of in the legend.
+      y_label: label of the vertical axis.
       lines: reported numbers as (value, label).
     """
     page = Page(wide=len(groups) > 3)
@@ -241,11 +242,11 @@ _OUTCOME_COLOURS = {
 }
 _EFFECT_HEIGHT = 0.2
 _EFFECT_LIMIT = 150.0
-"""Percent: effects end there, with an arrow; the label of one that is larger has its number."""
+"""Percent at which larger effects are cut off, with an arrow. Their labels state the number."""
 
 
 class ForestRow(NamedTuple):
-    """A row of `forest`: an effect, and whether it is a mean, whose label is bold.
+    """A row of `forest`: an effect, and whether it is a mean, which has a bold label.
 
     A label may have several lines.
     """
@@ -259,8 +260,8 @@ def forest(effects: Sequence[ForestRow], margin: float) -> Page:
     """Returns a page with effects in percent and their intervals, the first on top.
 
     Args:
-      effects: one or more. Their outcomes give the colours.
-      margin: effects within plus and minus this are level; a grey band.
+      effects: the rows, at least one. Their outcomes determine the colours.
+      margin: half the width of the grey band of level effects, as a fraction of the scale.
     """
     lines = np.array([1 + row.label.count("\n") for row in effects])
     bottoms = -np.cumsum(lines)
@@ -295,13 +296,13 @@ def forest(effects: Sequence[ForestRow], margin: float) -> Page:
 
 
 def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_label: str) -> Page:
-    """Returns a page with values by size on logarithmic axes, and what is in proportion to size.
+    """Returns a page with values by size on logarithmic axes, and a line proportional to size.
 
     Args:
-      sizes: the number of each value.
-      values: as for `bars`.
-      x_label: of the horizontal axis.
-      y_label: of the vertical axis.
+      sizes: the size of each value, which is its horizontal position.
+      values: a value for each size.
+      x_label: label of the horizontal axis.
+      y_label: label of the vertical axis.
     """
     page = Page()
     ((place,),) = page.blocks
@@ -329,17 +330,17 @@ def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_la
 
 _BINS = 40
 _GAP = 1.5
-"""Bars' widths between two sub-actions."""
+"""Gap between two sub-actions, in widths of a bar."""
 
 
 class Moment(NamedTuple):
     """A moment of an episode.
 
     Attributes:
-      step: timestep, 0 at the beginning.
+      step: timestep, from 0.
       picture: uint8 [height, width, 3].
-      values: float [N], of the sampled actions.
-      probabilities: of each sub-action, float [K].
+      values: Q values of the sampled actions, float [N].
+      probabilities: for each sub-action, the probabilities of its values, float [K].
       chosen: int [D], the chosen value of each sub-action.
     """
 
@@ -351,11 +352,11 @@ class Moment(NamedTuple):
 
 
 def moments(shown: Sequence[Moment], possible: tuple[float, float] | None = None) -> Page:
-    """Returns a page with a row for each moment, given them in the order of time.
+    """Returns a page with a row for each moment.
 
     Args:
-      shown: the moments.
-      possible: the least and the largest possible value, which the axis of values then has.
+      shown: the moments, in order of time.
+      possible: minimum and maximum possible value, which the axis of values then includes.
     """
     page = Page([(len(shown), 3, False)], wide=True)
     (places,) = page.blocks
@@ -363,7 +364,7 @@ def moments(shown: Sequence[Moment], possible: tuple[float, float] | None = None
     high = max(float(moment.values.max()) for moment in shown)
     margin = 0.05 * (high - low) or 1.0
     low, high = low - margin, high + margin
-    if possible:  # values of a network may be beyond it
+    if possible:  # a network's values may be outside this range
         low, high = min(possible[0], low + margin), max(possible[1], high - margin)
     edges = np.linspace(low, high, _BINS + 1)
     for row, moment in enumerate(shown):

@@ -1,6 +1,6 @@
-"""Makes planned runs, each in a process of its own, as many at once as there are slots.
+"""Executes planned runs, each in its own process and one at a time in each slot.
 
-The runs of a session are those of a figure, or of the lines of a list such as results/campaign.csv.
+A session executes the runs of a figure, or those of a list such as results/campaign.csv.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,18 +32,18 @@ from common.reporting.run_directory import RunDirectory
 from common.user_error import UserError
 
 COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")
-"""The columns of a list; docs/campaign.md explains each."""
+"""The columns of a list of runs, which docs/campaign.md explains."""
 RETRY_SECONDS = 20.0
-"""The time before a second attempt: what a killed run left behind has ended by then."""
+"""Time before a second attempt. Processes that a killed run left behind have ended by then."""
 _POLL_SECONDS = 0.2
 _LINE_SECONDS = 1.0
-"""The time between two forms of the line."""
+"""Time between two updates of the progress line."""
 _NICENESS = 10
-"""Other programs of the machine go first."""
+"""Added to the niceness of runs in quiet slots, so that the machine's other programs go first."""
 
 
 class ListError(UserError):
-    """A file that is not a list of runs, or a number of cores that there are not."""
+    """A malformed list of runs, or an impossible number of cores or slots."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +51,10 @@ class ListedRuns:
     """The runs of a line of a list, or of a figure.
 
     Attributes:
-      name: for the table of states: the line with its paper, experiment and scale.
-      plan: its runs.
-      claims: names of the paper's claims that hang on it.
-      is_alone: whether a claim is about wall-clock time, so that nothing may run at the same time.
+      name: line number, paper, experiment and scale, for the table of states; "" for a figure.
+      plan: the plan of the runs.
+      claims: names of the paper's claims that depend on the runs.
+      is_alone: whether nothing else may run meanwhile, because a claim is about wall-clock time.
     """
 
     name: str
@@ -64,7 +64,7 @@ class ListedRuns:
 
     @property
     def words(self) -> str:
-        """Its claims and whether it is made alone, for the table of states."""
+        """The claims, and whether the runs must run alone, for the table of states."""
         return " ".join([*self.claims, *["alone on the machine"] * self.is_alone])
 
 
@@ -74,14 +74,14 @@ def read_list(
     """Reads a list of runs.
 
     Args:
-      path: of the CSV file.
+      path: the CSV file.
       runs: root of the run directories.
       kept: the kept runs.
-      paper: finds a paper by its name.
+      paper: looks up a paper by its name.
 
     Returns:
-      its lines, and a note for each one that is left out: it is wrong, or its agent or scale does
-      not exist yet.
+      The lines, and a note for each line that is left out because it is wrong, or because its agent
+      or scale does not exist yet.
 
     Raises:
       CsvError: the file lacks a column, or is not CSV.
@@ -104,7 +104,7 @@ def _line(
     kept: KeptRuns,
     paper: Callable[[str], Paper],
 ) -> ListedRuns:
-    """Returns a line of a list; `speeds` are those of the scales of the lines before it."""
+    """Returns the runs of a line; `speeds` has the speeds of the scales of earlier lines."""
     of = paper(cells["paper"])
     experiment, scale = of.experiment(cells["experiment"]), of.scale(cells["scale"])
     if why := experiment.at(scale.name).unavailable:
@@ -128,9 +128,9 @@ class Slot:
     """A place for one run at a time.
 
     Attributes:
-      cores: that its programs may use; None: those of this process.
-      niceness: added to that of this process for its programs; 19 is the most polite.
-      is_quiet: whether output goes to `log_of` the run instead of this process's.
+      cores: the cores that its programs may use; None: those of this process.
+      niceness: added to the niceness of this process for its programs; 19 is the lowest priority.
+      is_quiet: whether a run's output goes to its `log_of` instead of this process's output.
     """
 
     cores: frozenset[int] | None = None
@@ -139,19 +139,19 @@ class Slot:
 
 
 def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
-    """Returns quiet slots, which leave the way to other programs.
+    """Returns quiet slots of low priority.
 
     Args:
       cores: number of cores to use; None: all.
-      jobs: number of slots, which share the cores evenly; None: one a core.
+      jobs: number of slots, which share the cores evenly; None: one per core.
 
     Raises:
-      ListError: this process may not use so many cores, or there are more slots than cores.
+      ListError: this process may not use that many cores, or there are more slots than cores.
     """
     usable = sorted(os.sched_getaffinity(0))
     cores = len(usable) if cores is None else cores
     if not 1 <= cores <= len(usable):
-        raise ListError(f"{cores} cores are not among the {len(usable)} that there are")
+        raise ListError(f"--cores is {cores}, not in [1, {len(usable)}], the usable cores")
     jobs = cores if jobs is None else jobs
     if not 1 <= jobs <= cores:
         raise ListError(f"--jobs must be in [1, {cores}], the number of cores, is {jobs}")
@@ -160,7 +160,7 @@ def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
 
 
 def log_of(planned: PlannedRun) -> pathlib.Path:
-    """Returns the file of a run's output in a quiet slot, next to its directory."""
+    """Returns the log of a run in a quiet slot: a file next to the run directory."""
     return planned.directory.with_name(planned.directory.name + ".log")
 
 
@@ -171,11 +171,11 @@ class _Job:
     Attributes:
       number: its place in the session, from 1.
       planned: the run.
-      plan: that it is of.
-      claims: that hang on it.
-      attempts: starts that are left.
-      is_finished: whether it is finished.
-      process: that makes it; None before.
+      plan: the plan that contains the run.
+      claims: names of the claims that depend on the run.
+      attempts: number of attempts that are left.
+      is_finished: whether the run is finished.
+      process: the program of the newest attempt; None before the first.
     """
 
     number: int
@@ -188,7 +188,7 @@ class _Job:
 
     @property
     def progress(self) -> Progress:
-        """The progress of the run while it is made."""
+        """The current progress of the run; zeros if learner.csv cannot be read."""
         try:
             return last_progress(RunDirectory(self.planned.directory).learner_csv)
         except UserError:  # `read_status` names the error when the run has ended
@@ -196,19 +196,19 @@ class _Job:
 
     @property
     def minutes(self) -> float | None:
-        """The time that it needs; None if it is unknown."""
+        """The minutes that the run still needs; None if unknown."""
         progress = self.planned.status.progress if self.process is None else self.progress
         return self.plan.speeds.minutes_left(self.planned.run.curve, self.planned.budget, progress)
 
 
 class Session(LiveLine):
-    """Makes the runs of some plans, keeps those that are finished, and shows a line.
+    """A session that executes planned runs, keeps finished ones, and shows a progress line.
 
     Args:
-      lines: in order; a run in several of them is made for the first.
-      slots: one or more.
-      attempts: the number of times that a run may fail.
-      kept: root of the tables; None: finished runs are not kept.
+      lines: the runs, in order. A run in several lines is executed once, for the first.
+      slots: the slots, at least one.
+      attempts: maximum number of attempts for each run.
+      kept: root of the tables of kept runs; None: finished runs are not kept.
       stream: where to print; standard error by default.
     """
 
@@ -244,16 +244,16 @@ class Session(LiveLine):
         return f"{done} of {len(self._jobs)} runs are finished"
 
     def execute(self, stop: StopRequest) -> list[str]:
-        """Makes missing runs and resumes cut ones, in order; leaves the finished ones alone.
+        """Starts missing runs and resumes cut ones, in order; does not repeat finished ones.
 
-        A run that fails does not end the others. On `stop` the current runs end in order and no
-        other starts. If this process dies, its runs end in order, too.
+        A failed run does not end the others. On `stop` the current runs stop cleanly and no other
+        run starts. They also stop cleanly if this process dies.
 
         Args:
-          stop: installed; call this function from the main thread.
+          stop: an installed request to stop. Call this function from the main thread.
 
         Returns:
-          A line for each run that used all of its attempts, or could not be kept.
+          A line for each run that failed in all of its attempts, or could not be kept.
         """
         for job in self._jobs:
             if job.is_finished:
@@ -294,7 +294,7 @@ class Session(LiveLine):
         return f"about {duration(math.ceil(total))} left"
 
     def _make(self, job: _Job, stop: StopRequest) -> None:
-        """Makes a run, in a thread that has a slot; keeps it if it is finished then."""
+        """Executes a run, with all its attempts, in a thread; keeps the run if it finishes."""
         while job.attempts and not stop.requested:
             status = job.planned.read_status()  # hours may have passed since the plan
             reason = status.note
@@ -306,7 +306,7 @@ class Session(LiveLine):
                 self._keep(job, status)
                 return
             if not stop.requested:
-                # A second attempt would find what makes a run unusable as well.
+                # A second attempt would find the run unusable again.
                 job.attempts = 0 if status.state is State.UNUSABLE else job.attempts - 1
                 line = f"failed: {job.planned.name}: {reason}"
                 if job.attempts:
@@ -333,7 +333,7 @@ class Session(LiveLine):
         return after, after.note or _reason(job, slot)
 
     def _keep(self, job: _Job, status: Status) -> None:
-        """Keeps a finished run; removes its directory if the run's scale has many."""
+        """Keeps a finished run; removes its directory at a compact scale, which has many runs."""
         if self._kept is None or status.is_kept:
             return
         try:
@@ -364,8 +364,8 @@ def _reason(job: _Job, slot: Slot) -> str:
 def start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
     """Starts a run's program.
 
-    It leads a process group of its own. Otherwise Ctrl-C would reach it twice, which ends it
-    without a checkpoint.
+    The program leads its own process group. Otherwise Ctrl-C would reach it twice, and it would
+    end without a checkpoint.
     """
     parent = os.getpid()
 
@@ -393,7 +393,7 @@ def start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
 def wait(
     process: subprocess.Popen, stop: StopRequest, watch: Callable[[], object] = lambda: None
 ) -> None:
-    """Waits for the end of a run's program; ends it in order on `stop`, or if `watch` raises."""
+    """Waits for a run's program to end; stops it cleanly on `stop`, or if `watch` raises."""
     try:
         while process.poll() is None and not stop.wait(_POLL_SECONDS):
             watch()
@@ -404,16 +404,16 @@ def wait(
 
 
 def _remove(planned: PlannedRun) -> None:
-    """Removes a run's directory; what is kept of it counts if this is interrupted."""
-    os.sync()  # what is kept of it comes first, if the power fails
+    """Removes the directory of a kept run; if this is interrupted, the kept run still counts."""
+    os.sync()  # the kept run must be on disk before its directory goes, as the power may fail
     shutil.rmtree(planned.directory)
     log_of(planned).unlink(missing_ok=True)
 
 
 def table(rows: Iterable[tuple[str, Sequence[PlannedRun], str]]) -> list[str]:
-    """Returns the table of states: a line for each name with its runs and words, then the totals.
+    """Returns the table of states: a line with each name, its runs and words, then the totals.
 
-    A run in several rows counts in the first.
+    A run in several rows counts only in the first.
     """
     header = ("", "runs", "finished", "cut", "running", "missing", "spent", "left", "")
     lines: list[tuple[str, ...]] = []
@@ -429,7 +429,7 @@ def table(rows: Iterable[tuple[str, Sequence[PlannedRun], str]]) -> list[str]:
 
 
 def _counts(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
-    """Returns the number of runs, of those in each state, and the time spent and left."""
+    """Returns the number of runs, the number in each state, and the time spent and left."""
     states = [run.status.state for run in runs]
     counts = map(states.count, (State.FINISHED, State.CUT, State.RUNNING))
     missing = states.count(State.MISSING) + states.count(State.UNUSABLE)

@@ -33,12 +33,12 @@ from common.reporting.curves import COLORS
 from common.user_error import UserError
 
 EFFECTS = "effects"
-"""The end of the names of the files with the effects of a paper's claims."""
+"""The end of the file names of figures with the effects of a paper's claims."""
 PNG = (".png",)
-"""The suffixes of a figure's files."""
+"""The default suffixes of a figure's files."""
 
 Lines = Mapping[tuple[str, str], Sequence[Sequence[pandas.Series]]]
-"""{(panel, setting): for each task of the panel, each seed's values by their positions}."""
+"""{(panel, setting): for each task of the panel, a series of values by position for each seed}."""
 
 Looks = Mapping[str, tuple[str, Style]]
 """{setting: (label, style)}, in the order of the legend."""
@@ -48,9 +48,9 @@ References = tuple[tuple[float, str], ...]
 
 _GRID_POINTS = 200
 _PAPERS_AXIS_FROM = 0.2
-"""The paper's horizontal axis is drawn whole if our runs cover this part of it."""
+"""The fraction of the paper's horizontal axis that our runs must cover to have all of it drawn."""
 _CONTROL_SUITE_LIMITS = (0.0, 1000.0)
-"""Rewards are in [0, 1], episodes have 1000 steps."""
+"""The vertical axis: rewards are in [0, 1], and episodes have 1000 steps."""
 _Y_LABELS = {
     EPISODE_RETURN: "episode return",
     "actor_steps_per_second": "actor steps/s",
@@ -59,7 +59,7 @@ _Y_LABELS = {
 }
 _LOGARITHMIC = ("kl_divergence",)
 _EFFECT_WORDS = 52
-"""Characters of a line of a claim's sentence in the figure of effects."""
+"""Maximum characters per line of a claim's sentence in the figure of effects."""
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -68,10 +68,10 @@ class NothingToDraw(UserError):
 
 
 def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
-    """Returns a figure of everything that was run at a scale: a panel a task.
+    """Returns a figure of everything that was run at a scale, with a panel for each task.
 
-    The horizontal axis is that of the runs' limits if they are all of one kind, otherwise time.
-    Runs that were made only for a figure of another quantity, such as a speed, are left out.
+    The horizontal axis is the quantity that limits the runs if it is the same for all, else time.
+    Runs that only a figure of another quantity needs, such as a speed, are left out.
     """
     models = {run.setting: run for each in paper.experiments for run in each.every_run}
     listed, for_returns, for_others = {}, set(), set()
@@ -96,10 +96,10 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
 def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]:
     """Returns the figures to draw at a scale. Every run appears in at least one of them.
 
-    These are the figures that compare settings, then the sections that compare settings and have
-    runs that no figure has. A figure of all runs stands before them if any run is still missing. A
-    figure without a comparison is drawn only if the figure of all runs lacks its runs, as it does
-    those of a speed.
+    First come the figures that compare settings, then the sections that do so with runs that no
+    figure has. A figure or section without a comparison is drawn only if the figure of all runs
+    leaves out its runs, such as those for a speed. The figure of all runs precedes the others if
+    they lack the learning curve of any of its runs.
     """
     everything = all_runs(paper, scale, runs)
     in_everything = {run.curve for run in everything.runs}
@@ -119,7 +119,7 @@ def drawn(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> list[Experiment]
 
 
 def _is_like_all_runs(part: Experiment) -> bool:
-    """Returns whether it shows learning curves of evaluations, each task in its panel."""
+    """Returns whether a part shows learning curves of evaluations, with a panel for each task."""
     is_evaluated = part.is_of_returns and part.returns is Returns.EVALUATOR
     return bool(part.x) and is_evaluated and part.over_tasks is OverTasks.APART
 
@@ -132,7 +132,7 @@ def _curves(experiment: Experiment, runs: Sequence[KeptRun]) -> set[tuple[str, s
 
 
 def _compares(experiment: Experiment, curves: set[tuple[str, str]]) -> bool:
-    """Returns whether a task has two settings, or the figure is of the curves of a single one."""
+    """Returns whether a task has several settings, or the figure has the curves of a single one."""
     is_alone = len(experiment.settings) == 1 and bool(experiment.x)
     return is_alone or len(curves) > len({task for _, task in curves})
 
@@ -146,16 +146,16 @@ def draw(
     suffixes: Sequence[str] = PNG,
     reported: Reported | None = None,
 ) -> tuple[pathlib.Path, ...]:
-    """Draws a figure from those runs of a scale that it lists, and returns the files.
+    """Draws a figure from the runs of a scale that it lists, and returns the files.
 
     Args:
-      paper: of the figure.
+      paper: the paper of the figure.
       experiment: the figure.
-      scale: of the runs.
-      runs: of the scale.
-      directory: of the files.
-      suffixes: of the files, ".png" and ".pdf".
-      reported: the numbers of papers; None: those of this repository.
+      scale: name of the scale of the runs.
+      runs: the kept runs of the scale.
+      directory: the directory for the files.
+      suffixes: suffixes of the files, ".png" and ".pdf".
+      reported: the numbers that papers report; None: those in this repository.
 
     Raises:
       NothingToDraw: none of the runs has anything to draw.
@@ -186,7 +186,7 @@ def draw(
 
 
 def has_effect(finding: Finding) -> bool:
-    """Returns whether a finding is in the figure of effects: with an interval, in percent."""
+    """Returns whether the figure of effects includes a finding: it has an interval, in percent."""
     deciding = next(iter(finding.effects), None)
     return deciding is not None and deciding.effect.seeds > 1 and not deciding.is_logarithm
 
@@ -212,7 +212,7 @@ def draw_effects(
 
 
 def _effect_rows(claim: Claim, finding: Finding) -> Iterator[drawing.ForestRow]:
-    """Yields the effect that decides a claim, then that on each task."""
+    """Yields the effect that decides a claim, then the effect on each task if there are several."""
     judged = finding.effects[0]
     verdict = str(finding.verdict).upper().replace(" ", "\N{NO-BREAK SPACE}")
     label = textwrap.fill(f"{claim.says} {verdict}", _EFFECT_WORDS)
@@ -227,9 +227,9 @@ def _files(directory: pathlib.Path, name: str, suffixes: Sequence[str]) -> list[
 
 
 def _of_one_rule(experiment: Experiment, runs: Sequence[KeptRun]) -> tuple[KeptRun, ...]:
-    """Returns of each panel the runs that were evaluated alike: by the rule for runs, or less.
+    """Returns for each panel only runs that were evaluated alike: by the claims' rule, or less.
 
-    These are the ones that more of its curves have.
+    Of these two kinds, the one that more of the panel's curves have is chosen.
     """
     by_panel: dict[str, list[KeptRun]] = {}
     for run in runs:
@@ -246,14 +246,14 @@ def _of_one_rule(experiment: Experiment, runs: Sequence[KeptRun]) -> tuple[KeptR
 
 
 def _points(experiment: Experiment, run: KeptRun, reported: Reported) -> pandas.Series:
-    """Returns what an experiment draws of a run, from 0 on, by positions; empty without values."""
+    """Returns the values that a figure draws of a run, by position from 0 on; empty without any."""
     x = selection.clock(experiment)
     if experiment.is_of_ends:
         final = run.final_evaluation
         return pandas.Series({} if final is None else {final[x]: final[experiment.y]}, dtype=float)
     points = run.points(x, experiment.y, experiment.returns).set_index(x)[experiment.y]
     if experiment.x and len(points) and points.index[0] > 0:
-        first = points.iloc[0]  # a mean over the time before
+        first = points.iloc[0]  # a value is a mean over the time before it
         if experiment.is_of_returns and experiment.returns is Returns.EVALUATOR:
             first, _ = reported.scale(run.environment) or (first, None)
         points = pandas.concat([pandas.Series({0.0: first}), points])
@@ -280,14 +280,14 @@ def _lines(experiment: Experiment, runs: Sequence[KeptRun], reported: Reported) 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A part of a figure, or a whole one.
+    """A part of a figure, or a whole figure.
 
     Attributes:
-      paper: of the figure.
+      paper: the paper of the figure.
       experiment: what the part shows.
-      lines: of its runs.
-      reported: numbers of papers.
-      name: for the titles of its panels.
+      lines: the lines of its runs.
+      reported: the numbers that papers report.
+      name: the part's name in the titles of its panels; "" for none.
     """
 
     paper: Paper
@@ -297,12 +297,12 @@ class _Part:
     name: str = ""
 
     def looks(self, having: Container[str]) -> Looks:
-        """Returns the looks of those settings that the figure has."""
+        """Returns the looks of the part's settings that are in `having`."""
         chosen = styles(self.experiment.settings, self.paper.looks)
         return {name: (self.paper.label(name), chosen[name]) for name in chosen if name in having}
 
     def end(self, panel: str | None = None) -> float | None:
-        """Returns where the longest curve ends, of one panel or of all; None without curves."""
+        """Returns the end of the longest curve of a panel or of all panels; None without curves."""
         shown = (tasks for (name, _), tasks in self.lines.items() if panel in (None, name))
         ends = [min(line.index[-1] for seeds in tasks for line in seeds) for tasks in shown]
         return max(ends, default=None)
@@ -316,7 +316,7 @@ class _Part:
                 yield *look, self.lines[panel, setting]
 
     def group(self, names: Sequence[str], having: Container[str]) -> panels.PanelGroup:
-        """Returns the panels."""
+        """Returns the panels with these names, and the axes that they share."""
         experiment, ours, looks = self.experiment, self.end(), self.looks(having)
         papers = papers_limit(experiment)
         limit = None if experiment.name == ALL_RUNS else ours
@@ -365,7 +365,7 @@ class _Part:
         """Returns means over seeds and the paper's band, combined over tasks.
 
         Args:
-          tasks: of each task [seeds, P]; tasks may have different numbers of seeds.
+          tasks: values [seeds, P] for each task; tasks may have different numbers of seeds.
 
         Returns:
           middle, low and high, [P] each; low and high are None if a task has fewer than three
@@ -385,7 +385,7 @@ class _Part:
         return middle, low, high
 
     def _atari_references(self, environment: str) -> References:
-        """Returns the scores of a human, of random play, and the paper's of these settings."""
+        """Returns the scores of a human and of random play, and the paper's for these settings."""
         game = environment.removeprefix("atari:")
         scores = self.reported.game(game)
         settings = [setting for panel, setting in self.lines if panel == environment]
@@ -397,7 +397,7 @@ class _Part:
         )
 
     def bars_of(self, name: str, looks: Looks) -> list[drawing.Bar]:
-        """Returns the final values on a task."""
+        """Returns a bar for each setting with its final values on a task."""
         drawn, (take, _) = [], selection.final_of(self.experiment.y)
         for label, style, tasks in self.shown(name, looks):
             finals = [np.array([[take(line)] for line in seeds]) for seeds in tasks]
@@ -444,7 +444,7 @@ def _page_of_curves(parts: Sequence[_Part], having: Container[str]) -> drawing.P
     shown = {panel for count in counts for panel in count}
     compared = {panel for count in counts for panel in count if count[panel] > 1}
     if len(parts) > 1 and compared:
-        shown = compared  # other tasks have the curve that all parts share, and no other yet
+        shown = compared  # other tasks have only the curve that all parts share so far
     groups = []
     for part in parts:
         of_part, runs = part.experiment, part.experiment.runs
@@ -463,7 +463,7 @@ def _page_of_curves(parts: Sequence[_Part], having: Container[str]) -> drawing.P
 
 
 def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns positions [P] that all lines have, and their values [len(lines), P] there."""
+    """Returns positions [P] that all lines cover, and their values there [len(lines), P]."""
     if max(map(len, lines)) == 1:  # ends of runs
         at = np.mean([line.index[0] for line in lines])
         return np.array([at]), np.array([line.to_numpy() for line in lines])
@@ -475,7 +475,7 @@ def _on_grid(lines: Sequence[pandas.Series]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def papers_limit(experiment: Experiment) -> float | None:
-    """Returns where the paper's runs end on the horizontal axis; None if that is not known."""
+    """Returns the end of the paper's runs on the horizontal axis; None if unknown."""
     budget, x = experiment.budget, experiment.x
     of_clocks = {"wall_seconds": budget.minutes, "learner_steps": budget.learner_steps}
     limit = of_clocks.get(x, budget.actor_steps)
@@ -495,14 +495,14 @@ def _y_label(experiment: Experiment) -> str:
 def styles(settings: Sequence[str], looks: Mapping[str, Look]) -> dict[str, Style]:
     """Returns the style of each setting of a figure.
 
-    A setting with the style of a setting before it gets that colour with dashes that the figure
-    does not have in it. One without a style, or without such dashes, gets the first colour that
-    the figure does not have yet. One with the label of a setting before it has its style: a method
-    may be one setting on some tasks and another on others, and the legend has it once.
+    A setting whose style an earlier setting has receives the same colour with dashes that the
+    figure does not yet use in it. A setting without a style, or for which no dashes are left,
+    receives the first unused colour. Settings with the same label share a style: a method may be
+    one setting on some tasks and another on others, and it has one entry in the legend.
 
     Args:
-      settings: in the order of the legend.
-      looks: of settings, by name.
+      settings: names of the settings, in the order of the legend.
+      looks: labels and styles of settings, by name.
     """
     known = {name: looks[name].style for name in settings if name in looks and looks[name].style}
     used = {style.color for style in known.values()}

@@ -1,8 +1,8 @@
-"""Keeps finished runs in the tables where figures, tables and claims look.
+"""Keeps finished runs in the tables that figures, tables and claims read.
 
-All that their readers rely on is checked here: that a run is the one that its key says, that the
-seeds of a curve have one configuration, that numbers are finite, and that the rows are those that
-were kept.
+Everything that the readers rely on is checked here: that a run matches its key, that the seeds of a
+curve have the same configuration, that numbers are finite, and that the rows have not changed since
+they were kept.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,19 +34,19 @@ from common.reporting.run_directory import (
 from common.user_error import UserError
 
 STRETCHES = 50
-"""The number of parts of a run; means over each are kept: ReF-ER's 2e5 steps of 1e7."""
+"""Number of parts of a run whose means are kept. For ReF-ER's 1e7 steps, a part is 2e5 steps."""
 _PATIENCE_SECONDS = 600.0
-"""The time to wait for other processes that keep runs, which need a second for one."""
+"""Time to wait for other processes that keep runs. Keeping one takes about a second."""
 
 Rows = list[dict[str, str]]
-"""A run's cells by column, without `KEYS` and without empty ones."""
+"""A run's rows, as cells by column, without the columns `KEYS` and without empty cells."""
 
 
 def keep(plan: Plan, root: pathlib.Path) -> list[PlannedRun]:
-    """Keeps the plan's finished runs below `root`, and returns those of which anything is new.
+    """Keeps the plan's finished runs below `root`; returns the runs that are new or have changed.
 
     Raises:
-      UserError: as of `keep_run`, after all other runs were kept.
+      UserError: see `keep_run`. All other runs are kept first, unless the tables are in use.
     """
     new, refused = [], []
     for planned in plan.of(State.FINISHED):
@@ -65,15 +65,15 @@ def keep(plan: Plan, root: pathlib.Path) -> list[PlannedRun]:
 def keep_run(planned: PlannedRun, root: pathlib.Path) -> bool:
     """Keeps a run that is finished in its directory; returns whether anything changed below `root`.
 
-    A run that went on replaces what was kept of it. Whatever stops that, readers see the run as it
-    was, as it is, or not at all. Processes that keep runs wait for each other.
+    A run that was continued replaces its kept version. If this is interrupted, readers see the old
+    version, the new version or no run. Processes that keep runs wait for each other.
 
     Args:
       planned: the run.
-      root: of the tables.
+      root: root of the tables.
 
     Raises:
-      RunDirectoryError: another run of the same seed is kept there, or runs of another config.
+      RunDirectoryError: a different run of the same seed is kept there, or seeds of another config.
       CsvError: a file of the run, or a table, is malformed.
     """
     with _held(root):
@@ -85,9 +85,10 @@ def keep_run(planned: PlannedRun, root: pathlib.Path) -> bool:
 
 
 def set_aside(plan: Plan, root: pathlib.Path) -> dict[Key, str]:
-    """Moves what is kept of the plan's runs to scales for replaced runs; returns where each is.
+    """Moves the plan's kept runs to scales for replaced runs; returns the new scale of each.
 
-    That is "small_earlier", or "small_earlier_earlier" if the first has another run of the seed.
+    For the scale "small" it is "small_earlier", or "small_earlier_earlier" if the first has another
+    run of the seed or runs of another config.
     """
     name, moved = plan.scale.name, dict[Key, str]()
     with _held(root):
@@ -108,23 +109,23 @@ def set_aside(plan: Plan, root: pathlib.Path) -> dict[Key, str]:
 
 @contextlib.contextmanager
 def _held(root: pathlib.Path) -> Iterator[None]:
-    """Keeps other programs from the tables below a root."""
+    """Locks the tables below a root until the context ends."""
     root.mkdir(parents=True, exist_ok=True)
     with hold(root / ".keep.lock", "program that keeps runs", root, "root", _PATIENCE_SECONDS):
         yield
 
 
 class TableWriter:
-    """The tables of a scale, whose files are replaced as a whole.
+    """A writer of a scale's tables, which replaces each file as a whole.
 
     Args:
-      root: of the tables.
+      root: root of the tables.
       paper: name of the paper.
       scale: name of the scale.
 
     Raises:
-      UserError: a table is malformed, rows are not those that were kept, or seeds of a curve have
-        several configurations.
+      UserError: a table is malformed, rows have changed since they were kept, or the seeds of a
+        curve have several configurations.
     """
 
     def __init__(self, root: pathlib.Path, paper: str, scale: str):
@@ -141,7 +142,7 @@ class TableWriter:
         """Adds a finished run from its directory; returns whether anything is new.
 
         Raises:
-          UserError: as of `keep_run`.
+          UserError: see `keep_run`.
         """
         run = RunDirectory(planned.directory)
         config, starts = run.read_config(), run.read_starts()
@@ -180,15 +181,15 @@ class TableWriter:
         """Adds a run; returns whether anything is new.
 
         Args:
-          key: of the run.
+          key: setting, environment and seed of the run.
           config: as in config.json.
-          record: progress, starts and perhaps an evaluation.
-          evaluations: its rows.
-          training: its rows.
-          earlier: the hyperparameters that runs had which were kept before there were these.
+          record: progress, starts and, where there is one, the final evaluation.
+          evaluations: the run's rows in the table of evaluations.
+          training: the run's rows in the table of training.
+          earlier: values of hyperparameters that did not exist when a kept config was written.
 
         Raises:
-          RunDirectoryError: another run of the seed is kept, or seeds of another config.
+          RunDirectoryError: a different run of the seed is kept, or seeds of another config.
         """
         old = self._records.get(key)
         begun = [str(run["starts"][0].get("start_time")) for run in (old, record) if run]
@@ -213,7 +214,7 @@ class TableWriter:
         return key in self._records
 
     def take(self, key: Key, other: "TableWriter") -> None:
-        """Moves a run from another scale; raises as `put`."""
+        """Moves a run here from another scale's tables; raises the same errors as `put`."""
         record = other._records[key]
         config = other._configs[record["config"]]
         kept = {name: record[name] for name in record if name not in (*KEYS, "config", "rows")}
@@ -222,7 +223,7 @@ class TableWriter:
         other._outdated.add(key)
 
     def write(self) -> None:
-        """Replaces the files; if that is cut, runs are missing that were replaced or are new."""
+        """Replaces the files; if interrupted, replaced and new runs are missing from them."""
         self._tables.runs.parent.mkdir(parents=True, exist_ok=True)
         records = dict(sorted(self._records.items()))
         if not records:
@@ -243,7 +244,7 @@ class TableWriter:
         return self._evaluations.rows.get(key, []), self._training.rows.get(key, [])
 
     def _used_config(self, key: Key, config: dict[str, Any], earlier: Mapping[str, Any]) -> str:
-        """Returns the id of the run's config: that of the other seeds, which may lack fields."""
+        """Returns the id of the curve's kept config, which may lack newer fields; else a new id."""
         for (setting, environment, _), record in self._records.items():
             if (setting, environment) == key[:2]:
                 kept = self._configs[record["config"]]
@@ -278,7 +279,7 @@ def _write_lines(path: pathlib.Path, members: Iterable[Mapping[str, Any]]) -> No
 
 
 def _id(config: Mapping[str, Any]) -> str:
-    """Returns the name of a configuration: the beginning of its hash."""
+    """Returns the id of a configuration: the first 12 digits of its hash."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -289,7 +290,7 @@ def _digest(evaluations: Rows, training: Rows) -> str:
 
 
 def _without_diff(start: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a start with the hash of its code's diff in the place of the diff."""
+    """Returns a start of a run with the diff of its code replaced by the diff's hash."""
     git = dict(start.get("git") or {})
     if diff := git.pop("diff", ""):
         git["diff_sha256"] = hashlib.sha256(str(diff).encode()).hexdigest()
@@ -297,7 +298,7 @@ def _without_diff(start: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _training(run: RunDirectory, num_actors: int) -> Rows:
-    """Returns means over the stretches of a run: of learner.csv, and of the training episodes."""
+    """Returns the means of learner.csv and of the training episodes over each stretch of a run."""
     if not run.learner_csv.exists():
         return []
     (_, header), *_ = csv_rows.read_lines(run.learner_csv)
@@ -319,7 +320,7 @@ def _training(run: RunDirectory, num_actors: int) -> Rows:
 
 
 def _in_order(rows: Rows) -> Rows:
-    """Returns the distinct rows by wall-clock time; git's union merge leaves them otherwise."""
+    """Returns the distinct rows by wall-clock time: git's union merge repeats and reorders them."""
     distinct = {json.dumps(row, sort_keys=True): row for row in rows}
     by_time = sorted(distinct.items(), key=lambda pair: (float(pair[1]["wall_seconds"]), pair[0]))
     return [row for _, row in by_time]
@@ -329,11 +330,11 @@ class _RowTable:
     """A table of rows by run, as text.
 
     Args:
-      path: of the file.
-      names: of the columns that all of its rows have.
+      path: the file.
+      names: the columns that it must have, in addition to `KEYS`.
 
     Attributes:
-      rows: of each run, by wall-clock time.
+      rows: the rows of each run, by wall-clock time.
     """
 
     def __init__(self, path: pathlib.Path, names: Iterable[str]):
@@ -347,7 +348,7 @@ class _RowTable:
             self.rows[setting, environment, int(float(seed))] = _in_order(rows)
 
     def write(self, keys: Iterable[Key]) -> None:
-        """Replaces the file by one of the rows of some runs."""
+        """Replaces the file with the rows of these runs."""
         rows = [dict(zip(KEYS, key)) | row for key in keys for row in self.rows.get(key, [])]
         names = dict.fromkeys([*self._names, *(name for row in rows for name in row)])
         table = pandas.DataFrame(rows, columns=list(names))

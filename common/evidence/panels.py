@@ -1,4 +1,4 @@
-"""Learning curves in panels, a task each, arranged as papers do."""
+"""Learning curves in panels, one for each task, arranged as in the papers."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -14,11 +14,11 @@ from common.reporting.curves import count_text
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A method on a task.
+    """The learning curve of a method on a task.
 
     Attributes:
-      label: the same in all panels.
-      style: the same in all panels.
+      label: name of the method, the same in all panels.
+      style: style of the line, the same in all panels.
       x: positions [P].
       middle: values [P].
       low: lower end of the shaded band [P]; None: nothing is shaded.
@@ -35,15 +35,15 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """A task. Without curves only its name is shown.
+    """The panel of a task. Without curves it shows only the title and "no runs".
 
     Attributes:
       title: the task in words.
-      curves: of the task.
-      end: where our runs end, marked if the axis goes on; None without curves.
-      lines: horizontal lines of reported numbers, as (value, label). Below the title stand those
-        that would leave little room to the curves.
-      y_limits: of the vertical axis; None: those of the curves.
+      curves: the curves on the task.
+      end: position at which our runs end, marked if the axis continues; None without curves.
+      lines: horizontal lines of reported numbers, as (value, label). Numbers that would leave
+        little room to the curves are written below the title instead.
+      y_limits: limits of the vertical axis; None: they depend on the curves.
     """
 
     title: str
@@ -58,12 +58,12 @@ class PanelGroup:
     """Panels with the same axes: a whole figure, a half of it, or a row.
 
     Attributes:
-      panels: of the group.
+      panels: the panels, in order.
       x_column: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
-      x_limit: end of the horizontal axis in all panels; None: in each the end of its runs.
-      y_label: of the vertical axis.
+      x_limit: end of the horizontal axis in all panels; None: each panel ends with its runs.
+      y_label: label of the vertical axis.
       is_log: whether the vertical axis is logarithmic.
-      name: of what tells its curves from another group's, for the titles.
+      name: addition to the titles that distinguishes the group from others; "" for none.
     """
 
     panels: tuple[Panel, ...]
@@ -88,21 +88,21 @@ class PanelGroup:
 END_LABEL = "end of our runs"
 
 _FARTHEST = 4.0
-"""The largest distance of a line from what else a panel shows, in heights of that; also the
-deepest fall of a curve below the others that is shown whole."""
+"""The largest distance of a line from the panel's other contents, in multiples of their height.
+Also the deepest fall of a curve below the others that is shown whole."""
 _TIMES = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
 _MARGIN = 1.02
 _FEW_CURVES = 5
 _WIDE_TITLE = 18
-"""Characters of a title that fits above one of four panels in the normal size."""
+"""Maximum characters of a title in normal size above one of four panels."""
 _ONE_SEED_WIDTH = 0.8
-"""Points: a single seed is drawn thin."""
+"""Points: curves without a band, of few seeds, are drawn thin."""
 
 
 def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """Returns a page with the panels.
 
-    Parts with equal numbers of panels, more than one, are rows; others stand side by side.
+    Parts with the same number of panels, if more than one, are rows. Others are side by side.
     """
     lengths = {len(part.panels) for part in parts}
     are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
@@ -131,7 +131,7 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
 
 
 def _share_heights(parts: Sequence[PanelGroup], grids: Sequence[Sequence]) -> None:
-    """Gives panels of the same task and quantity one vertical axis."""
+    """Gives panels of the same task and quantity the same limits of the vertical axis."""
     of_task: dict[tuple[str, str], list] = {}
     for part, places in zip(parts, grids):
         for panel, place in zip(part.panels, places):
@@ -155,8 +155,8 @@ def _draw_part(
 ) -> dict:
     """Draws a part in a grid of `width` columns, adds to `marks`, and returns {label: line}.
 
-    The page has `columns` of panels; the more there are, the smaller is the text. Its horizontal
-    lines have `labels`.
+    The page has `columns` columns of panels: the more columns, the smaller the text. `labels` are
+    the labels of all horizontal lines of the page.
     """
     unit, size = _unit(part)
     legend = {}
@@ -178,7 +178,7 @@ def _draw_part(
         drawn = _draw_curves(place, panel.curves, size)
         for label, line in (drawn | drawing.reference_lines(place, near_lines, labels)).items():
             if label not in legend or line.get_linewidth() > legend[label].get_linewidth():
-                legend[label] = line  # not thin, unless it is everywhere
+                legend[label] = line  # a thin line only if all panels have a thin one
         limit = part.x_limit or panel.end or size
         if panel.end is not None and panel.end * _MARGIN < limit:
             marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
@@ -211,18 +211,18 @@ def _draw_part(
 
 
 def _set_height(place, shown: Sequence[float], margin: float) -> None:
-    """Sets the vertical axis to what it shows, and a margin in parts of that."""
+    """Sets the vertical axis to the range of `shown` and a margin, a fraction of that range."""
     low, high = min(shown), max(shown)
     place.set_ylim(low - margin * (high - low), high + margin * (high - low))
 
 
 def _size(part: PanelGroup) -> tuple[int, int]:
-    """Returns the number of panels, and the most curves of one of them."""
+    """Returns the number of panels, and the maximum number of curves in a panel."""
     return len(part.panels), max(len(panel.curves) for panel in part.panels)
 
 
 def _columns(count: int, num_curves: int = 1) -> int:
-    """Returns the columns of a grid with few empty places; fewer for panels of many curves."""
+    """Returns the columns of a grid with few empty places; fewer for panels with many curves."""
     if count <= 3:
         return count
     if num_curves > _FEW_CURVES:
@@ -253,9 +253,9 @@ def _extent(curves: Sequence[Curve]) -> tuple[float, float]:
 
 
 def _divide(curves: Sequence[Curve]) -> tuple[Sequence[Curve], Sequence[Curve]]:
-    """Returns the curves, and those that diverge and would leave no height to the others.
+    """Returns the curves that do not diverge, then the diverging ones.
 
-    These fall far below the others and their own start.
+    A diverging curve falls far below the others and its own start, and would leave them no height.
     """
     order = sorted(curves, key=lambda curve: -curve.middle.min())
     for number in range(1, len(order)):
@@ -268,7 +268,7 @@ def _divide(curves: Sequence[Curve]) -> tuple[Sequence[Curve], Sequence[Curve]]:
 
 
 def _far_lines(curves: Sequence[Curve], lines: Sequence[drawing.Line]) -> list[drawing.Line]:
-    """Returns the lines that are too far from the curves and from the nearer lines."""
+    """Returns the lines that are too far from the curves and from the lines nearer to these."""
     far: list[drawing.Line] = []
     if not curves:
         return far

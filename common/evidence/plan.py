@@ -1,4 +1,4 @@
-"""Plans: which runs of an experiment are finished, cut or missing, and the time that they need."""
+"""Plans of an experiment: which runs are finished, cut or missing, and the time still needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 import contextlib
@@ -37,7 +37,7 @@ from common.reporting.run_directory import (
 from common.user_error import UserError
 
 _START_MINUTES = 0.5
-"""The time of each run besides its budget: starting processes, compiling, a last evaluation."""
+"""Minutes of a run in addition to its budget: starting processes, compiling, a last evaluation."""
 
 
 class State(enum.StrEnum):
@@ -55,10 +55,10 @@ class Status:
     """The status of a run.
 
     Attributes:
-      state: of the run.
-      progress: of the run.
-      note: why it is unusable, or cannot be started since it runs; one line that says what to do.
-      is_kept: whether this is the status of a kept run, not of a directory.
+      state: whether the run is finished, cut, missing, running or unusable.
+      progress: the time and steps that the run has done; zeros where they are unknown.
+      note: why the run is unusable or already running, and what to do, in one line; else "".
+      is_kept: whether this is the status of a kept run rather than of a run directory.
     """
 
     state: State
@@ -68,7 +68,7 @@ class Status:
 
 
 def last_progress(path: pathlib.Path) -> Progress:
-    """Returns the progress in the last row of learner.csv or evaluator.csv; 0 without a row.
+    """Returns the progress in the last row of learner.csv or evaluator.csv; zeros without a row.
 
     Raises:
       CsvError: the row is damaged.
@@ -82,7 +82,7 @@ class Speeds:
 
     Args:
       kept: the kept runs of the scale.
-      folder: of the scale's run directories; None: there are none.
+      folder: root of the scale's run directories; None if there are none.
     """
 
     def __init__(self, kept: Iterable[KeptRun], folder: pathlib.Path | None = None):
@@ -90,20 +90,20 @@ class Speeds:
         for run in kept:
             self.add(run, run.progress)
         for path in folder.glob("*/*/seed_*/learner.csv") if folder else ():
-            with contextlib.suppress(UserError):  # the plan of this run names the error
+            with contextlib.suppress(UserError):  # planning this run reports the error
                 self._add(path.parts[-4:-2], last_progress(path))
 
     def add(self, run: Run | KeptRun, progress: Progress) -> None:
-        """Adds a run that has ended."""
+        """Adds the time and the steps of a run that has ended."""
         self._add((run.setting, run_folder(run.environment)), progress)
 
     def minutes_left(
         self, curve: tuple[str, str], budget: Budget, progress: Progress
     ) -> float | None:
-        """Returns the time that a run needs which has done so much; None if it is unknown.
+        """Returns the minutes that a run with this progress still needs; None if unknown.
 
-        It is by the speeds of runs of the same setting and environment; else of the same setting;
-        else of all.
+        The estimate uses the speeds of runs of the same setting and environment. If there are none
+        it uses those of the same setting, else those of all runs.
         """
         setting, environment = curve
         keys = ((setting, run_folder(environment)), (setting,), ())
@@ -124,20 +124,20 @@ class Speeds:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedRun:
-    """A run of a scale and a seed.
+    """A run of an experiment at a scale, with a seed.
 
     Attributes:
-      run: curve and environment.
-      seed: of the run.
-      directory: where it is or will be made.
+      run: its agent, setting, environment and flags.
+      seed: its seed.
+      directory: its run directory, which may not exist yet.
       paper: name of its paper.
-      scale: of the run.
+      scale: its scale, with the experiment's own budget at that scale if there is one.
       budget: its limits.
-      flags: arguments of its program, except limits, workdir and what only run.json shows.
-      changes: what differs from the paper's run, a phrase each.
-      kept: where it may have been kept; None: nowhere.
-      status: how far it was when the plan was made.
-      minutes: that it still needs; None if that is unknown.
+      flags: arguments of its program, except limits, --scale, --scale_changes and --workdir.
+      changes: the differences from the paper's run, a phrase each.
+      kept: the kept runs, which may include this one; None if there are none.
+      status: its status when the plan was made.
+      minutes: the time that it still needs; None if unknown.
     """
 
     run: Run
@@ -164,7 +164,7 @@ class PlannedRun:
 
     @property
     def has_final_evaluation(self) -> bool:
-        """True if its last evaluation, for the paper's tables, has episodes of its own number."""
+        """True if its last evaluation, for the paper's tables, has its own number of episodes."""
         return "final_episodes" in flag_values(self.flags)
 
     @property
@@ -183,7 +183,7 @@ class PlannedRun:
         ]
 
     def read_status(self) -> Status:
-        """Returns the status of the run at this moment: in its directory, or as it was kept."""
+        """Returns the current status of the run, from its directory or from the kept runs."""
         here = self._read_directory_status()
         if here.state is State.FINISHED:
             return here
@@ -192,7 +192,7 @@ class PlannedRun:
         return there if is_decisive else here
 
     def read_kept_status(self) -> Status:
-        """Returns the status of the kept run; one of a smaller budget is in another's place."""
+        """Returns the status of the kept run, which is unusable if its budget is smaller."""
         try:
             run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
             if run:
@@ -209,12 +209,12 @@ class PlannedRun:
     def _read_directory_status(self) -> Status:
         """Returns the status of the run in its directory; changes nothing.
 
-        The run is finished if its newest start ended in order and its budget is reached. With a
-        larger budget it is cut, and can be resumed. It is unusable if it is another run, or if one
-        of its files is damaged.
+        The run is finished if its newest start ended cleanly and its budget is reached. Otherwise
+        it is cut and can be resumed, even if it finished with a smaller budget. It is unusable if
+        the directory holds a different run or a damaged file.
 
-        If tables or claims need its final evaluation, it is finished if its last one is of
-        parameters that reached the budget, whatever happened to it afterwards.
+        If tables or claims need the run's final evaluation, it is finished once an evaluation's
+        parameters have reached the budget, whatever happened afterwards.
         """
         files = RunDirectory(self.directory)
         if not files.config_json.exists():
@@ -240,11 +240,11 @@ class PlannedRun:
             return Status(State.UNUSABLE, note=str(error))
 
     def _check_identity(self, where: pathlib.Path | str, config: Mapping[str, Any]) -> None:
-        """Raises RunDirectoryError if the config is not one of a run with this run's flags.
+        """Raises RunDirectoryError unless the config agrees with this run's flags.
 
-        Environment, seed, actors and each hyperparameter among them must stand in the config, if
-        they are not newer than it. Those that `--setting` implies are left to the program, which
-        compares them when it resumes.
+        Environment, seed, number of actors and each hyperparameter among the flags are compared. A
+        hyperparameter that did not exist when the config was written has its `earlier` value. The
+        program itself compares what `--setting` implies when it resumes.
         """
         config = with_earlier(config, earlier_values(self.run.agent.settings.config_class))
         for name, wanted in flag_values(self.flags).items():
@@ -264,14 +264,14 @@ class PlannedRun:
 class Plan:
     """An experiment's runs at a scale.
 
-    They are in order of seeds and then of tasks, so that there is soon something to see.
+    The runs are ordered by seed, then by task, so that every task has a first result early.
 
     Attributes:
-      paper: of the experiment.
-      experiment: with the runs that it has at the scale.
-      scale: with the budget that it has for the experiment.
-      runs: in order.
-      speeds: by which minutes are estimated.
+      paper: the paper of the experiment.
+      experiment: the experiment, with its runs at the scale.
+      scale: the scale, with the experiment's own budget if it has one there.
+      runs: the planned runs, in order.
+      speeds: the measured speeds, from which the runs' minutes are estimated.
     """
 
     paper: Paper
@@ -301,21 +301,21 @@ def make_plan(
     num_seeds: int | None = None,
     speeds: Speeds | None = None,
 ) -> Plan:
-    """Looks at the run directories and plans the rest; changes nothing.
+    """Plans an experiment's runs from run directories and kept runs; changes nothing.
 
     Args:
-      paper: of the experiment.
-      experiment: to run.
-      scale: one of the paper's, or any other.
+      paper: the paper of the experiment.
+      experiment: the experiment to run.
+      scale: a scale of the paper, or any other.
       runs: root of the run directories.
-      kept: where runs may have been kept; None: nowhere.
+      kept: the kept runs; None if there are none.
       tasks: environments, with or without their suite; None: all.
       settings: curves; None: all.
-      num_seeds: seeds are 0 to num_seeds - 1; None: as many as the experiment has at the scale.
-      speeds: of the scale, if they are known.
+      num_seeds: number of seeds, from seed 0 on; None: the experiment's number at the scale.
+      speeds: the speeds of the scale; None: they are measured from its runs.
 
     Raises:
-      UnknownError: the experiment has no such task or setting, and the message lists all.
+      UnknownError: the experiment has no such task or setting. The message lists those it has.
     """
     scale, num_seeds = experiment.scaled(scale), num_seeds or experiment.seeds_at(scale.name)
     experiment = experiment.at(scale.name)
@@ -355,7 +355,7 @@ def make_plan(
 def _chosen(
     experiment: Experiment, what: str, wanted: Sequence[str] | None, there: Sequence[str]
 ) -> Sequence[str]:
-    """Returns what is wanted, all by default; names may lack their suite."""
+    """Returns the wanted names, with their suites; all that there are if `wanted` is None."""
     if wanted is None:
         return there
     short = {name.partition(":")[2] or name: name for name in there}

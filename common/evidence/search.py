@@ -1,7 +1,7 @@
 """A search for hyperparameters with Optuna: each trial is a run, which may end early.
 
-Optuna is an extra, imported by `run` alone. A study is an SQLite file next to the run directories,
-so that the same command goes on with it; a trial that was cut resumes its run.
+Optuna is an optional package, imported only when a search runs. A study is an SQLite file next to
+the run directories, so that the same command continues it. An interrupted trial resumes its run.
 """
 
 import collections
@@ -27,9 +27,10 @@ from common.reporting.run_directory import RunDirectory
 from common.user_error import UserError
 
 _PARTS = 8
-"""Trials are compared at the ends of these parts of a run."""
+"""Number of parts of a run. Trials are compared at the first evaluation in each part."""
 _FACTOR = 10.0
-"""By how much a value may differ from the setting's where its field has no bound."""
+"""Largest factor between a tried value and the setting's, where the field has no bound. A range
+whose bounds differ by this factor or more is logarithmic."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Range:
     """The values of a hyperparameter that a search tries.
 
     Attributes:
-      choices: the values themselves; () for all between the bounds.
+      choices: the values themselves; () for all values from `low` to `high`.
       low: lowest value.
       high: highest value.
-      is_log: whether values are drawn by their logarithm.
+      is_log: whether values are drawn on a logarithmic scale.
       is_whole: whether values are whole numbers.
     """
 
@@ -51,7 +52,7 @@ class Range:
     is_whole: bool = False
 
     def suggest(self, trial: Any, name: str) -> str:
-        """Returns the value of a trial, as a flag takes it; floats have four digits."""
+        """Returns a trial's value as the text of a flag; floats have four significant digits."""
         if self.choices:
             return trial.suggest_categorical(name, self.choices)
         if self.is_whole:
@@ -63,9 +64,9 @@ def ranges(texts: Sequence[str], config: Config) -> dict[str, Range]:
     """Returns the ranges of hyperparameters by flag.
 
     Args:
-      texts: "config.NAME" for the range of the field, which is a factor of ten around the setting's
-        value where the field has no bound; "config.NAME=LOW..HIGH"; or "config.NAME=A,B,C".
-      config: of the setting.
+      texts: "config.NAME" for the range of the field, which is narrowed to a factor of ten around
+        the setting's value if a bound is missing; "config.NAME=LOW..HIGH"; or "config.NAME=A,B,C".
+      config: the setting's hyperparameters.
 
     Raises:
       SweepError: there is no such hyperparameter, or it has no range.
@@ -114,7 +115,7 @@ def _of_field(each: dataclasses.Field, value: Any) -> Range:
             f"--vary config.{each.name}: it has no range around {value!r}: give one, "
             f"config.{each.name}=LOW..HIGH, or values"
         )
-    # A bound that no value may take is left by a thousandth.
+    # An exclusive bound moves inwards: by a thousandth of the range, or by 1 for whole numbers.
     margin = (high - low) / 1000 if each.type is float else 1
     low += margin * ("above" in bounds and low == bounds["above"])
     high -= margin * ("below" in bounds and high == bounds["below"])
@@ -133,15 +134,15 @@ def run(
     file: pathlib.Path,
     stop: StopRequest,
 ) -> list[dict[str, object]]:
-    """Makes trials until there are so many; returns a row for each, the best first.
+    """Runs trials until there are enough; returns a row for each, the best completed one first.
 
     Args:
-      plan_of: returns the plan of the run with values of flags; it has a single run.
+      plan_of: returns the plan, with a single run, for given values of flags.
       tried: ranges by flag.
-      num_trials: of the study, those of earlier starts included.
-      slots: of the runs at once.
-      file: of the study.
-      stop: installed.
+      num_trials: number of finished trials in the study, including those of earlier starts.
+      slots: slots for the trials' runs, one run at a time in each.
+      file: the SQLite file of the study.
+      stop: an installed request to stop.
 
     Raises:
       SweepError: Optuna is not installed.
@@ -153,7 +154,7 @@ def run(
             "--search=optuna needs the package optuna: run `.venv/bin/pip install optuna`, or "
             "install this project with the extra [search]"
         ) from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # failed trials are named here
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # failed trials are reported below
     file.parent.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(
         storage=f"sqlite:///{file}",
@@ -162,22 +163,22 @@ def run(
         pruner=optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=2),
         load_if_exists=True,
     )
-    # Repeatable, but for the times of pruning; a later start must not draw the same values again.
+    # Repeatable except for the timing of pruning. A later start must not repeat the values.
     study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))
     states = optuna.trial.TrialState
-    for trial in study.get_trials(states=(states.RUNNING,)):  # of a killed search
+    for trial in study.get_trials(states=(states.RUNNING,)):  # left by a killed search
         study.tell(trial.number, state=states.FAIL)
     open_or_done = study.get_trials(states=(states.COMPLETE, states.PRUNED, states.WAITING))
     known = [each.system_attrs.get("fixed_params", each.params) for each in open_or_done]
-    for trial in study.get_trials(states=(states.FAIL,)):  # cut ones go on, with the same values
+    for trial in study.get_trials(states=(states.FAIL,)):  # interrupted ones: the same values again
         if not trial.user_attrs.get("failed") and trial.params not in known:
             study.enqueue_trial(trial.params)
             known.append(trial.params)
     free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     for slot in slots:
         free.put(slot)
-    lock = threading.Lock()  # to plan a run may make an environment
-    # Trials of equal values have the same run: the second one waits for it.
+    lock = threading.Lock()  # planning a run may create an environment
+    # Trials with equal values have the same run: the second trial waits for the first.
     in_use: dict[pathlib.Path, threading.Lock] = collections.defaultdict(threading.Lock)
 
     def objective(trial: Any) -> float:
@@ -194,7 +195,7 @@ def run(
                     value = _value_of(plan, slot, trial, stop)
                 finally:
                     free.put(slot)
-        except UserError as error:  # values that do not go together
+        except UserError as error:  # values that cannot be combined
             trial.set_user_attr("failed", str(error))
             raise _UnfinishedError from None
         finally:
@@ -226,10 +227,10 @@ def run(
 
 
 def _value_of(plan: Plan, slot: Slot, trial: Any, stop: StopRequest) -> float:
-    """Makes the run of a trial, unless it is finished; returns its late mean.
+    """Executes the run of a trial unless it is finished; returns its late mean.
 
     Raises:
-      optuna.TrialPruned: the run is worse than the median of the others were at the same time.
+      optuna.TrialPruned: the run is worse than the median of the other trials at the same stage.
       _UnfinishedError: the user stopped the search, or the run failed.
     """
     import optuna

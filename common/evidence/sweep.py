@@ -31,14 +31,14 @@ _KEYS = ["setting", "task", "seed"]
 
 
 class SweepError(UserError):
-    """A sweep that cannot be; the message is one line that names the flag."""
+    """A sweep that is impossible; the message is one line that names the flag."""
 
 
 def parse_varied(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Returns the values by flag of texts such as "config.learning_rate=1e-4,3e-4".
+    """Parses texts such as "config.learning_rate=1e-4,3e-4" into the values of each flag.
 
     Raises:
-      SweepError: a text has another form, or names a flag that another one names.
+      SweepError: a text has another form, or two texts name the same flag.
     """
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
@@ -61,16 +61,16 @@ def values_of(text: str) -> tuple[str, ...]:
 def of_agent(
     agent: AgentDeclaration, settings: Sequence[str], environments: Sequence[str], scale: Scale
 ) -> Experiment:
-    """Returns an experiment of an agent alone, which is in no paper.
+    """Returns an experiment with one agent, independent of any paper's.
 
     Args:
-      agent: to run.
-      settings: of the agent; empty: its default.
-      environments: any.
-      scale: of the runs, whose limits decide what the horizontal axis is.
+      agent: the agent to run.
+      settings: names of the agent's settings; empty: its default.
+      environments: names of any environments.
+      scale: the scale of the runs. Its limits determine the horizontal axis.
 
     Raises:
-      SweepError: there is no such setting, or the scale sets no limit.
+      SweepError: the agent has no such setting, or the scale has no budget of its own.
     """
     for setting in settings:
         if setting not in agent.settings.names:
@@ -97,11 +97,11 @@ def of_agent(
 
 
 def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experiment:
-    """Returns the experiment of every run with every combination of values: a panel a task.
+    """Returns an experiment of every run with every combination of values, a panel for each task.
 
     Args:
-      experiment: with the runs that it has at the scale.
-      varied: values by flag, as of `parse_varied`.
+      experiment: the experiment, with its runs at the scale.
+      varied: values by flag, as `parse_varied` returns them.
 
     Raises:
       UserError: a run's agent has no such flag, a value is not allowed, or the agent cannot act in
@@ -125,7 +125,7 @@ def sweep(experiment: Experiment, varied: Mapping[str, Sequence[str]]) -> Experi
 
 
 def _varied(run: Run, chosen: Mapping[str, str]) -> Run:
-    """Returns a run with other values of flags, which are in its name."""
+    """Returns a run with these values of flags, which its setting's name then includes."""
     kept = tuple(flag for flag in run.flags if flag_name(flag) not in chosen)
     flags = tuple(f"--{name}={value}" for name, value in chosen.items())
     setting = run.setting + suffix_of(chosen)
@@ -133,7 +133,7 @@ def _varied(run: Run, chosen: Mapping[str, str]) -> Run:
 
 
 def suffix_of(chosen: Mapping[str, str]) -> str:
-    """Returns what the values of flags add to a setting's name."""
+    """Returns the suffix of a setting's name for these values of flags."""
     return "".join(
         f"_{name.removeprefix(_PREFIX)}_{re.sub(r'[^A-Za-z0-9.+-]+', '_', value).strip('_')}"
         for name, value in chosen.items()
@@ -158,7 +158,7 @@ def require_flags(run: Run, chosen: Iterable[str]) -> None:
 
 
 def _check(run: Run, chosen: Mapping[str, str]) -> None:
-    """Raises UserError unless the run's agent takes the values, and can act in its environment."""
+    """Raises UserError unless the run's agent accepts the values and can act in its environment."""
     require_flags(run, chosen)
     settings, others = run.agent.settings, flags_lib.variable(run.agent)
     config = settings.configuration(run.agent_setting or settings.default)
@@ -175,7 +175,7 @@ def _check(run: Run, chosen: Mapping[str, str]) -> None:
 
 
 def _value(text: str) -> object:
-    """Returns the value that a flag's text stands for."""
+    """Returns the value that a flag's text represents."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:
@@ -188,9 +188,9 @@ def show(plan: Plan, names: Sequence[str], directory: pathlib.Path) -> list[path
     """Draws the figure of a finished sweep and writes its table, best first; returns the files.
 
     Args:
-      plan: of the sweep, whose runs are finished.
-      names: the flags that it varies.
-      directory: of the files.
+      plan: the plan of the sweep, whose runs are finished.
+      names: names of the flags that it varies.
+      directory: the directory for the files.
     """
     paper, scale = plan.paper, plan.scale.name
     with tempfile.TemporaryDirectory() as folder:
@@ -205,7 +205,7 @@ def show(plan: Plan, names: Sequence[str], directory: pathlib.Path) -> list[path
 
 
 def write_table(rows: Sequence[Mapping[str, object]], stem: pathlib.Path) -> list[pathlib.Path]:
-    """Writes rows of equal keys as Markdown and as CSV, to files that begin with `stem`."""
+    """Writes rows with the same keys as STEM.md and STEM.csv; returns the two files."""
     header = [name.removeprefix(_PREFIX) for name in rows[0]]
     table, plain = (stem.with_name(stem.name + suffix) for suffix in (".md", ".csv"))
     shown = [[_shown(cell) for cell in row.values()] for row in rows]
@@ -218,13 +218,13 @@ def ranking(plan: Plan, names: Sequence[str], values: pandas.DataFrame) -> list[
     """Returns a row for each setting and task of a sweep, the highest late mean of a task first.
 
     Args:
-      plan: of the sweep.
-      names: the flags that it varies.
-      values: the evaluations of its runs, as of `common.evidence.runs.frame`.
+      plan: the plan of the sweep.
+      names: names of the flags that it varies.
+      values: the evaluations of its runs, as `common.evidence.runs.frame` returns them.
 
     Returns:
-      task, setting, the flags' values, `late_mean` over seeds, the ends `low` and `high` of its
-      interval, empty with one seed, and the number of seeds.
+      task, setting, the flags' values, `late_mean` as a mean over seeds, the ends `low` and `high`
+      of its interval, NaN with one seed, and the number of seeds.
     """
     chosen = {}
     for planned in plan.runs:
@@ -242,7 +242,7 @@ def ranking(plan: Plan, names: Sequence[str], values: pandas.DataFrame) -> list[
 
 
 def _shown(cell: object) -> str:
-    """Returns a cell of the table for people: four digits, and nothing for NaN."""
+    """Returns a cell of the Markdown table: floats have four significant digits, NaN is empty."""
     if not isinstance(cell, float):
         return str(cell)
     return "" if math.isnan(cell) else f"{cell:.4g}"

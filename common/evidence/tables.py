@@ -25,10 +25,10 @@ class Cell:
 
     Attributes:
       value: the number.
-      frames: mean number of frames that its runs saw; None if it is not made of runs.
-      seeds: number of its runs; None if it is not made of runs.
-      episodes: of the final evaluation of each run; None if it is not made of runs.
-      setting: of its runs; "" if it is not made of runs.
+      frames: mean number of frames of its runs; None if it does not come from runs.
+      seeds: number of its runs; None if it does not come from runs.
+      episodes: number in the final evaluation of each run; None if it does not come from runs.
+      setting: the setting of its runs; "" if it does not come from runs.
     """
 
     value: float
@@ -42,12 +42,12 @@ class OwnNumbers(abc.ABC):
     """Our numbers for a table of a paper."""
 
     is_of_runs = True
-    """True if they have frames, seeds, episodes and a setting."""
+    """True if the numbers come from runs, with frames, seeds, episodes and a setting."""
 
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[str, ...]:
-        """The paper's columns for which there are our numbers."""
+        """The paper's columns for which we have numbers."""
 
     @abc.abstractmethod
     def cells(
@@ -58,13 +58,13 @@ class OwnNumbers(abc.ABC):
         Args:
           experiment: the table.
           runs: `KeptRun`s of one scale.
-          numbers: that papers report.
+          numbers: the numbers that papers report.
         """
 
     def summary(
         self, table: pandas.DataFrame, experiment: Experiment, runs: Sequence, numbers: Reported
     ) -> pandas.DataFrame | None:
-        """Returns what sums up the paper's `table`, as text; None if nothing does. See `cells`."""
+        """Returns a text summary of the paper's `table` and our cells, or None. See `cells`."""
         return None
 
 
@@ -74,10 +74,10 @@ class Table:
 
     Attributes:
       title: paper, name and title of the table.
-      note: sentences on our numbers, and the unit if all columns have the same.
-      rows: the paper's numbers and ours; our columns in which nothing stands are left out. The
-        names of the paper's columns have their units, if neither they nor the note say them.
-      summary: sums up the rows; None if nothing does.
+      note: sentences on our numbers, and the unit if all columns have the same one.
+      rows: the paper's numbers and ours, without our empty columns. The names of the paper's
+        columns include their units, unless the names or the note already do.
+      summary: a summary of the rows; None if there is none.
     """
 
     title: str
@@ -133,7 +133,7 @@ def build(
 
 
 def page(table: Table) -> str:
-    """Returns the table as a page."""
+    """Returns the table as a page of Markdown."""
     parts = [f"# {table.title}", table.note, *map(_grid, table.frames)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -147,9 +147,9 @@ def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:
     """Returns all evaluations of runs, a row each, for other programs.
 
     Returns:
-      paper, scale, setting, environment, seed; the columns of evaluator.csv; score, the return in
-      parts of the task's scale, nan without a scale; budget, by_rule and is_final. The last says
-      that the parameters are the run's final ones.
+      paper, scale, setting, environment, seed; the columns of evaluator.csv; score, the return as
+      a fraction of the task's scale, NaN without a scale; budget, by_rule and is_final. is_final is
+      true for an evaluation of the run's final parameters.
     """
     parts = []
     for run in runs:
@@ -169,7 +169,7 @@ def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:
 
 
 def markdown_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """Returns a table without padding, since its cells may be sentences."""
+    """Returns a Markdown table without padding, since its cells may be sentences."""
     header = list(header)
     lines = [header, ["---"] * len(header), *rows]
     cells = (" | ".join(str(cell).replace("|", "\\|") for cell in line) for line in lines)
@@ -177,7 +177,7 @@ def markdown_table(header: Iterable[object], rows: Iterable[Iterable[object]]) -
 
 
 def details(summary: str, text: str) -> str:
-    """Returns a text of Markdown that is folded below its summary."""
+    """Returns Markdown text, folded below its summary."""
     return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
@@ -187,10 +187,10 @@ def _grid(frame: pandas.DataFrame) -> str:
 
 
 def _units(units: pandas.DataFrame) -> dict[str, str]:
-    """Returns the unit of each column whose numbers have the same, if its name does not say it."""
+    """Returns the unit of each column whose numbers have the same one, unless its name says it."""
     found = {}
     for name in units:
-        # What stands in brackets is on a single number.
+        # Text in parentheses is about a single number.
         in_column = {text.partition(" (")[0] for text in units[name].dropna()}
         unit = in_column.pop()
         if not in_column and unit != "-" and unit.lower() not in name.lower():
@@ -205,7 +205,7 @@ def _ours(
     cells: Mapping[tuple[str, str], Cell],
     ours: OwnNumbers,
 ) -> dict[str, list[str]]:
-    """Returns the columns that follow the reported one, except those in which nothing stands."""
+    """Returns our columns, which follow the reported one, without empty columns."""
     printed = texts.dropna()
     unit = "M" if printed.str.endswith("M").all() else ""
     digits = 1 if unit else max((len(text.partition(".")[2]) for text in printed), default=0)

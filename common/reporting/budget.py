@@ -8,21 +8,21 @@ from typing import Any
 from common.reporting import csv_rows
 
 EPISODE_STEPS = 30_000
-"""Longest episode of an evaluation by default, more than any of the papers' tasks have: Atari's
-last 108,000 frames, which are 27,000 steps."""
+"""Default maximum length of an evaluation's episodes, in actor steps. No episode in the papers is
+as long: Atari's last at most 108,000 frames, which are 27,000 steps."""
 _UNITS = (("days", 24 * 60, 72 * 60), ("hours", 60, 60), ("minutes", 1, -math.inf))
-"""Unit, its length in minutes, and the duration in minutes from which on it is used."""
+"""Unit, its length in minutes, and the shortest duration in minutes for which it is used."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """The limits of a run, which ends at the first that it reaches; None: without a limit.
+    """The limits of a run, which ends at the first one that it reaches. None means no limit.
 
     Attributes:
       minutes: wall-clock time over all starts of the run.
       actor_steps: steps of all actors together.
       learner_steps: updates.
-      episode_return: mean return of an evaluation.
+      episode_return: mean return of an evaluation, at which the run ends.
     """
 
     minutes: float | None = None
@@ -31,7 +31,7 @@ class Budget:
     episode_return: float | None = None
 
     def to_json(self) -> dict[str, float | int | None]:
-        """Returns the limits by name; that of the return only if there is one."""
+        """Returns the limits by name; `episode_return` only if it is set."""
         values = dataclasses.asdict(self)
         return {
             name: value
@@ -49,18 +49,18 @@ class Budget:
         )
 
     def fraction(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> float:
-        """Returns the part that a run which has done so much has done, 0 to 1; 0 without limits."""
+        """Returns the fraction of a run that is done at this progress, 0 to 1; 0 without limits."""
         done = (wall_seconds / 60, actor_steps, learner_steps)
         limits = zip(done, dataclasses.astuple(self))
         parts = [value / limit for value, limit in limits if limit]
         return min(1.0, max(parts, default=0.0))
 
     def is_solved_by(self, episode_return: float) -> bool:
-        """Returns whether an evaluation of this mean return ends the run."""
+        """Returns whether an evaluation with this mean return ends the run."""
         return self.episode_return is not None and episode_return >= self.episode_return
 
     def reached(self, wall_seconds: float, actor_steps: float, learner_steps: float) -> bool:
-        """Returns whether a run that has done so much has reached a limit of time or steps."""
+        """Returns whether a run with this progress has reached a limit of time or steps."""
         done = (wall_seconds / 60, actor_steps, learner_steps)
         return any(
             limit is not None and value >= limit

@@ -1,4 +1,4 @@
-"""The command line of programs: arguments, one-line errors, and their end."""
+"""The command line of programs: arguments, one-line errors and exit codes."""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -19,10 +19,10 @@ from common.user_error import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and which takes no abbreviations.
+    """A parser with one-line errors, which accepts no abbreviated flags.
 
     Args:
-      **texts: texts of the help. `as_it_runs` is applied to them.
+      **texts: texts of the help, to which `as_it_runs` is applied.
     """
 
     def __init__(self, **texts: str):
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def as_it_runs(text: str) -> str:
-    """Returns a text whose commands `python -m` have the interpreter that runs this program."""
+    """Returns a text in which commands `python -m` name the interpreter of this program."""
     interpreter = records.as_shell_words([sys.executable])
     return re.sub(r"(?<![/\w])python -m ", lambda _: f"{interpreter} -m ", text)
 
@@ -59,24 +59,24 @@ def exit_with(
 ) -> NoReturn:
     """Ends the program with the exit code that `main` returns.
 
-    An exception of `errors` ends it with its message as one line on standard error, and so does
-    Ctrl-C, with the exit code of a program that SIGINT ends. If the reader of standard output has
-    gone, as `| head` does when it has its lines, the program ends in silence with the exit code of
-    a program that SIGPIPE ends; if it is a terminal that was closed, that of SIGHUP. What an
-    environment has left in this process does not keep it, see `common.environments.watch`.
+    After an exception of `errors`, or Ctrl-C, it prints one line on standard error. The exit code
+    after Ctrl-C is that of a program ended by SIGINT. If nobody reads standard output any more, the
+    program ends silently. Its exit code is then that for SIGPIPE if the output is a pipe such as
+    `| head`, or for SIGHUP if it is a terminal. Threads that an environment left behind do not keep
+    the process alive; see `common.environments.watch`.
     """
     try:
         _exit_with(main, errors)
     except BaseException as error:
         code = error.code if isinstance(error, SystemExit) else 1
-        watch = sys.modules.get("common.environments.watch")  # NumPy is imported with it
+        watch = sys.modules.get("common.environments.watch")  # its package imports NumPy
         if watch is not None:
             watch.exit_code = code if isinstance(code, int) else int(code is not None)
         raise
 
 
 _GONE = {errno.EPIPE: signal.SIGPIPE, errno.EIO: signal.SIGHUP}
-"""Errors of writing to a pipe or a terminal that nobody reads any more, and the signals for it."""
+"""Errors of writing to a pipe or a terminal that nobody reads any more, and their signals."""
 
 
 def _exit_with(main: Callable[[], int | None], errors: tuple[type[Exception], ...]) -> NoReturn:
@@ -109,21 +109,21 @@ def check_writable(flag: str, path: pathlib.Path) -> None:
 
 
 def _is_unread(descriptor: int) -> bool:
-    """Returns whether the descriptor is of a pipe or a terminal whose reader has gone."""
+    """Returns whether the descriptor is a pipe or a terminal that nobody reads any more."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 _HIDING = threading.RLock()
-"""Held by the thread that hides output: another one would take its file for the terminal."""
+"""Held by the thread that hides output. Another thread would mistake its file for the terminal."""
 
 
 @contextlib.contextmanager
 def native_output_only_on_failure() -> Iterator[None]:
     """Hides what native code prints on standard error, unless the `with` block fails.
 
-    TensorFlow 2.21 prints at import whatever its log level is. Threads enter one after the other.
+    TensorFlow 2.21 prints at import whatever its log level is. Threads enter one at a time.
     """
     with _HIDING, tempfile.TemporaryFile() as kept:
         sys.stderr.flush()

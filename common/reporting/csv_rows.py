@@ -1,7 +1,7 @@
 """CSV files of a run: their columns, appending by several processes at once, and reading.
 
 Each append opens the file, locks it, writes a whole row in one call and closes the file again. The
-file is then up to date after every row, and stays whole whatever kills its writers.
+file is therefore up to date after every row, and stays intact if a writer is killed.
 docs/files.md explains each column, with its unit.
 """
 
@@ -21,13 +21,13 @@ from common.reporting.records import LARGEST, LARGEST_COUNT, skipped_if_full, wh
 from common.user_error import UserError
 
 IDENTITY = ("paper", "setting", "environment", "seed")
-"""The columns of evaluator.csv that say of which run a row is."""
+"""The columns of evaluator.csv that identify the run of a row."""
 
 PROGRESS = ("wall_seconds", "actor_steps", "learner_steps")
-"""The columns of learner.csv that say how far a run is."""
+"""The columns of learner.csv with the progress of a run."""
 
 RESULT = (*PROGRESS, "episode_return_mean", "episode_return_std", "episodes")
-"""The columns of evaluator.csv that say what an evaluation found; no cell of them is empty."""
+"""The columns of evaluator.csv with the result of an evaluation. None of their cells is empty."""
 
 EVALUATOR = (
     *IDENTITY,
@@ -71,10 +71,10 @@ COUNTS = frozenset(
         *("actor", "parameter_version", "replay_size"),
     )
 )
-"""The columns of numbers from 0 on."""
+"""The columns of numbers that are not negative."""
 
 NUMBERS = COUNTS | {*EVALUATOR, *ACTING, *LEARNER} - {*IDENTITY[:3]}
-"""The columns of finite numbers; a metric may be NaN, too."""
+"""The columns of finite numbers. Other columns of numbers, the metrics, may contain NaN."""
 
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ _LASTING = (
     *(errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
 )
-"""Errors of opening a file that a restart would meet again."""
+"""Errors of opening a file that a restart would not cure."""
 _TAIL_BYTES = 1 << 16
 _HEADER_BYTES = 1000
 
@@ -95,10 +95,10 @@ class CsvError(UserError):
 
 
 class CsvRows:
-    """Appends rows to a CSV file; any number of processes of one machine may share the file.
+    """A writer of rows to a CSV file, which any number of processes of one machine may share.
 
     Args:
-      path: the file, made with its header if it does not exist. Its directory must exist.
+      path: the file, created with its header if it does not exist. Its directory must exist.
       columns: the names in the header, in order.
 
     Raises:
@@ -116,13 +116,13 @@ class CsvRows:
         """Appends one row; skips it, with a warning, while the disk is full.
 
         Args:
-          row: a scalar for each column, in any order: Python, NumPy or an eager tensor. None
-            leaves the cell empty.
+          row: a scalar for each column, in any order, from Python or NumPy or as an eager tensor.
+            None leaves the cell empty.
 
         Raises:
           ValueError: a value has a line break or is not a scalar.
           CsvError: the file's directory was moved or removed, or the file cannot be used any more.
-          OSError: another error than a full disk. The file is as it was before.
+          OSError: any error except a full disk. The file is as it was before.
         """
         line = _line([_cell(self._path, name, row[name]) for name in self._columns])
         with skipped_if_full("a row is skipped"), self._locked() as file:
@@ -159,7 +159,7 @@ class CsvRows:
                     f"{self._path} has the columns {header!r}, this program writes "
                     f"{','.join(self._columns)!r}: use another --workdir, or move the file away"
                 )
-            # Empty, or whoever made it died within the header.
+            # Empty, or its creator died while writing the header.
             os.ftruncate(file, 0)
             _write_whole(file, self._path, self._header)
             return
@@ -169,11 +169,11 @@ class CsvRows:
 
 
 class GrowingRows(CsvRows):
-    """Appends rows to a CSV file that gets a column for each new name; no other process may write.
+    """A writer of rows that adds a column for each new name; no other process may write the file.
 
     Args:
       path: see base class.
-      columns: the first names in the header; a file that exists may have more.
+      columns: the first names in the header; an existing file may have more.
 
     Raises:
       CsvError: see base class.
@@ -196,7 +196,7 @@ class GrowingRows(CsvRows):
             super().append({name: row.get(name) for name in self._columns})
 
     def _add_columns(self, names: Sequence[str]) -> None:
-        """Adds columns, empty in the rows so far, by a new file in the place of the old one."""
+        """Adds columns, empty in the rows so far, by replacing the file."""
         with self._locked():
             (_, header), *rows = read_lines(self._path)
         columns = (*header, *names)
@@ -242,12 +242,12 @@ def numbered_rows(
     Args:
       path: the file.
       columns: names that the header must have.
-      numbers: those whose cells may not be empty.
+      numbers: further such names, of columns of numbers without empty cells.
       may_be_torn: see `read_lines`.
 
     Raises:
-      FileNotFoundError, NotADirectoryError: as of `read_lines`.
-      CsvError: as of `read_lines`; the header lacks a column or has one twice, a row has more or
+      FileNotFoundError, NotADirectoryError: see `read_lines`.
+      CsvError: see `read_lines`; or the header lacks a column or has one twice, a row has more or
         fewer cells than the header, or a cell of `NUMBERS` is not a number.
     """
     (_, header), *rows = read_lines(path, may_be_torn)
@@ -256,12 +256,12 @@ def numbered_rows(
 
 
 def read_rows(path: str | os.PathLike) -> "pandas.DataFrame":
-    """Returns every row of a CSV file; numbers as such, empty cells as missing values.
+    """Returns every row of a CSV file, with numbers converted and empty cells as missing values.
 
     Raises:
-      As `numbered_rows`.
+      See `numbered_rows`.
     """
-    # Imported here because the actors append rows and have no use for pandas.
+    # Imported here because the actors append rows but do not need pandas.
     import pandas
 
     rows = [cells for _, cells in numbered_rows(path)]
@@ -277,10 +277,10 @@ def read_numbers(
     Args:
       path: the file; if it does not exist, it has no rows.
       columns: the names of the columns to read.
-      identity: the text of other columns, which every row must have, by name.
+      identity: {column: text} that every row must match.
 
     Raises:
-      CsvError: as of `numbered_rows`, a cell is not a number, or a row has another identity.
+      CsvError: see `numbered_rows`; or a cell is not a number, or a row has another identity.
     """
     import pandas
 
@@ -295,7 +295,7 @@ def read_numbers(
 
 
 def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Returns the last whole row, or None if there is none yet; reads only the file's two ends.
+    """Returns the last whole row, or None if there is none; reads only both ends of the file.
 
     Args:
       path: the file; a torn last line is left out.
@@ -305,7 +305,7 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
       {column: value}; numbers as int or float, an empty cell as None, anything else as str.
 
     Raises:
-      CsvError: the row is wrong as of `numbered_rows`, or the file cannot be read.
+      CsvError: the row is malformed, see `numbered_rows`, or the file cannot be read.
     """
     header, lines, _ = _lines_from(path, -_TAIL_BYTES)
     if not lines:
@@ -332,13 +332,13 @@ class NewRows:
     def __init__(self, path: str | os.PathLike, *columns: str):
         self._path = Path(path)
         self._columns = columns
-        self._end = _lines_from(path, -_TAIL_BYTES)[2]  # a writer removes what is torn after it
+        self._end = _lines_from(path, -_TAIL_BYTES)[2]  # a writer removes a torn line after it
 
     def read(self) -> list[tuple[float, ...]]:
         """Returns the numbers in the whole rows since the last call, or since the construction.
 
         Raises:
-          CsvError: a row is wrong as of `numbered_rows`, or the file cannot be read.
+          CsvError: a row is malformed, see `numbered_rows`, or the file cannot be read.
         """
         header, lines, end = _lines_from(self._path, self._end)
         if not lines:
@@ -364,7 +364,7 @@ def _lines_from(path: str | os.PathLike, begin: int) -> tuple[list[str], list[by
     try:
         with open(path, "rb") as file:
             first = file.readline()
-            if not first.endswith(b"\n"):  # no header yet; rows may come while this reads on
+            if not first.endswith(b"\n"):  # no header yet, though rows may follow meanwhile
                 return [], [], 0
             size = os.fstat(file.fileno()).st_size
             file.seek(max(len(first), begin if begin >= 0 else size + begin))
@@ -388,7 +388,7 @@ def _check_header(path: str | os.PathLike, header: Sequence[str], names: Sequenc
 def _row(
     where: str, header: Sequence[str], cells: Sequence[str], numbers: Sequence[str]
 ) -> dict[str, str]:
-    """Returns a row's cells by column, once they are checked."""
+    """Checks a row and returns its cells by column."""
     if len(cells) != len(header):
         raise CsvError(f"{where}: {len(cells)} cells for {len(header)} columns")
     row = dict(zip(header, cells))
@@ -430,7 +430,7 @@ def _fields(where: str, line: bytes) -> list[str]:
 
 
 def _cell(path: Path, column: str, value: Any) -> str:
-    import numpy as np  # late: it reads its number of threads when it is imported
+    import numpy as np  # imported late, because it reads its number of threads at import
 
     scalar = np.asarray(value)
     text = "" if value is None else str(scalar[()])  # float32 keeps its own shortest digits
@@ -449,10 +449,10 @@ def _value(field: str) -> Any:
 
 
 def _write_whole(file: int, path: Path, line: bytes) -> None:
-    """Writes the whole line or nothing: removes the part that a full disk let through."""
+    """Writes the whole line or nothing: removes the part that fitted on a full disk."""
     size = os.fstat(file).st_size
     try:
-        while line:  # a full disk takes a part of the line first, and tells only the next call
+        while line:  # a full disk takes part of the line, and only the next call fails
             line = line[os.write(file, line) :]
     except OSError as error:
         os.ftruncate(file, size)

@@ -26,7 +26,7 @@ from common.user_error import UserError
 class LiveLine(abc.ABC):
     """A line that `refresh` redraws in place; on a stream that is not a terminal it is not drawn.
 
-    What cannot be printed is left out, since the work that it tells of goes on.
+    A line that cannot be printed is left out, so that the work itself continues.
 
     Args:
       stream: where to print; standard error by default.
@@ -43,19 +43,19 @@ class LiveLine(abc.ABC):
 
     @abc.abstractmethod
     def line(self, width: int | None) -> str:
-        """Returns the fullest form of the line that fits `width`; None is without limit."""
+        """Returns the fullest form of the line that fits `width`; None means no limit."""
 
     @property
     def is_live(self) -> bool:
-        """True on a terminal."""
+        """True if the line is redrawn on a terminal."""
         return self._live is not None
 
     def refresh(self) -> None:
-        """Redraws the line, on a terminal."""
+        """Redraws the line if it is live."""
         self._draw(Live.refresh)
 
     def print(self, text: str) -> None:
-        """Prints a line of its own, on a terminal above the live one."""
+        """Prints a separate line, above the live one if there is one."""
         if self.is_live:
             self._draw(lambda live: live.console.print(Text(text)))
         else:
@@ -67,7 +67,7 @@ class LiveLine(abc.ABC):
         self._draw(Live.stop)
 
     def _draw(self, draw: Callable[[Live], object]) -> None:
-        """Draws on a terminal; once somebody has closed it, all lines go to the null device."""
+        """Draws on the terminal. Once that is closed, all lines go to the null device."""
         live = self._live
         if live is None:
             return
@@ -100,14 +100,14 @@ _SHORTEST_BAR, _LONGEST_BAR = 10, 24
 
 
 class ProgressLine(LiveLine):
-    """The rest of a run, its speeds and its last evaluation, on one line redrawn in place.
+    """What is left of a run, its speeds and its last evaluation, on one line redrawn in place.
 
-    A stream that is not a terminal gets a whole line every 15 s instead. Of the budget's limits the
-    line shows the one that the run is nearest to.
+    A stream that is not a terminal receives a whole line every 15 s instead. The line shows the
+    limit of the budget that the run is closest to.
 
     Args:
-      budget: the run's.
-      min_replay_size: items in the replay before learning starts.
+      budget: the limits of the run.
+      min_replay_size: number of items in the replay at which learning starts.
       stream: where to print; standard error by default.
     """
 
@@ -142,7 +142,7 @@ class ProgressLine(LiveLine):
             self.print(self.line(None))
 
     def line(self, width: int | None) -> str:
-        """Returns what fits `width` of the line; None is all of it, without a bar."""
+        """Returns the parts of the line that fit `width`; None returns all of it, without a bar."""
         fraction, left = self._left()
         speeds, ratio = self._speeds()
         parts = {
@@ -166,7 +166,7 @@ class ProgressLine(LiveLine):
         return f"{'━' * full}{'╌' * (room - full)}  {text}"
 
     def _left(self) -> tuple[float | None, str]:
-        """Returns the fraction done, None without limits, and what is left as text."""
+        """Returns the fraction done, None without limits, and the text of what is left."""
         learner, _, elapsed, _ = self._state
         seconds = None if self._budget.minutes is None else 60 * self._budget.minutes
         limits = (
@@ -185,7 +185,7 @@ class ProgressLine(LiveLine):
         return fraction, f"{left:,.0f} {unit} left" if unit else f"{_clock(left)} left"
 
     def _speeds(self) -> tuple[str, str]:
-        """Returns the speeds, or what the learner waits for; then the samples per insert."""
+        """Returns two texts: speeds, or what the learner waits for, and samples per insert."""
         learner = self._state[0]
         if not learner:
             return "", ""
@@ -239,7 +239,7 @@ def result_of(run: RunDirectory, title: str, finished: bool) -> str:
     over = "finished: " if finished else ""
     try:
         return over + _words(run, title)
-    except UserError as error:  # the run is as good as without its picture
+    except UserError as error:  # the run itself is as good without its picture
         return f"{over}the evaluations cannot be shown: {error}"
 
 
@@ -267,10 +267,10 @@ def _words(run: RunDirectory, title: str) -> str:
 
 
 def require_updates(run: RunDirectory) -> None:
-    """Raises UserError if a run that is over has rows of a learner, but no update."""
+    """Raises UserError if a run that is over has rows in learner.csv, but made no update."""
     try:
         row = csv_rows.last_row(run.learner_csv, csv_rows.PROGRESS)
-    except CsvError:  # `result_of` names it
+    except CsvError:  # `result_of` reports it
         return
     if row is not None and not row["learner_steps"]:
         raise UserError(
@@ -282,16 +282,16 @@ def require_updates(run: RunDirectory) -> None:
 
 
 def has_ended(run: RunDirectory, limits: Budget) -> bool:
-    """Returns whether the newest start in run.json has reached its limits, which are these."""
+    """Returns whether the newest start in run.json had these limits and has reached them."""
     ended = {"outcome": "finished", "budget": limits.to_json()}
     return any(start.items() >= ended.items() for start in run.read_starts()[-1:])
 
 
 def is_over(run: RunDirectory, limits: Budget) -> bool:
-    """Returns whether a run has reached its limits, and its last evaluation has, too.
+    """Returns whether a run has reached its limits, and so has its last evaluation.
 
-    The last evaluation must be of the last update. run.json says whether a run is over where there
-    are no evaluations.
+    The last evaluation must be of the last update. Without evaluations, run.json alone tells
+    whether the run is over.
     """
     row = csv_rows.last_row(run.evaluator_csv, csv_rows.PROGRESS)
     is_finished = has_ended(run, limits)

@@ -1,8 +1,8 @@
-"""JSON files, read strictly: a mistake in a file is an error of one line that names the file.
+"""JSON files, read strictly: a mistake in a file raises a one-line error that names the file.
 
-Among them is the provenance of a result: code, versions of packages, machine. What the control
-groups of a container leave of that machine is read here. Files of any kind are replaced as a whole.
-Errors of a full disk are told apart from others.
+This module also collects the provenance of a result: code, versions of packages, and the machine,
+with the limits that a container's control groups set. It replaces files of any kind as a whole, and
+tells errors of a full disk from others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ from absl import logging
 from common.user_error import UserError
 
 LARGEST = 3.4e38
-"""The largest float32, which networks and rewards are: no result is beyond it."""
+"""About the largest float32. Networks and rewards are float32, so no result is beyond it."""
 LARGEST_COUNT = 2**62
-"""A count beyond it is damage; what is added to one still fits int64."""
+"""The largest count in an undamaged file. Adding to such a count does not overflow int64."""
 _LONGEST = 1000
 _KINDS: Any = {
     str: ("a short line of text", lambda value: value.isprintable() and len(value) <= _LONGEST),
@@ -43,11 +43,11 @@ class JsonError(UserError):
 
 
 def parse_json(text: str | bytes, where: str | Path) -> Any:
-    """Returns what JSON text holds.
+    """Returns the value of a JSON text.
 
     Args:
-      text: UTF-8.
-      where: name of the file or variable that has it.
+      text: the text, in UTF-8 if it is bytes.
+      where: name of the file or variable that contains it.
 
     Raises:
       JsonError: it is not JSON, or has NaN or an infinity.
@@ -60,10 +60,10 @@ def parse_json(text: str | bytes, where: str | Path) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """Returns what a JSON file holds; None if it does not exist.
+    """Returns the value of a JSON file; None if the file does not exist.
 
     Raises:
-      JsonError: as of `parse_json`, or the file cannot be read, or holds nothing but null.
+      JsonError: see `parse_json`; or the file cannot be read, or contains nothing but null.
     """
     try:
         found = parse_json(path.read_bytes(), path)
@@ -77,18 +77,18 @@ def read_json(path: Path) -> Any:
 
 
 def require_keys(where: str | Path, found: Any, kinds: Any, name: str = "it") -> Any:
-    """Returns a part of what a JSON file holds, once its kinds are checked.
+    """Checks the kind of a value from a JSON file, and returns the value.
 
     Args:
       where: name of the file.
-      found: the part.
-      kinds: the kind that it has to be of: str (a line), float, int (a count) or list (of lines);
-        or, of an object, those of its members by name. A member may be absent, and a member that
-        is not an object may be null.
-      name: of the part.
+      found: the value.
+      kinds: the required kind: str (a line), float, int (a count) or list (of lines). For an
+        object, the kinds of its members by name; a member may be absent, and a member that is not
+        an object may be null.
+      name: name of the value in messages.
 
     Raises:
-      JsonError: the part, or a member, is of another kind.
+      JsonError: the value, or a member, is of another kind.
     """
     members = kinds if isinstance(kinds, Mapping) else {}
     kind = dict if isinstance(kinds, Mapping) else kinds
@@ -126,14 +126,14 @@ _PACKAGES = (
 def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
     """Returns the state of the working tree that holds `directory`, by default this code's.
 
-    Its folder results/ is left out: what runs leave there changes no later run.
+    Its folder results/ is left out: files that runs leave there do not affect later runs.
 
     Returns:
       commit: hash, or None without git, a repository or a commit.
       dirty: whether the tree differs from the commit; None where the commit is None.
       status: the lines of `git status --porcelain`, so that untracked files are named.
-      diff: of tracked files against the commit, at most 200 kB.
-      diff_truncated: whether there was more of it.
+      diff: differences of tracked files from the commit, at most 200 kB.
+      diff_truncated: whether the diff was longer than that.
     """
     commit = _output("git", "rev-parse", "HEAD", cwd=directory)
     if not commit:
@@ -153,14 +153,14 @@ def git(directory: Path = Path(__file__).parent) -> dict[str, Any]:
 def as_typed(command: Sequence[str]) -> list[str]:
     """Returns a command line in which paths below the working directory are relative to it.
 
-    These are arguments that are such a path, and flags whose whole value is one.
+    Such a path must be a whole argument or the whole value of a flag.
     """
     here = re.escape(os.path.join(os.getcwd(), ""))
     return [re.sub(rf"^(--?[\w.]+=)?{here}", r"\1", argument) for argument in command]
 
 
 def as_shell_words(command: Sequence[str]) -> str:
-    """Returns a command line that a shell in the working directory takes as it stands."""
+    """Returns a command line as text that can be pasted into a shell in the working directory."""
     return shlex.join(as_typed(command))
 
 
@@ -192,11 +192,11 @@ def machine() -> dict[str, Any]:
 def usable_cores(root: Path = Path("/")) -> int:
     """Returns the number of cores that this process may use, at least 1.
 
-    This is the least of its affinity and of the quotas of its control groups (`docker --cpus`,
+    This is the minimum of its affinity and the quotas of its control groups (`docker --cpus`,
     `limits.cpu` of a pod), rounded down.
 
     Args:
-      root: the directory that has `proc` and `sys`.
+      root: the directory that contains `proc` and `sys`.
     """
     cores = len(os.sched_getaffinity(0))
     for folder, version in control_groups("cpu", root):
@@ -209,13 +209,13 @@ def usable_cores(root: Path = Path("/")) -> int:
 
 
 def control_groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
-    """Yields the folders of this process's control groups, each with their version, 1 or 2.
+    """Yields the folders of this process's control groups, each with its version, 1 or 2.
 
-    In a container the group's path is often that on the host; its own group is then at the top.
+    In a container the group's path is often its path on the host; its own group is then at the top.
 
     Args:
       controller: what the groups limit, such as "memory".
-      root: the directory that has `proc` and `sys`.
+      root: the directory that contains `proc` and `sys`.
     """
     for line in text_of(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
@@ -231,7 +231,7 @@ def control_groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
 
 
 def text_of(path: Path) -> str:
-    """Returns the text of a file; nothing if it cannot be read."""
+    """Returns the text of a file; "" if it cannot be read."""
     try:
         return path.read_text()
     except OSError:
@@ -268,7 +268,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
       OSError: it cannot be written; the old one stays.
     """
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.unlink(missing_ok=True)  # of a killed writer
+    temporary.unlink(missing_ok=True)  # left by a killed writer
     try:
         with open(temporary, "xb") as file:
             yield file
@@ -281,7 +281,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def size_of(files: Iterable[Path]) -> int:
-    """Returns the bytes in files, some of which may vanish meanwhile."""
+    """Returns the total size of files in bytes; some of them may vanish meanwhile."""
     total = 0
     for file in files:
         with contextlib.suppress(FileNotFoundError):
@@ -290,7 +290,7 @@ def size_of(files: Iterable[Path]) -> int:
 
 
 def with_part(page: Path, begin: str, end: str, part: str) -> str:
-    """Returns the text of a page with another part between two marks.
+    """Returns the text of a page with the part between two marks replaced.
 
     Raises:
       UserError: the marks are missing, or there are several.
@@ -305,7 +305,7 @@ def with_part(page: Path, begin: str, end: str, part: str) -> str:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Writes a text file as of `whole_file`."""
+    """Replaces a text file as a whole, see `whole_file`."""
     with whole_file(path) as file:
         file.write(text.encode())
 
@@ -326,14 +326,14 @@ _ROOM_SECONDS = 5.0
 
 
 def when_there_is_room(write: Callable[[], None], wait: Callable[[float], bool]) -> None:
-    """Writes a file, again and again while the disk is full.
+    """Writes a file, and tries again while the disk is full.
 
     Args:
       write: writes the file.
-      wait: waits so many seconds; returns whether to give up.
+      wait: waits for a number of seconds; returns whether to give up.
 
     Raises:
-      OSError: of the last attempt, if it was given up, or of another kind.
+      OSError: the disk was still full when `wait` gave up, or there was another error.
     """
     while True:
         try:
@@ -347,7 +347,7 @@ def when_there_is_room(write: Callable[[], None], wait: Callable[[float], bool])
 
 @contextlib.contextmanager
 def skipped_if_full(what: str) -> Iterator[None]:
-    """Logs, once a minute, "WHAT: disk full: ..." if that keeps the block from writing.
+    """Ignores a full disk in the block, and logs "WHAT: disk full: ..." at most once a minute.
 
     Raises:
       Exception: any other error of the block.

@@ -1,6 +1,7 @@
 """The directory of one run: its files, its config and the record of its starts.
 
-A start whose config differs from that of the starts before it is told the differences.
+A start whose config differs from that of earlier starts fails with a list of the differences,
+unless it differs only in hyperparameters that may change.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from common.user_error import UserError
 
 ABSENT = "(absent)"
 CHECKPOINT_NAMES = re.compile(r"newest|best|step_\d+")
-"""Names of the parameters of a run that can be loaded; step_N is a kept checkpoint."""
+"""Names under which a run's parameters can be loaded; step_N is a kept checkpoint."""
 _MOST = 5
 _LONGEST = 80
 
@@ -34,10 +35,10 @@ def differences(
     """Returns {"learner.batch_size": ("256", "64"), ...}: the values there and here, as JSON text.
 
     Args:
-      there: nested mappings, sequences and scalars that JSON can hold.
-      here: the same.
-      earlier: the hyperparameters of a run whose config does not name them, because they did not
-        exist when it was written; see `common.config.completed`.
+      there: a config: nested mappings, sequences and scalars that JSON can represent.
+      here: another config.
+      earlier: values of the hyperparameters that a config lacks because they did not exist when it
+        was written; see `common.config.completed`.
     """
     # Through JSON, so that a tuple equals the list that a file made of it.
     there, here = (
@@ -48,23 +49,23 @@ def differences(
         for key in {**there, **here}
         if there.get(key) != here.get(key)
     }
-    # A setting's name lists hyperparameters, and that of an earlier run lists fewer.
+    # A setting's name lists hyperparameters, and an earlier run's name lists fewer of them.
     return {} if earlier and found.keys() == {"setting"} else found
 
 
 def with_earlier(config: Any, earlier: Mapping[str, Any]) -> Any:
-    """Returns a config with the hyperparameters that it does not name, if it has any at all."""
+    """Returns a config with the hyperparameters that it lacks, if it has any at all."""
     if isinstance(config, dict) and isinstance(config.get("config"), dict):
         return config | {"config": completed(config["config"], earlier)}
     return config
 
 
 def listed(found: Mapping[str, tuple[str, str]], form: str = "{name} {there} -> {here}") -> str:
-    """Returns differences as text, those of values on both sides first, five at most.
+    """Returns at most five differences as text, first those with a value on both sides.
 
     Args:
-      found: what `differences` returns.
-      form: of one difference.
+      found: the result of `differences`.
+      form: the format of a difference.
     """
     names = sorted(found, key=lambda name: ABSENT in found[name])
     shown = [
@@ -86,10 +87,10 @@ def _leaves(node: Any, prefix: str = "") -> dict[str, str]:
 
 
 _MOMENT_SECONDS = 5.0
-"""Duration of a wait for a lock after which a line says so."""
+"""Time after which a wait for a lock prints a line."""
 _POLL_SECONDS = 0.05
 _PATIENCE_SECONDS = 60.0
-"""Longest wait for another process that makes config.json, which takes it milliseconds."""
+"""Maximum wait for another process to write config.json, which takes milliseconds."""
 _CONFIG = {
     **dict.fromkeys(("paper", "agent", "setting", "environment"), str),
     **dict.fromkeys(("seed", "num_actors"), int),
@@ -104,7 +105,7 @@ _START = {
     "versions": {},
     "machine": {"cpu": str, "usable_cores": int, "gpus": list},
 }
-"""The kinds of values read from config.json and from an entry of run.json: `require_keys`."""
+"""The kinds of values in config.json and in an entry of run.json, see `require_keys`."""
 
 
 class RunDirectoryError(UserError):
@@ -112,23 +113,23 @@ class RunDirectoryError(UserError):
 
 
 class RunInUseError(RunDirectoryError):
-    """A run directory that another process uses at this moment."""
+    """A run directory that another process is using."""
 
 
 class ConfigMismatchError(RunDirectoryError):
-    """A run directory with a run of another config."""
+    """A run directory that holds a run with another config."""
 
 
 class RunDirectory:
     """The layout of a run directory, its config and its record.
 
-    The constructor touches nothing: `open` makes the directory or checks it.
+    The constructor does not touch the disk: `open` creates the directory or checks it.
 
     Args:
       path: the value of --workdir.
 
     Attributes:
-      path: of the directory, absolute.
+      path: absolute path of the directory.
       config_json: environment, seed, setting and hyperparameters of the run.
       run_json: code, versions, machine, limits and times of each start.
       learner_csv: the learner and the speeds of the run, a row every few seconds.
@@ -164,14 +165,14 @@ class RunDirectory:
         earlier: Mapping[str, Any] = MappingProxyType({}),
         changeable: Collection[str] = (),
     ) -> None:
-        """Makes the directory for a run with this config, or checks that its run has this config.
+        """Creates the directory for a run with this config, or checks that its run has this config.
 
         Several processes may open the same directory at once.
 
         Args:
-          config: nested mappings, sequences and scalars that JSON can hold.
-          earlier: as of `differences`.
-          changeable: hyperparameters that may have other values than before.
+          config: nested mappings, sequences and scalars that JSON can represent.
+          earlier: see `differences`.
+          changeable: names of hyperparameters whose values may differ from those before.
 
         Raises:
           ConfigMismatchError: the directory holds a run with another config; it is left unchanged.
@@ -195,7 +196,7 @@ class RunDirectory:
             ) from error
 
     def read_config(self) -> dict[str, Any]:
-        """Returns the config of the run; touches nothing.
+        """Returns the config of the run; changes nothing.
 
         Raises:
           RunDirectoryError: the directory holds no run.
@@ -222,7 +223,7 @@ class RunDirectory:
         return require_starts(self.run_json, starts)
 
     def kept_checkpoint(self, learner_steps: int) -> Path:
-        """Returns the directory of the checkpoint after so many learner steps, if it is kept."""
+        """Returns the directory of the checkpoint kept after `learner_steps`; it may not exist."""
         return self.checkpoints / f"step_{learner_steps}"
 
     @property
@@ -236,7 +237,7 @@ class RunDirectory:
         return f"there are {', '.join(kept)}" if kept else "none is kept"
 
     def film(self, learner_steps: float) -> Path:
-        """Returns the file of the film of an evaluation after so many learner steps."""
+        """Returns the file of the film of an evaluation after a number of learner steps."""
         return self.films / f"step_{learner_steps:.0f}.gif"
 
     def hold(self) -> contextlib.AbstractContextManager[None]:
@@ -245,7 +246,7 @@ class RunDirectory:
         Raises:
           RunInUseError: another launcher holds the directory.
         """
-        # No file that is ever replaced: its lock would stay with the old one.
+        # This file is never replaced, because its lock would stay with the old one.
         return hold(self.path / ".run.lock", "run", self.path, "--workdir")
 
     def hold_checkpoints(
@@ -254,12 +255,12 @@ class RunDirectory:
         patience_seconds: float = 0.0,
         wait: Callable[[float], bool | None] = time.sleep,
     ) -> contextlib.AbstractContextManager[None]:
-        """Returns a context that keeps others of the role that keeps the run out: one may save.
+        """Returns a context that keeps other keepers of the run out, as only one may save.
 
         Args:
-          role: name of that role.
-          patience_seconds: as of `hold`.
-          wait: as of `hold`.
+          role: name of the keeper's role.
+          patience_seconds: see `hold`.
+          wait: see `hold`.
         """
         lock = self.checkpoints / "learner.lock"
         return hold(lock, role, self.path, "--workdir", patience_seconds, wait)
@@ -275,20 +276,20 @@ class RunDirectory:
         command: Sequence[str] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        """Adds an entry for this start to run.json; one process of a run does so.
+        """Adds an entry for this start to run.json; called by one process of a run.
 
-        Hyperparameters that changed since the start before take their new values in config.json,
-        and "changed_since" has both.
+        Hyperparameters that changed since the previous start take their new values in config.json;
+        "changed_since" lists both values.
 
         Args:
-          seed: of the run.
-          scale: how the run's size relates to the paper's, such as "paper" or "laptop".
+          seed: the seed of the run.
+          scale: how the run's size relates to the paper's, such as "paper" or "small".
           scale_changes: what the scale changes from the paper's run, in words.
           budget: the limits of this start.
           changed: the value of each flag that this start was given, by name ("config.NAME" for a
-            hyperparameter), except environment, seed, workdir, role and what is said above.
-          command: the user's command line; None: that of this process.
-          config: as of `open`; None: that of config.json.
+            hyperparameter), except environment, seed, workdir, role and the arguments above.
+          command: the user's command line; None: the command line of this process.
+          config: see `open`; None: the config in config.json.
         """
         before = records.read_json(self.config_json)
         found = {
@@ -331,7 +332,7 @@ class RunDirectory:
         self._write_starts(starts)
 
     def _write_config(self, text: str) -> None:
-        """Writes config.json, unless another process has made it; needs no hard links."""
+        """Writes config.json, unless another process has written it; needs no hard links."""
         lock = self.path / ".config.json.lock"
         with hold(lock, "process", self.path, "--workdir", _PATIENCE_SECONDS):
             if not self.config_json.exists():
@@ -369,11 +370,11 @@ class RunDirectory:
 
 
 def require_config(where: str | Path, found: Any) -> dict[str, Any]:
-    """Returns what config.json holds, once it is checked.
+    """Checks the value of config.json, and returns it.
 
     Args:
-      where: name of the file that has it.
-      found: what it holds.
+      where: name of the file that contains it.
+      found: the value.
 
     Raises:
       JsonError: a member is of another kind.
@@ -382,7 +383,7 @@ def require_config(where: str | Path, found: Any) -> dict[str, Any]:
 
 
 def require_starts(where: str | Path, found: Any) -> list[dict[str, Any]]:
-    """Returns the entries of run.json, once they are checked; see `require_config`.
+    """Checks the entries of run.json, and returns them; see `require_config`.
 
     Raises:
       RunDirectoryError, JsonError: it is not the record of a run.
@@ -408,19 +409,19 @@ def hold(
     """Locks a file until the context ends, or this process dies.
 
     Args:
-      file: the file to lock; made if it does not exist.
+      file: the file to lock; created if it does not exist.
       holder: kind of program that locks it, for the message: "run", "campaign".
       place: the directory that the lock protects, for the message.
       flag: the flag that names that directory, for the message.
       patience_seconds: time to wait for another process that has locked it; a line says so.
-      wait: waits so many seconds; a true result ends the patience.
+      wait: waits for a number of seconds; a true result ends the wait.
 
     Raises:
-      RunInUseError: another process has locked it, for longer than that.
+      RunInUseError: another process holds the lock for longer than `patience_seconds`.
       RunDirectoryError: it cannot be locked.
     """
     try:
-        # NFS locks nothing that is opened for reading alone.
+        # NFS cannot lock a file that is open only for reading.
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise RunDirectoryError(f"cannot open {file} ({error.strerror})") from None
@@ -445,7 +446,7 @@ def hold(
 def _lock(
     descriptor: int, reason: str, patience_seconds: float, wait: Callable[[float], bool | None]
 ) -> None:
-    """Locks a file; says the reason once where that takes longer than a moment.
+    """Locks a file; prints the reason for the wait once if that takes longer than a moment.
 
     Raises:
       BlockingIOError: another process has locked it for longer than the patience.

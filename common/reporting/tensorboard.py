@@ -17,12 +17,12 @@ _METRICS = (MEAN_RETURN, "actor/episode_return", "time/learner_steps_per_second"
 class Events:
     """A writer of event files. Importing this module does not import TensorFlow.
 
-    TensorBoard reads the files of a directory one after the other, so that two processes must not
-    write there at the same time.
+    TensorBoard reads the files of a directory one after the other, so two processes must not write
+    there at the same time.
 
     Args:
-      directory: where the event files go; made if it does not exist.
-      goes_on: whether this process repeats steps of an earlier one, whose events are dropped.
+      directory: the directory for the event files; created if it does not exist.
+      goes_on: whether this process repeats steps of an earlier one, whose events are then dropped.
     """
 
     def __init__(self, directory: str | os.PathLike, goes_on: bool = True):
@@ -36,8 +36,8 @@ class Events:
     def write(self, values: Mapping[str, float | None], step: int) -> None:
         """Writes scalars `{tag: value}` at `step`; a value of None is left out.
 
-        A run that goes on from a checkpoint repeats steps that an earlier process has written.
-        TensorBoard drops those from this process's first step on (`goes_on`).
+        A run that continues from a checkpoint repeats steps that an earlier process has written.
+        With `goes_on`, TensorBoard drops the earlier events from this process's first step on.
         """
         with skipped_if_full("no events"), self._writer.as_default(step=step):
             self._begin(step)
@@ -84,7 +84,7 @@ class Events:
             self._writer.close()
 
     def _begin(self, step: int) -> None:
-        """Tells TensorBoard, once, at which step this process goes on."""
+        """Tells TensorBoard, once, at which step this process continues."""
         if self._has_begun:
             return
         from tensorboard.compat.proto import event_pb2
