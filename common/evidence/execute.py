@@ -151,10 +151,10 @@ def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
     usable = sorted(os.sched_getaffinity(0))
     cores = len(usable) if cores is None else cores
     if not 1 <= cores <= len(usable):
-        raise ListError(f"--cores is {cores}, not in [1, {len(usable)}], the usable cores")
+        raise ListError(f"--cores={cores}: this machine has {len(usable)} usable cores")
     jobs = cores if jobs is None else jobs
     if not 1 <= jobs <= cores:
-        raise ListError(f"--jobs must be in [1, {cores}], the number of cores, is {jobs}")
+        raise ListError(f"--jobs={jobs}: there are {cores} cores, at least one for each job")
     used = usable[-cores:]
     return tuple(Slot(frozenset(used[i::jobs]), _NICENESS, is_quiet=True) for i in range(jobs))
 
