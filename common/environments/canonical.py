@@ -78,7 +78,7 @@ class Wrapper(dm_env.Environment):
         self.wrapped.close()
 
     def __getattr__(self, name: str) -> Any:  # render, control_timestep, engine_bytes
-        if name == "wrapped":  # of a copy without attributes yet
+        if name == "wrapped":  # a new copy has no attributes yet
             raise AttributeError(name)
         return getattr(self.wrapped, name)
 

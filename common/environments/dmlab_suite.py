@@ -23,7 +23,7 @@ _FRAMES_PER_SECOND = 60
 def names() -> list[str]:
     """Returns the names of the levels, whether or not the Lab is installed.
 
-    Both are levels of DMLab-30. AQL's text does not name the levels of its figure 3.
+    Both belong to DMLab-30. AQL's text does not say that they are the levels of its figure 3.
     """
     return list(_LEVELS)
 

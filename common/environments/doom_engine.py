@@ -210,7 +210,7 @@ _BUTTONS = (
     "CROUCH",
 )
 _VARIABLES = ("ITEMCOUNT", "POSITION_X", "POSITION_Y", "ANGLE", "PITCH")
-_DEAF_TICS = 7  # the engine ignores buttons for so long after an episode's start
+_DEAF_TICS = 7  # tics after an episode's start in which the engine ignores buttons
 
 # The engine ignores SIGTERM and outlives a killed parent, unless the kernel is told to kill it. It
 # writes its settings into its working directory, so this must be a temporary one.
