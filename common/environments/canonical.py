@@ -22,7 +22,7 @@ _MAX_INTEGER = 2**31 - 2
 _MOST_CHOICES = 4096
 """Maximum length of a one-hot vector: FrozenLake needs 16 elements, Taxi 500."""
 _STEP_SECONDS = 0.04
-"""Duration of a step in videos of an environment without `control_timestep`."""
+"""Length of a step in seconds, in videos of an environment without `control_timestep`."""
 
 _Path = tuple[str | int, ...]
 

@@ -212,7 +212,7 @@ class GymEnvironment(dm_env.Environment):
         return self._environment.unwrapped
 
     def control_timestep(self) -> float:
-        """Returns the duration of a step in seconds; 1/30 if the environment does not give it."""
+        """Returns the length of a step in seconds; 1/30 if the environment does not give it."""
         return 1 / (self._environment.metadata.get("render_fps") or 30)
 
     def render(self, height: int, width: int) -> np.ndarray:

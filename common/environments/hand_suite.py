@@ -124,13 +124,14 @@ def _folder(environment: str) -> pathlib.Path:
 INCREMENT = 0.06
 """Change of an actuator's target for an action of 1, rad."""
 NOISE_DEGREES, NOISE_THETA = 0.025, 0.01
-"""Ornstein-Uhlenbeck noise of the rotation's target: standard deviation and decay of a step."""
+"""Ornstein-Uhlenbeck noise of the rotation's target: the standard deviation of a step, and the part
+of the noise that decays in a step."""
 
 _TIMESTEP, _SUBSTEPS = 0.0025, 4
 _W = math.atanh(math.sqrt(0.95))  # the soft indicator of an error of one margin is 0.05
 _PALM_UP, _PALM_DOWN = -1.57, 1.57  # wrist_PRO
 _THUMB = 0.3  # thumb_ABD at the start, aside
-_MAX_DEPTH = 0.002  # of the object in other geoms at a start
+_MAX_DEPTH = 0.002  # m, of the object in other geoms at a start
 _MIN_TARGET_HEIGHT = 0.08
 _MAX_TRIES = 100
 

@@ -26,8 +26,8 @@ STRUCTURED = (
     (0, 1),
     (0, 1),
 )
-"""Values of each integer in AQL's large set (section 5.2), whose product has 3,528 actions. Not in the
-paper: which values they are; it gives their numbers."""
+"""Values of each integer in AQL's large set (section 5.2), whose product has 3,528 actions. The
+paper gives the number of values of each integer. Not in the paper: which values."""
 
 CURATED = (
     (0, 0, 0, 1, 0, 0, 0),  # forward
@@ -42,8 +42,8 @@ CURATED = (
     (0, 0, 0, 0, 0, 1, 0),  # jump
     (0, 0, 0, 0, 0, 0, 0),
 )
-"""AQL's small set of 11 actions (section 5.2). Not in the paper: which actions they are; here, the
-nine of IMPALA's published program, a jump, and no action."""
+"""AQL's small set of 11 actions (section 5.2). Not in the paper: which actions. Here, they are
+the nine of IMPALA's published program, a jump, and no action."""
 
 
 def action_spec() -> specs.BoundedArray:

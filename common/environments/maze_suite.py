@@ -1,15 +1,15 @@
 """Random 3D mazes, "goal", "objects" and "room": a stand-in for two levels of DeepMind Lab.
 
-Observations and actions are those of AQL's levels (section 5.2). The engine is ViZDoom, however, and
+Observations and actions are those of AQL's levels (section 5.2). But the engine is ViZDoom, and
 mazes, pictures, speeds and rewards are ours, so returns are not comparable with the Lab's.
 
 - `goal`: one goal, which pays 10 and sends the player to a new start in the same maze.
-- `objects`: eight objects, each of which pays 1; after the last one, all return and the player moves
-  to a new start.
+- `objects`: eight objects, each of which pays 1; after the last one, all return and the player
+  moves to a new start.
 - `room`: `goal` without walls inside, to be learnt in minutes.
 
-Each episode has a new maze, new textures and new places. It lasts 1,350 steps, the 90 s of the Lab's
-levels, and then ends with discount 1.
+Each episode has a new maze, new textures and new places. It lasts 1,350 steps, the 90 s of the
+Lab's levels, and then ends with discount 1.
 
 The package `vizdoom` is an extra, not a dependency: `make maze`. Its wheel says MIT but contains no
 licence file, and the parts from ZDoom have their own licences.
@@ -132,7 +132,7 @@ class MazeEnvironment(EpisodicEnvironment):
         return lab_actions.FRAMES_PER_STEP / TICS_PER_SECOND
 
     def render(self, height: int, width: int) -> np.ndarray:
-        """Returns the engine's picture, uint8 [height, width, 3], scaled to the nearest pixels."""
+        """Returns the engine's picture, uint8 [height, width, 3], scaled by nearest pixels."""
         return rendering.resized(self.engine.screen, height, width)
 
     def close(self) -> None:
