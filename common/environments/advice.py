@@ -155,7 +155,7 @@ def return_range(specimen: Specimen, config: Any) -> str | None:
     Args:
       specimen: a sample of random play. None is returned if one of its rewards is not finite.
       config: hyperparameters. None is returned for a config without v_min, v_max and discount, or
-        with another critic than "categorical". A `reward_clip` above 0 bounds the rewards.
+        with a `critic` other than "categorical". A `reward_clip` above 0 bounds the rewards.
     """
     fields = ("v_min", "v_max", "discount")
     if not all(hasattr(config, name) for name in fields):

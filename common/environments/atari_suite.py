@@ -5,8 +5,8 @@ preprocessed as in DQN and `gymnasium.wrappers.AtariPreprocessing`: the pixel-wi
 step's last two grey frames, averaged down to 84 x 84, and stacked with the images of earlier steps,
 which are black at the start of an episode. Rewards are the game's own; agents may clip them.
 
-Not in the paper: all 18 actions (R2D2: "like Ape-X"; 9 in Skiing and Lost Luggage, where ALE has
-only 9), no sticky actions, and 0 to 30 no-op frames before an episode, also in training ("no-op
+Not in the paper: all 18 actions (R2D2: "like Ape-X"; ALE has only 9 in Skiing and Lost Luggage),
+no sticky actions, and 0 to 30 no-op frames before an episode, also in training ("no-op
 starts", which the paper mentions for the evaluation). A lost life is a MID step with discount 0,
 which cuts returns while the game goes on (R2D2 says that Ape-X did so). An episode that reaches the
 limit of frames keeps its discount, since only its time has ended.

@@ -287,8 +287,8 @@ class WatchedBatch:
     Args:
       environments: the batch to watch.
       name: name of the environment, for messages.
-      on_stall: called once, with a message, from a thread, if a call of an environment takes too
-        long.
+      on_stall: called once, with a message, from another thread, if a call of an environment takes
+        too long.
       seconds: limit on the time of a call of an environment; None: `watch.limit_seconds`.
     """
 

@@ -238,7 +238,7 @@ class CanonicalEnvironment(Wrapper):
         return picture(self.wrapped, height, width)
 
     def parts(self, observation: Any) -> list[np.ndarray]:
-        """Returns the vectors, from a wrapped observation, whose concatenation is the flat one.
+        """Returns the vectors of a wrapped observation, which join to the flat observation.
 
         Raises:
           BrokenSpecError: the observation does not match its spec.

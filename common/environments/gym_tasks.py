@@ -84,7 +84,7 @@ def _upright(simulation: Any) -> Task:
 
 
 def _is_v4(simulation: Any) -> bool:
-    """Returns whether this is version 4, which rewards the last step of an episode like others."""
+    """Returns whether this is version 4, which rewards an episode's last step like the others."""
     return type(simulation).__module__.endswith("_v4")
 
 

@@ -297,9 +297,9 @@ _TASKS = {"catch": _Catch, "pick_up_and_orient": _PickUpAndOrient, "rotate_in_ha
 class Hand(MujocoEnvironment):
     """A task of the hand (D4PG section 4.2).
 
-    Observation (table 2): float32; 22 joint positions, 22 joint velocities, 13 actuators' targets,
+    Observation (table 2): float32; 22 joint positions, 22 joint velocities, 13 actuator targets,
     the object's position (3), quaternion (4) and velocity (6), and the task's target. Action: 13
-    increments of the actuators' targets, in units of `INCREMENT`.
+    increments of these targets, in units of `INCREMENT`.
 
     Attributes:
       object: MuJoCo's view of the object's body.
@@ -328,7 +328,7 @@ class Hand(MujocoEnvironment):
         return self.object.xmat.reshape(3, 3)
 
     def pose(self, **targets: float) -> None:
-        """Sets actuators' targets by joint, all others to 0, and moves the joints there."""
+        """Sets actuator targets by joint, all others to 0, and moves the joints there."""
         controls = np.zeros(self.model.nu)
         for joint, target in targets.items():
             controls[self.model.actuator(f"A_{joint}").id] = target

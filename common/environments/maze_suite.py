@@ -132,7 +132,7 @@ class MazeEnvironment(EpisodicEnvironment):
         return lab_actions.FRAMES_PER_STEP / TICS_PER_SECOND
 
     def render(self, height: int, width: int) -> np.ndarray:
-        """Returns the engine's picture, uint8 [height, width, 3], scaled by nearest pixels."""
+        """Returns the engine's picture, scaled by nearest neighbour to uint8 [height, width, 3]."""
         return rendering.resized(self.engine.screen, height, width)
 
     def close(self) -> None:

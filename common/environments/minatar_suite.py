@@ -6,7 +6,7 @@ game, an action is replaced by the previous action with probability 0.1, and gam
 they go on. Rewards are the game's own.
 
 Not in MinAtar's paper: an episode that reaches `MAX_STEPS` ends with discount 1, since only its
-time has ended. Every episode of Freeway ends so, since its engine has that limit and no other end.
+time has ended. All episodes of Freeway end like this: its engine has that limit and no other end.
 
 The package `minatar` (GPL-3) is an extra, not a dependency: `make minatar`.
 """

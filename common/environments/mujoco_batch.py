@@ -21,7 +21,7 @@ from common.environments.mujoco_environment import mujoco
 _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _FORCES = mujoco.mjtStage.mjSTAGE_ACC
 _WORK_PER_THREAD = 400
-"""Work for another thread, in speeds times substeps: 2 ms of a humanoid; a thread costs 0.05 ms."""
+"""Work that pays for a thread, in velocities times substeps: 2 ms of a humanoid; it costs 0.05."""
 
 
 class States:
@@ -73,7 +73,7 @@ class MujocoBatch(CanonicalBatch):
     MuJoCo then steps copies of their states.
 
     Attributes:
-      simulations: (model, data) of each environment; the data has the start of its episode.
+      simulations: (model, data) of each environment; the data contains the start of its episode.
       substeps: number of MuJoCo's steps for an action.
     """
 

@@ -36,7 +36,7 @@ class Box(NamedTuple):
     Attributes:
       center: (x, y, z).
       half: half the size along x, y and z.
-      hovers: whether there is room to run below it.
+      hovers: whether there is open space below it.
     """
 
     center: tuple[float, float, float]

@@ -49,7 +49,7 @@ def unusable(error: Exception) -> UnusableEnvironmentError:
 
 
 def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Returns a picture [rows, columns, ...] scaled to [height, width, ...] by nearest pixels."""
+    """Scales a picture [rows, columns, ...] to [height, width, ...] by nearest neighbour."""
     rows = np.arange(height) * picture.shape[0] // height
     columns = np.arange(width) * picture.shape[1] // width
     return picture[rows[:, np.newaxis], columns]

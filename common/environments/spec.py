@@ -123,7 +123,7 @@ class EnvironmentSpec(NamedTuple):
 
 
 def vector_rows(vector_size: int, width: int, channels: int) -> int:
-    """Returns the number of an image's rows, of bytes, that `vector_size` float32 numbers take."""
+    """Returns the number of byte rows of an image that contain `vector_size` float32 numbers."""
     return math.ceil(4 * vector_size / (width * channels))
 
 
@@ -136,7 +136,7 @@ class BrokenSpecError(UnusableEnvironmentError):
 
 
 class UnknownEnvironmentError(UnusableEnvironmentError):
-    """A name without an environment; the message lists similar names."""
+    """A name that belongs to no environment; the message lists similar names."""
 
 
 def extra_package(package: str, environment: str, remedy: str) -> ModuleType:
@@ -157,7 +157,7 @@ def extra_package(package: str, environment: str, remedy: str) -> ModuleType:
 
 
 def extra_folder(package: str, environment: str, remedy: str) -> pathlib.Path:
-    """Returns the folder of a package without importing it; see `extra_package`."""
+    """Returns the folder of a package without its slow import; see `extra_package`."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
         raise _not_installed(package, environment, remedy)
@@ -198,7 +198,7 @@ MAX_PNG_CHANNELS = 4
 
 
 def require_control(config: Any, spec: EnvironmentSpec) -> None:
-    """Raises ValueError, in one line, unless actions are continuous and observations suit networks.
+    """Raises ValueError, in one line, unless actions are continuous and observations fit the agent.
 
     Args:
       config: hyperparameters, with a `torso` if there is a network for images; see
@@ -222,7 +222,7 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
 
 
 def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
-    """Raises ValueError, in one line, unless actions are discrete and observations suit networks.
+    """Raises ValueError, in one line, unless actions are discrete and observations fit the agent.
 
     Args:
       config: hyperparameters with the network's `torso`: "mlp" takes flat observations, others take

@@ -10,7 +10,7 @@ and actions of episodes, so that any version of a simulator can read it:
      "episodes": [{"seed": 7, "actions": [0, 3, ...], "starts": [[120, -1.0], ...]}]}
 
 A start is a number of actions and the return up to there, which shows a reader whether the
-simulator still does the same. Actions are for environments of `common.environments.make`.
+simulator still does the same. Actions are as agents give them.
 """
 
 from collections.abc import Iterator, Sequence

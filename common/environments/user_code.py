@@ -1,4 +1,4 @@
-"""Users' modules that create environments: importing them, naming their errors, trusting them.
+"""Users' modules that create environments: imports, messages of errors, and trust.
 
 They are imported from the working directory or from the installed packages.
 """
@@ -67,7 +67,7 @@ def source_of(environment: str) -> pathlib.Path | None:
     """Returns the file from which the module of a user's environment would be imported.
 
     Imports nothing. Returns None if the environment is not a user's, or its package is missing. If
-    only the module is missing in the package, returns the path without a suffix.
+    only the module is missing, returns its place in the package, without a suffix.
 
     Args:
       environment: full name, such as "python:MODULE:FUNCTION" or "gym:MODULE:ID".
