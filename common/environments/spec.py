@@ -21,10 +21,10 @@ from common.user_error import UserError
 
 
 class HybridArray(specs.BoundedArray):
-    """The spec of a hybrid action, float32 [D], with discrete and continuous elements.
+    """The spec of a hybrid action, float32 [D], with finite and continuous elements.
 
     Attributes:
-      choices: for each element, K_d if it is discrete, in 0, ..., K_d - 1; 0 if it is continuous,
+      choices: for each element, K_d if it is finite, in 0, ..., K_d - 1; 0 if it is continuous,
         in [-1, 1].
     """
 
@@ -99,7 +99,7 @@ class EnvironmentSpec(NamedTuple):
 
     @property
     def is_hybrid(self) -> bool:
-        """True if actions have both discrete and continuous elements."""
+        """True if actions have both finite and continuous elements."""
         return 0 in self.action_choices
 
     @property
