@@ -1,4 +1,4 @@
-"""Every environment as a `dm_env.Environment`, made by `make("suite:domain:task", seed)`."""
+"""Environments as `dm_env.Environment`s, created by `make("suite:domain:task", seed)`."""
 
 from common.environments.registry import frames_per_step, make, make_batch, names, opened
 from common.environments.spec import (

@@ -15,23 +15,23 @@ from common.environments.spec import EnvironmentSpec, random_action
 from common.environments.user_code import class_of, in_one_line
 
 _LONG = 50
-"""Steps from which on equal lengths of all episodes are hardly the task's own."""
+"""Length, in steps, from which on episodes of equal length suggest a time limit."""
 _LARGE = 20.0
-"""Magnitude of an observation's number from which on it should be scaled."""
+"""Magnitude above which an element of an observation should be scaled."""
 
 
 class Specimen(NamedTuple):
-    """A specimen of random play in an environment.
+    """A sample of random play in an environment.
 
     Attributes:
-      spec: of the environment.
-      low: the smallest value of each number of the observation; of an image, of all its pixels.
-      high: the largest.
-      rewards: of each step.
-      lengths: of the episodes that ended, in steps.
+      spec: sizes of the environment's observations and actions.
+      low: minimum of each element of the observation, in the observation's shape.
+      high: maximum of each element, in the same shape.
+      rewards: reward of each step.
+      lengths: number of steps of each episode that ended.
       true_ends: number of these episodes that ended with discount 0.
-      steps_per_second: of the environment alone.
-      flattened: shapes of arrays of floats that look like images.
+      steps_per_second: speed of the environment alone.
+      flattened: shapes of the observation's float arrays that look like images.
     """
 
     spec: EnvironmentSpec
@@ -47,18 +47,18 @@ class Specimen(NamedTuple):
 def play(
     name: str, environment: dm_env.Environment, max_steps: int, max_seconds: float
 ) -> Specimen:
-    """Plays at random, at least a step, and until one of the limits is reached.
+    """Plays random actions until one of the limits is reached, but at least one step.
 
-    The same environment gets the same actions each time.
+    The same environment receives the same actions each time.
 
     Args:
-      name: of the environment, for errors.
-      environment: to play in.
-      max_steps: limit on the steps.
-      max_seconds: limit on the time.
+      name: name of the environment, for errors.
+      environment: the environment to play in.
+      max_steps: maximum number of steps.
+      max_seconds: maximum time.
 
     Raises:
-      UnusableEnvironmentError: the environment failed, or would end a run by what it gave.
+      UnusableEnvironmentError: the environment failed, or returned what would end a run.
     """
     with watch.Call(name, "random play"), in_one_line(name, class_of(environment)):
         return _played(environment, max_steps, max_seconds)
@@ -66,7 +66,7 @@ def play(
 
 def _played(environment: dm_env.Environment, max_steps: int, max_seconds: float) -> Specimen:
     generator, action = np.random.default_rng(0), environment.action_spec()
-    batch = BatchedEnvironment([environment])  # which checks what it gives, as in a run
+    batch = BatchedEnvironment([environment])  # checks the timesteps, as in a run
     low = high = batch.reset().observation[0]
     rewards, lengths, true_ends, length = [], [], 0, 0
     began = time.perf_counter()
@@ -98,7 +98,7 @@ def _played(environment: dm_env.Environment, max_steps: int, max_seconds: float)
 
 
 def faults(specimen: Specimen) -> Iterator[str]:
-    """Yields a line for each thing that is probably a mistake, whatever the agent is."""
+    """Yields a line for each probable mistake, whatever the agent is."""
     if not (np.isfinite(specimen.low).all() and np.isfinite(specimen.high).all()):
         yield "an observation has numbers that are not finite"
     if not np.isfinite(specimen.rewards).all():
@@ -113,8 +113,8 @@ def faults(specimen: Specimen) -> Iterator[str]:
     if are_equal and specimen.true_ends == len(lengths):
         yield (
             f"all {len(lengths)} episodes ended after {lengths[0]} steps as if nothing could "
-            "follow: if the time is up then, give `truncated` in the place of `terminated` "
-            "(discount 1), so that the agent counts what would have followed"
+            "follow: if the time is up then, return `truncated` instead of `terminated` "
+            "(discount 1), so that the agent bootstraps from the last state"
         )
 
 
@@ -146,16 +146,16 @@ def hints(specimen: Specimen) -> Iterator[str]:
 
 
 def return_range(specimen: Specimen, config: Any) -> str | None:
-    """Returns a line if the returns of a critic's atoms do not suit finite rewards; else None.
+    """Returns a line if the range of a critic's atoms does not suit the rewards; else None.
 
-    The range is that of random play's discounted returns, and of rewards that stay at their lowest
-    or highest twentieth for as long as the longest episode: with a reward r at each of L steps, the
-    return is r (1 - gamma^L) / (1 - gamma).
+    A suitable range contains 0, the discounted returns of random play, and the returns of rewards
+    that stay at their 5 % or 95 % quantile for as long as the longest episode. With a reward r at
+    each of L steps, the return is r (1 - gamma^L) / (1 - gamma).
 
     Args:
-      specimen: of the environment.
-      config: hyperparameters. Those without v_min, v_max and discount have no such range; with
-        `reward_clip` above 0 it bounds the rewards.
+      specimen: a sample of random play. None is returned if one of its rewards is not finite.
+      config: hyperparameters. None is returned for a config without v_min, v_max and discount, or
+        with a `critic` other than "categorical". A `reward_clip` above 0 bounds the rewards.
     """
     fields = ("v_min", "v_max", "discount")
     if not all(hasattr(config, name) for name in fields):
@@ -190,7 +190,7 @@ def return_range(specimen: Specimen, config: Any) -> str | None:
 
 
 def _discounted(rewards: np.ndarray, lengths: list[int], gamma: float) -> np.ndarray:
-    """Returns the discounted return from each step on, to the end of its episode."""
+    """Returns the discounted return from each step to the end of its episode."""
     ends, returns, following = {*np.cumsum(lengths).tolist()}, np.zeros(len(rewards)), 0.0
     for step in reversed(range(len(rewards))):
         following = rewards[step] + gamma * (0.0 if step + 1 in ends else following)
@@ -199,7 +199,7 @@ def _discounted(rewards: np.ndarray, lengths: list[int], gamma: float) -> np.nda
 
 
 def _rounded(bound: float) -> str:
-    """Returns a bound with two digits, rounded away from 0, but not by the error of a float32."""
+    """Returns a bound rounded away from 0 to two digits, ignoring float32 rounding errors."""
     if bound == 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(abs(bound))) - 1)

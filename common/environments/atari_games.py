@@ -1,7 +1,7 @@
-"""Facts of the Atari suite that are needed without an emulator."""
+"""Facts about the Atari suite that are needed without an emulator."""
 
 FRAMES_PER_STEP = 4
-"""Emulator frames that an action lasts (Ape-X section 4.1, appendix C)."""
+"""Emulator frames for which an action is repeated (Ape-X section 4.1, appendix C)."""
 
 GAMES = tuple(
     """

@@ -1,15 +1,15 @@
-"""Atari 2600 games in ALE's emulator, named by the game in snake case, such as "ms_pacman".
+"""Atari 2600 games in the emulator ALE, with names in snake case such as "ms_pacman".
 
 An agent step is 4 frames with the same action (Ape-X section 4.1, appendix C). Observations are
 preprocessed as in DQN and `gymnasium.wrappers.AtariPreprocessing`: the pixel-wise maximum of the
-step's last two grey frames, averaged down to 84 x 84, stacked with those of the steps before, which
-are black at the start of an episode. Rewards are the game's own; agents clip them if they want to.
+step's last two grey frames, averaged down to 84 x 84, and stacked with the images of earlier steps,
+which are black at the start of an episode. Rewards are the game's own; agents may clip them.
 
-Not in the paper: all 18 actions (R2D2: "like Ape-X"; 9 in Skiing and Lost Luggage, for which ALE
-has no more) and no sticky actions; 0 to 30 frames without action before an episode, also in
-training ("no-op starts", which the paper mentions for the evaluation). A lost life is a MID step
-with discount 0, which cuts returns while the game goes on (R2D2 says that Ape-X did so). An episode
-that reaches the limit of frames keeps its discount, since only its time has ended.
+Not in the paper: all 18 actions (R2D2: "like Ape-X"; ALE has only 9 in Skiing and Lost Luggage),
+no sticky actions, and 0 to 30 no-op frames before an episode, also in training ("no-op
+starts", which the paper mentions for the evaluation). A lost life is a MID step with discount 0,
+which cuts returns while the game goes on (R2D2 says that Ape-X did so). An episode that reaches the
+limit of frames keeps its discount, since only its time has ended.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ from common.environments.atari_games import FRAMES_PER_STEP, GAMES
 from common.environments.batch import SingleEnvironment, batched_timestep
 
 TRAINING_FRAMES = 50_000
-"""The most frames of an episode in training (Ape-X section 4.1)."""
+"""Maximum frames of an episode in training (Ape-X section 4.1)."""
 
 EVALUATION_FRAMES = 108_000
-"""The most frames of an episode in an evaluation: half an hour of play.
+"""Maximum frames of an episode in an evaluation: half an hour of play.
 
 Not in the paper, which says "longer"; usual since Mnih et al. 2015.
 """
@@ -36,7 +36,7 @@ Not in the paper, which says "longer"; usual since Mnih et al. 2015.
 DEFAULT_STACK = 4
 """Frames in an observation (Mnih et al. 2015)."""
 
-# ALE has these games for two players only, and ends a process that loads one.
+# ALE has these games only for two players, and exits the process that loads one.
 _FOR_TWO_PLAYERS = {"combat", "joust", "maze_craze", "warlords"}
 
 _MAX_NOOPS = 30
@@ -45,13 +45,13 @@ _STEP_SECONDS = FRAMES_PER_STEP / 60
 
 
 def names() -> list[str]:
-    """Returns the usual 57 games, then ALE's others."""
+    """Returns the names of the usual 57 games, then of ALE's other games."""
     others = set(roms.get_all_rom_ids()) - set(GAMES) - _FOR_TWO_PLAYERS
     return [*GAMES, *sorted(others)]
 
 
 def why_unknown(name: str) -> str | None:
-    """Returns why a name with parameters is unknown; None for other names."""
+    """Returns the reason why a name with parameters is unknown; None for other names."""
     if ":" not in name and "=" not in name:
         return None
     return f"a game has no parameters, and a step is always {FRAMES_PER_STEP} frames"
@@ -60,14 +60,14 @@ def why_unknown(name: str) -> str | None:
 def make(
     name: str, seed: int, evaluation: bool = False, frames: int | None = None
 ) -> "AtariEnvironment":
-    """Makes the game called `name`, one of `names()`; `seed` is in [0, 2**32)."""
+    """Creates the game `name`, one of `names()`; `seed` is in [0, 2**32)."""
     return AtariEnvironment(make_batch(name, [seed], evaluation, frames))
 
 
 def make_batch(
     name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
 ) -> "AtariBatch":
-    """Makes a game for each of the seeds, with the limit of training or of evaluation."""
+    """Creates a game for each seed, with the frame limit of training or of evaluation."""
     max_frames = EVALUATION_FRAMES if evaluation else TRAINING_FRAMES
     return AtariBatch(name, seeds, max_frames, frames or DEFAULT_STACK)
 
@@ -82,14 +82,14 @@ class AtariBatch:
     def __init__(
         self, game: str, seeds: Sequence[int], max_frames: int, stack: int = DEFAULT_STACK
     ):
-        """Makes a game for each of the seeds.
+        """Creates a game for each seed.
 
         Args:
-          game: one of `names()`.
-          seeds: one of each game, in [0, 2**32).
-          max_frames: the most frames of an episode, without those before its first step; a
-            multiple of those of a step.
-          stack: frames in an observation.
+          game: name of the game, from `names()`.
+          seeds: a seed in [0, 2**32) for each game.
+          max_frames: maximum frames of an episode, not counting the no-op frames before its first
+            step; a multiple of `FRAMES_PER_STEP`.
+          stack: number of frames in an observation.
         """
         # ALE's seeds are int32, and it ignores negative ones.
         self._seeds: np.ndarray | None = np.array(seeds, np.int64) % 2**31
@@ -97,16 +97,16 @@ class AtariBatch:
         self._environment = AtariVectorEnv(
             game,
             len(seeds),
-            num_threads=1,  # an actor process uses one core (Ape-X section 4.1: one an actor)
-            # `step` counts: ALE's last frame at its limit is mixed with one of the step before.
+            num_threads=1,  # an actor process uses one core (Ape-X section 4.1: a core an actor)
+            # `step` limits episodes: at ALE's own limit, the last frame mixes in the step before.
             max_num_frames_per_episode=2**31 - 1,
             full_action_space=True,
             img_height=_SIZE,
             img_width=_SIZE,
             stack_num=stack,
             frameskip=FRAMES_PER_STEP,
-            noop_max=_MAX_NOOPS + 1,  # ALE draws a smaller number
-            # Lost lives are read from `lives`: with this flag they would look like the game's end.
+            noop_max=_MAX_NOOPS + 1,  # ALE draws fewer than this
+            # Lost lives are read from `lives`; with this flag they would look like a game's end.
             life_loss_info=False,
             reward_clipping=False,
             use_fire_reset=False,
@@ -140,13 +140,13 @@ class AtariBatch:
         return batched_timestep(np.ones(k, bool), nothing, nothing, nothing, _channels_last(frames))
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Takes an action, int32 [K], in each game; before the first `reset`, does as that does.
+        """Takes an action, int32 [K], in each game; resets instead if never reset before.
 
         Raises:
           ValueError: there is not one action for each game, or an action is out of range.
         """
         actions = np.asarray(actions)
-        # ALE would wait forever for a game that has failed.
+        # ALE would wait forever for a game that fails at an invalid action.
         if actions.shape != (self.num_environments,) or actions.dtype.kind not in "iu":
             raise ValueError(
                 f"actions must be {self.num_environments} integers, got {actions.dtype} "
@@ -157,7 +157,7 @@ class AtariBatch:
         if self._seeds is not None:
             return self.reset()
         frames, reward, is_over, _, info = self._environment.step(actions.astype(np.int32))
-        # ALE starts the episode after a game's end in a step of its own; it ignores the action.
+        # After a game's end, ALE's next step ignores the action and starts an episode.
         out_of_time = (self._steps == self._max_steps) & ~self._is_over
         if out_of_time.any():
             frames, info = self._environment.reset(options={"reset_mask": out_of_time})
@@ -196,9 +196,9 @@ class AtariEnvironment(SingleEnvironment):
 
 
 def _channels_last(frames: np.ndarray) -> np.ndarray:
-    """Returns [K, stack, 84, 84] as a new [K, 84, 84, stack].
+    """Returns [K, stack, 84, 84] as a new array [K, 84, 84, stack].
 
-    It takes a quarter of the time of `np.ascontiguousarray`.
+    This takes a quarter of the time of `np.ascontiguousarray`.
     """
     count, stack, height, width = frames.shape
     stacked = np.empty((count, height, width, stack), np.uint8)

@@ -1,7 +1,7 @@
 """Batches of environments that step together.
 
-A guard around the environments of a role checks what they return, and names those that hang, give
-NaN or break their specs.
+`WatchedBatch` checks what a role's environments return, and names the environment that hangs,
+returns NaN or breaks its spec.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from common.environments import watch
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 
 FIRST, MID, LAST = map(int, dm_env.StepType)
-"""The values of `dm_env.StepType`, as they are in arrays."""
+"""The values of `dm_env.StepType` as integers, for arrays of step types."""
 ABSENT = -1
-"""The step type of a row whose environment is in another process and gone."""
+"""Step type of a row whose environment was lost with another process."""
 
 
 class EnvironmentBatch(Protocol):
@@ -29,11 +29,11 @@ class EnvironmentBatch(Protocol):
     discount 1. Every array is new at each call, so callers may keep it without a copy.
 
     Each environment follows dm_env independently: the step after its LAST resets it, returns FIRST
-    and ignores its row of the actions. So the last observation of each episode is always seen.
+    and ignores its row of the actions. So the last observation of each episode is always returned.
 
-    Where other processes step the environments, any timestep may be followed by `ABSENT`: the
-    process and the running episode are lost. Such a row has reward 0, discount 1 and an observation
-    of zeros, its action is ignored, and the next timestep is ABSENT again or FIRST.
+    If other processes step the environments, any timestep may be followed by `ABSENT`: the process
+    and the current episode are lost. Such a row has reward 0, discount 1 and an observation of
+    zeros. Its action is ignored, and the next timestep is ABSENT again or FIRST.
     """
 
     @property
@@ -53,7 +53,7 @@ class EnvironmentBatch(Protocol):
         """Takes one row of `actions`, [K, ...], in each environment.
 
         Raises:
-          ValueError: there is not one row for each environment.
+          ValueError: the number of rows is not K.
         """
 
     def close(self) -> None:
@@ -70,11 +70,11 @@ def batched_timestep(
     """Returns the timestep of a batch.
 
     Args:
-      starts: bool [K], which steps are FIRST.
-      ends: bool [K], which of the others are LAST.
-      reward: [K], of the others.
-      discount: [K], of the others.
-      observation: [K, ...].
+      starts: bool [K], True for FIRST steps.
+      ends: bool [K], True for LAST steps unless they are FIRST.
+      reward: rewards [K], replaced by 0 at FIRST.
+      discount: discounts [K], replaced by 1 at FIRST.
+      observation: observations [K, ...].
     """
     step_type = np.where(starts, FIRST, np.where(ends, LAST, MID))
     return dm_env.TimeStep(
@@ -92,7 +92,7 @@ class BatchedEnvironment:
         """Batches environments of equal specs.
 
         Raises:
-          ValueError: there are none.
+          ValueError: there are no environments.
           BrokenSpecError: their observations or actions differ in shape or dtype.
         """
         self._environments = list(environments)
@@ -133,9 +133,9 @@ class BatchedEnvironment:
         """Takes one row of `actions`, [K, ...], in each environment.
 
         Raises:
-          ValueError: there is not one row for each environment.
-          BrokenSpecError: a reward or a discount is not a number, an observation not what its spec
-            says, or a FIRST step does not follow a LAST one.
+          ValueError: the number of rows is not K.
+          BrokenSpecError: a reward or a discount is not a number, an observation does not match its
+            spec, or FIRST steps do not follow exactly the LAST ones.
         """
         if len(actions) != self.num_environments:
             raise ValueError(f"got {len(actions)} actions for {self.num_environments} environments")
@@ -154,7 +154,7 @@ class BatchedEnvironment:
             environment.close()
 
     def _mapped(self, actions: np.ndarray) -> np.ndarray:
-        """Returns the actions that the environments take, [K, ...]."""
+        """Returns the actions in the form that the environments take, [K, ...]."""
         return actions
 
     def _stack(self, timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
@@ -171,7 +171,7 @@ class BatchedEnvironment:
                 continue
             try:
                 if timestep.reward is None or timestep.discount is None:
-                    raise ValueError  # NumPy takes None for NaN
+                    raise ValueError  # NumPy would convert None to NaN
                 reward[i] = timestep.reward
                 discount[i] = timestep.discount
             except (TypeError, ValueError):
@@ -182,7 +182,7 @@ class BatchedEnvironment:
         """Returns the observations as a nest of [K, ...].
 
         Raises:
-          BrokenSpecError: one of them is not what its spec says.
+          BrokenSpecError: an observation does not match its spec.
         """
         leaves = [np.empty((len(timesteps), *shape), dtype) for shape, dtype in self._leaves]
         for i, timestep in enumerate(timesteps):
@@ -190,14 +190,14 @@ class BatchedEnvironment:
                 rows = tree.flatten(timestep.observation)
                 for leaf, (shape, dtype), row in zip(leaves, self._leaves, rows, strict=True):
                     if row.shape != shape or row.dtype != dtype:
-                        raise ValueError  # NumPy would repeat and round
+                        raise ValueError  # NumPy would broadcast and cast
                     leaf[i] = row
             except (AttributeError, TypeError, ValueError):
                 raise self._misfit(i, timestep) from None
         return tree.unflatten_as(self._observation_spec, leaves)
 
     def _out_of_turn(self, index: int, step_types: np.ndarray) -> BrokenSpecError:
-        """Returns the error that says which step of an episode is in the place of another."""
+        """Returns the error for a step whose type is out of order in its episode."""
         gave = dm_env.StepType(step_types[index]).name
         if self._ended[index]:
             return BrokenSpecError(
@@ -207,7 +207,7 @@ class BatchedEnvironment:
         return BrokenSpecError(f"environment {index} gave a FIRST step before the episode's LAST")
 
     def _misfit(self, index: int, timestep: dm_env.TimeStep) -> BrokenSpecError:
-        """Returns the error that says what of a timestep is not what it has to be."""
+        """Returns the error that names the invalid part of a timestep."""
         for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
             if not isinstance(value, numbers.Real) and getattr(value, "shape", None) != ():
                 what = f"a {name} of {kind_of(value)}, where a number is due"
@@ -222,10 +222,10 @@ class BatchedEnvironment:
 
 
 class SingleEnvironment(dm_env.Environment):
-    """The environment of a batch of one, without the batch dimension."""
+    """A batch of one environment, without the batch dimension."""
 
     def __init__(self, batch: EnvironmentBatch):
-        """Takes a batch of one environment, which it closes."""
+        """Wraps a batch of one environment, which `close` closes."""
         self._batch = batch
 
     def reset(self) -> dm_env.TimeStep:
@@ -259,11 +259,11 @@ class SingleEnvironment(dm_env.Environment):
 
 
 def require_equal(environment_specs: Sequence[Any], kind: str) -> None:
-    """Raises BrokenSpecError unless all specs are of the same structure, shapes and dtypes.
+    """Raises BrokenSpecError unless all specs have the same structure, shapes and dtypes.
 
     Args:
-      environment_specs: nests of specs, one of each environment.
-      kind: of the specs, for the message.
+      environment_specs: a nest of specs for each environment.
+      kind: "observation" or "action", for the message.
     """
     expected, *others = (
         tree.map_structure(lambda leaf: (leaf.shape, np.dtype(leaf.dtype).name), spec)
@@ -278,18 +278,18 @@ def require_equal(environment_specs: Sequence[Any], kind: str) -> None:
 
 
 _LARGEST_REWARD = 1e30
-"""Beyond it, a sum of rewards may be beyond float32."""
+"""Maximum size of a reward; a sum of larger rewards may overflow float32."""
 
 
 class WatchedBatch:
-    """An `EnvironmentBatch` that checks what another one gives, and how long its calls take.
+    """A wrapper of an `EnvironmentBatch` that checks its timesteps and the time of its calls.
 
     Args:
       environments: the batch to watch.
-      name: of the environment, for messages.
-      on_stall: called once, with a message, from a thread, if a call of an environment takes too
-        long.
-      seconds: longest call of an environment; `watch.limit_seconds` if None.
+      name: name of the environment, for messages.
+      on_stall: called once, with a message, from another thread, if a call of an environment takes
+        too long.
+      seconds: limit on the time of a call of an environment; None: `watch.limit_seconds`.
     """
 
     def __init__(
@@ -331,7 +331,7 @@ class WatchedBatch:
         Raises:
           UnusableEnvironmentError: a reward, a discount or an observation is not finite, or a
             reward is beyond 1e30.
-          BrokenSpecError: one of them is not what it has to be; a discount is in [0, 1].
+          BrokenSpecError: a timestep does not match the specs, or a discount is not in [0, 1].
         """
         return self._checked(self._stepping, self._environments.step, actions)
 

@@ -18,11 +18,11 @@ from common.environments.spec import (
 )
 
 _MAX_INTEGER = 2**31 - 2
-"""The largest element of an action whose number of choices is an int32, too."""
+"""Largest element of a canonical integer action; the number of choices, one more, fits an int32."""
 _MOST_CHOICES = 4096
-"""The longest one-hot vector of an observation: FrozenLake has 16 values, Taxi has 500."""
+"""Maximum length of a one-hot vector: FrozenLake needs 16 elements, Taxi 500."""
 _STEP_SECONDS = 0.04
-"""The length of a step in videos of an environment without `control_timestep`."""
+"""Length of a step in seconds, in videos of an environment without `control_timestep`."""
 
 _Path = tuple[str | int, ...]
 
@@ -31,14 +31,14 @@ class ObservationSpec(specs.Array):
     """The spec of a flat observation, float32 [D], or of an image, uint8 [H, W, C].
 
     Attributes:
-      terrain_size: how many of a flat observation's last numbers are heights of the terrain.
-      vector_size: numbers next to an image, whose bytes are its last rows.
+      terrain_size: number of terrain heights at the end of a flat observation.
+      vector_size: number of float32 values whose bytes are the last rows of an image.
     """
 
     __slots__ = ("terrain_size", "vector_size")
 
     def __init__(self, shape: tuple[int, ...], terrain_size: int = 0, vector_size: int = 0):
-        """Makes the spec; an image's shape includes the rows that hold a vector."""
+        """Creates the spec; an image's shape includes the rows that contain a vector."""
         dtype = np.float32 if len(shape) == 1 else np.uint8
         super().__init__(shape, dtype, name="observation")
         self.terrain_size, self.vector_size = terrain_size, vector_size
@@ -78,7 +78,7 @@ class Wrapper(dm_env.Environment):
         self.wrapped.close()
 
     def __getattr__(self, name: str) -> Any:  # render, control_timestep, engine_bytes
-        if name == "wrapped":  # a copy that is not filled yet
+        if name == "wrapped":  # a new copy has no attributes yet
             raise AttributeError(name)
         return getattr(self.wrapped, name)
 
@@ -86,30 +86,30 @@ class Wrapper(dm_env.Environment):
 class CanonicalEnvironment(Wrapper):
     """A wrapper with flat observations or images, and actions in [-1, 1] or in 0, ..., K - 1.
 
-    Observation: float32 [D], a new array at each step. It holds the arrays of the wrapped
-    environment's observation (one array, or a nest of dicts and sequences), ravelled and joined in
-    the order of its spec (D4PG section 4.1, "features"; the order is ours). A single integer with
-    bounds becomes its one-hot vector, other integers become floats. If the last array is called
-    "terrain", the spec says so, and networks may have layers for it.
+    Observation: float32 [D], a new array at each step. It contains the arrays of the wrapped
+    observation (one array, or a nest of dicts and sequences), ravelled and joined in the order of
+    their spec (D4PG section 4.1, "features"; the order is ours). A single bounded integer becomes
+    a one-hot vector; other integers become floats. If the last array is called "terrain", the spec
+    has its size, and networks may have layers for it.
     An image, uint8 [H, W], [H, W, C], [C, H, W] or a stack of K of these, stays an image, uint8 [H,
-    W, C]; a stack's channels are those of all its images. If the nest has numbers as well, they are
-    joined as above, and their bytes are further rows below the image.
+    W, C]; the channels of a stack's images are joined. If the nest also contains numbers, they are
+    joined as above, and their bytes are additional rows below the image.
     Action: float32 [A] in [-1, 1]. An affine map takes it to the wrapped bounds, shape and dtype,
-    never beyond them by rounding; an action outside [-1, 1] is not clipped. Policies clip where
-    their paper does, and MuJoCo clamps the controls of limited actuators.
-    Where the wrapped environment's actions are integers, an action is int32 [A], and element d
-    counts from 0 to K_d - 1 whatever the wrapped minimum is. Discrete and hybrid actions stay.
+    and rounding never exceeds the bounds. An action outside [-1, 1] is not clipped: policies clip
+    where their paper does, and MuJoCo clamps the controls of limited actuators.
+    If the wrapped environment's actions are integers, an action is int32 [A], and element d counts
+    from 0 to K_d - 1 whatever the wrapped minimum is. Discrete and hybrid actions are unchanged.
 
     Attributes:
       wrapped: the wrapped environment.
-      scale: [A], the factor of the map of actions; [] of a discrete one.
-      offset: what it adds then, of the same shape.
+      scale: [A], factor of the map from canonical to wrapped actions; [] if they are discrete.
+      offset: offset of this map, in the same shape.
     """
 
     def __init__(self, environment: dm_env.Environment):
-        """Wraps `environment`.
+        """Wraps an environment with numeric observations.
 
-        It has observations of numbers, and one bounded array of actions, of floats or integers.
+        Its actions must be one bounded array of floats or integers.
 
         Raises:
           UnusableEnvironmentError: the observations or the actions are of another kind.
@@ -144,7 +144,7 @@ class CanonicalEnvironment(Wrapper):
         self._bounds = bounds
 
     def _joined(self, wrapped: Any) -> ObservationSpec:
-        """Returns the spec of the joined arrays, and notes the place of each."""
+        """Returns the spec of the joined arrays, and records the path and size of each."""
         size = 0
         for path, spec in leaves(wrapped):
             what = f"observation{_subscripts(path)}"
@@ -179,7 +179,7 @@ class CanonicalEnvironment(Wrapper):
         """Starts an episode.
 
         Raises:
-          BrokenSpecError: the observation is not what its spec says.
+          BrokenSpecError: the observation does not match its spec.
         """
         return self._canonical(self.wrapped.reset())
 
@@ -187,15 +187,15 @@ class CanonicalEnvironment(Wrapper):
         """Takes `action`; after a LAST step, ignores it and starts an episode.
 
         Raises:
-          BrokenSpecError: the observation is not what its spec says.
+          BrokenSpecError: the observation does not match its spec.
         """
         return self._canonical(self.wrapped.step(self._mapped(action)))
 
     def observation_of(self, observation: Any) -> np.ndarray:
-        """Returns the canonical observation, given one of the wrapped environment.
+        """Returns the canonical form of an observation of the wrapped environment.
 
         Raises:
-          BrokenSpecError: the observation is not what its spec says.
+          BrokenSpecError: the observation does not match its spec.
         """
         if self._image is not None:
             return self.image(observation)
@@ -204,13 +204,13 @@ class CanonicalEnvironment(Wrapper):
         return flat
 
     def own_action(self, action: np.ndarray) -> Any:
-        """Returns an action as the user's environment takes it, given a canonical one."""
+        """Returns a canonical action in the form that the user's own environment takes."""
         own = getattr(self.wrapped, "own_action", lambda action: action)
         return own(self._mapped(action))
 
     @property
     def joined_shapes(self) -> dict[str, list[int]]:
-        """The shapes of the joined numbers by their paths, in their order; of one-hot vectors."""
+        """The shapes of the joined arrays by path, in order; [length] for a one-hot vector."""
         return {
             "/".join(map(str, path)): list(spec.shape) if first is None else [length]
             for path, length, first, spec in self._places
@@ -221,7 +221,7 @@ class CanonicalEnvironment(Wrapper):
         return self._observation_spec
 
     def action_spec(self) -> specs.BoundedArray:
-        """Returns the spec of the action, float32 [A] in [-1, 1] or int32 [A] or [] from 0."""
+        """Returns the spec of the action: float32 [A] in [-1, 1], or int32 [A] or [] from 0."""
         return self._action_spec
 
     def control_timestep(self) -> float:
@@ -238,10 +238,10 @@ class CanonicalEnvironment(Wrapper):
         return picture(self.wrapped, height, width)
 
     def parts(self, observation: Any) -> list[np.ndarray]:
-        """Returns the vectors whose join is the flat observation, given a wrapped one.
+        """Returns the vectors of a wrapped observation, which join to the flat observation.
 
         Raises:
-          BrokenSpecError: the observation is not what its spec says.
+          BrokenSpecError: the observation does not match its spec.
         """
         parts = []
         for path, length, first, spec in self._places:
@@ -249,13 +249,13 @@ class CanonicalEnvironment(Wrapper):
             try:
                 for key in path:
                     entry = entry[key]
-                is_vector = type(entry) is np.ndarray and entry.ndim == 1  # the usual case is quick
+                is_vector = type(entry) is np.ndarray and entry.ndim == 1  # the usual, fast case
                 part = entry if is_vector else np.ravel(entry)
                 if first is not None:  # one-hot
                     part = (np.arange(length) == int(part.item()) - first).astype(np.float32)
                     if not part.any():
                         raise ValueError
-                # NumPy would join vectors of any lengths, and take None for NaN.
+                # NumPy would join vectors of any lengths, and convert None to NaN.
                 if part.size != length or part.dtype.kind not in "fiub":
                     raise ValueError
             except (TypeError, ValueError, LookupError):
@@ -267,8 +267,8 @@ class CanonicalEnvironment(Wrapper):
         """Returns the image with the vector below it, uint8 [H, W, C], given a wrapped observation.
 
         Raises:
-          BrokenSpecError: the observation is not what its spec says.
-          UnusableEnvironmentError: a number of the vector is not finite.
+          BrokenSpecError: the observation does not match its spec.
+          UnusableEnvironmentError: an element of the vector is not finite.
         """
         path, spec, axes = self._image
         height, width, channels = self._observation_spec.shape
@@ -277,7 +277,7 @@ class CanonicalEnvironment(Wrapper):
             for key in path:
                 entry = entry[key]
         except (TypeError, LookupError):
-            pass  # it is no image
+            pass  # the check below reports it
         image = np.asarray(entry)
         if image.shape != spec.shape or image.dtype != np.uint8:
             raise _broken(path, image, spec)
@@ -303,16 +303,16 @@ class CanonicalEnvironment(Wrapper):
 class CanonicalBatch(BatchedEnvironment):
     """An `EnvironmentBatch` of canonical environments, which it steps in turn.
 
-    It steps the wrapped environments itself, so that the actions are mapped and the observations
-    joined and rounded once for all. Beyond the environments' own time, a step takes 3 to 8
-    microseconds, a third of what it takes one by one.
+    It steps the wrapped environments itself, so that all actions are mapped and all observations
+    joined and rounded at once. Apart from the environments' own time, a step takes 3 to 8
+    microseconds, a third of the time of stepping them one by one.
     """
 
     def __init__(self, environments: Sequence[CanonicalEnvironment]):
         """Batches environments whose wrapped actions have one shape and dtype.
 
         Raises:
-          ValueError: there are none.
+          ValueError: there are no environments.
           BrokenSpecError: their observations or actions differ in shape or dtype.
         """
         super().__init__(environments)
@@ -359,7 +359,7 @@ def picture(environment: dm_env.Environment, height: int, width: int) -> np.ndar
 
 
 def _affine(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns scale and offset, float64 [A], that map [-1, 1] to bounds, and nowhere beyond them.
+    """Returns scale and offset, float64 [A], that map [-1, 1] to the bounds and never exceed them.
 
     Args:
       low: [A], finite floats.
@@ -367,7 +367,7 @@ def _affine(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     least, most = low.astype(np.float64), high.astype(np.float64)
     scale, offset = (most - least) / 2, (most + least) / 2
-    # Rounding may reach beyond a bound, by less than twice the spacing of floats there.
+    # Rounding may exceed a bound, by less than twice the spacing of floats there.
     beyond = ((offset + scale).astype(high.dtype) > high) | (
         (offset - scale).astype(low.dtype) < low
     )
@@ -376,7 +376,7 @@ def _affine(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _image_axes(spec: specs.Array) -> tuple[int, ...] | None:
-    """Returns the order of axes that puts the channels of an image last; None: it is none."""
+    """Returns the order of axes that puts an image's channels last; None if it is not an image."""
     if spec.dtype != np.uint8:
         return None
     shape = spec.shape[-3:]
@@ -387,7 +387,7 @@ def _image_axes(spec: specs.Array) -> tuple[int, ...] | None:
 
 
 def leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
-    """Yields each leaf, after the keys that lead to it, in the order of the spec."""
+    """Yields (path of keys, leaf) for each leaf, in the order of the spec."""
     if isinstance(spec, Mapping):
         children = spec.items()
     elif isinstance(spec, Sequence) and not isinstance(spec, str):
@@ -411,7 +411,7 @@ def _subscripts(path: _Path) -> str:
 
 
 def _num_choices(spec: specs.Array) -> int:
-    """Returns the length of the one-hot vector of a single bounded integer; 0 of other specs."""
+    """Returns the length of the one-hot vector of a single bounded integer; 0 for other specs."""
     if not isinstance(spec, specs.BoundedArray) or spec.shape or spec.dtype.kind not in "iu":
         return 0
     return int(spec.maximum) - int(spec.minimum) + 1

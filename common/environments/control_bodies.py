@@ -26,7 +26,7 @@ from common.environments.mujoco_batch import States, Task, mujoco
 def _observe_dog(states: States) -> Sequence[np.ndarray]:
     torso, pelvis, skull = map(states.body, ("torso", "pelvis", "skull"))
     return (
-        states.qpos[:, 7:80],  # without the free joints of the dog and the ball
+        states.qpos[:, 7:80],  # without the free joints of dog and ball
         states.qvel[:, 6:79],
         *(part.xpos[:, 2] for part in (torso, pelvis)),
         *(part.xmat[:, ZX:] for part in (skull, torso, pelvis)),
@@ -40,7 +40,7 @@ def _observe_dog(states: States) -> Sequence[np.ndarray]:
 
 @functools.lru_cache(maxsize=2)
 def _standing_dog(model: mujoco.MjModel) -> tuple[list[float], float]:
-    """Returns heights of torso and pelvis in the default pose, and the weight."""
+    """Returns the heights of torso and pelvis in the default pose, and the dog's weight."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     heights = [data.body(name).xpos[2] for name in ("torso", "pelvis")]
@@ -121,7 +121,7 @@ def _reward_humanoid(
 
 def _observe_quadruped(states: States) -> Sequence[np.ndarray]:
     legs = [f"{end}_{side}" for end in ("front", "back") for side in ("left", "right")]
-    legs[2:] = legs[:1:-1]  # the order of the suite's sensors: round the body
+    legs[2:] = legs[:1:-1]  # the suite's sensors go around the body
     forces = sensed(states, *(f"{kind}_toe_{leg}" for kind in ("force", "torque") for leg in legs))
     return (
         states.qpos[:, 7:23],

@@ -1,8 +1,8 @@
 """The DeepMind Control Suite, with state features as observations; names are "domain:task".
 
-Left out are the tasks of `lqr`, whose actions have no bounds, and `quadruped:escape`, which cannot
-reset without a renderer. An episode is 1000 steps and ends with LAST and discount 1, by its time
-limit. MuJoCo steps the bodies of a batch without the suite's Python.
+The tasks of `lqr` are left out, since their actions have no bounds, and so is `quadruped:escape`,
+which cannot reset without a renderer. An episode is 1000 steps and ends by its time limit, with
+LAST and discount 1. MuJoCo steps the bodies of a batch without the suite's Python.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ with rendering.imports():
     from dm_control.rl import control
 
 TASKS = control_tasks.TASKS | control_bodies.TASKS
-"""Observations and rewards by the names of tasks."""
+"""Observations and rewards by the task's name."""
 _LEFT_OUT = {("lqr", "lqr_2_1"), ("lqr", "lqr_6_2"), ("quadruped", "escape")}
 
 
 def cheetah_walk_reward(physics: Any) -> float:
     """Returns the reward of "cheetah:walk", which is not in the suite.
 
-    It rises linearly from 0 at rest to 1 at `CHEETAH_WALK_SPEED` and stays there.
+    The reward rises linearly from 0 at rest to 1 at `CHEETAH_WALK_SPEED` and stays there.
     """
     return rising(physics.speed(), CHEETAH_WALK_SPEED, CHEETAH_WALK_SPEED)
 
@@ -41,7 +41,7 @@ def names() -> list[str]:
 
 
 def make(name: str, seed: int) -> CanonicalEnvironment:
-    """Makes the task called `name`, one of `names()`; `seed` is in [0, 2**32)."""
+    """Creates the task `name`, one of `names()`; `seed` is in [0, 2**32)."""
     is_walk = name == "cheetah:walk"
     domain, task = ("cheetah", "run") if is_walk else name.split(":")
     environment = suite.load(domain, task, task_kwargs={"random": seed})
@@ -53,19 +53,19 @@ def make(name: str, seed: int) -> CanonicalEnvironment:
 
 
 def batch_of(name: str, environments: Sequence[CanonicalEnvironment]) -> "ControlBatch":
-    """Returns a batch of environments that `make` gave for a name."""
+    """Returns a batch of environments that `make` created for `name`."""
     return ControlBatch(name, environments)
 
 
 EPISODE_STEPS = 1000
-"""Steps of an episode, those of each task in the suite."""
+"""Steps of an episode, the same in every task of the suite."""
 
 
 class ControlBatch(MujocoBatch):
     """An `EnvironmentBatch` of a task of the suite."""
 
     def __init__(self, name: str, environments: Sequence[CanonicalEnvironment]):
-        """Batches environments of the task called `name`, which this batch alone may reset."""
+        """Batches environments of the task `name`, which only this batch may reset."""
         physics = [environment.wrapped.physics for environment in environments]
         super().__init__(
             environments,

@@ -1,8 +1,8 @@
 """Observations and rewards of Control Suite tasks, over the states of K bodies at once.
 
-The formulas are the suite's, whose margins and bounds the numbers are. A test compares each task
-with the suite: `tests/environments/test_control_suite.py`. `control_bodies` has the dog, the
-humanoids and the quadruped, with formulas from here.
+Formulas, margins and bounds are the suite's. A test compares each task with the suite:
+`tests/environments/test_control_suite.py`. `control_bodies` has the dog, the humanoids and the
+quadruped, with formulas from here.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ import numpy as np
 from common.environments.mujoco_batch import States, Task
 
 XX, XZ, ZX, ZY, ZZ = 0, 2, 6, 7, 8
-"""Places in a rotation matrix of 9 numbers: row, then column."""
+"""Indices into a rotation matrix of 9 numbers, named by row and column."""
 _WIDTH = np.sqrt(-2 * np.log(0.1))
-"""A distance of one margin is so many standard deviations, where the suite's Gaussian is 0.1."""
+"""Standard deviations in one margin, where the suite's Gaussian is 0.1."""
 
 
 def near(distance: np.ndarray, margin: float | np.ndarray) -> np.ndarray:
@@ -26,13 +26,13 @@ def near(distance: np.ndarray, margin: float | np.ndarray) -> np.ndarray:
 def rising(
     value: np.ndarray, full: float | np.ndarray, margin: float | np.ndarray, at_margin: float = 0
 ) -> np.ndarray:
-    """Returns 1 where a value is `full` or more; below it falls to `at_margin` over the margin."""
+    """Returns 1 at `full` and above; below, falls linearly to `at_margin` over the margin."""
     reward = 1 - (full - value) / margin * (1 - at_margin)
     return np.minimum(np.maximum(reward, 0), 1)
 
 
 def length(vectors: np.ndarray) -> np.ndarray:
-    """Returns the lengths of vectors [..., N], [...]."""
+    """Returns the lengths [...] of vectors [..., N]."""
     return np.sqrt(np.square(vectors).sum(axis=-1))
 
 
@@ -42,17 +42,17 @@ def in_frame(vectors: np.ndarray, frame: np.ndarray) -> np.ndarray:
 
 
 def sensed(states: States, *sensors: str) -> list[np.ndarray]:
-    """Returns what sensors have measured, [K, ...] each."""
+    """Returns the sensors' measurements, [K, ...] each."""
     return [states.sensor(name).data for name in sensors]
 
 
 def small_control(states: States) -> np.ndarray:
-    """Returns 1 without control, and 0.8 where each element of it is at its bound or beyond."""
+    """Returns 1 without control, down to 0.8 where every element is at or beyond its bound."""
     return (4 + np.maximum(1 - states.ctrl**2, 0).mean(axis=1)) / 5
 
 
 CHEETAH_WALK_SPEED = 1.0
-"""Metres a second, the walking speed of the suite's walker, humanoid and dog.
+"""Full-reward speed in m/s: the walking speed of the suite's walker, humanoid and dog.
 
 Not in the paper: D4PG names a task "cheetah walk" but not its speed; the suite has only `run`.
 """
@@ -106,7 +106,7 @@ def _reward_cheetah(states: States, speed: float) -> np.ndarray:
 
 
 def _from_hinge(states: States, name: str) -> np.ndarray:
-    """Returns the position of a point of the finger's task from the hinge, x and z, [K, 2]."""
+    """Returns x and z of a point relative to the hinge of the finger's task, [K, 2]."""
     return (states.sensor(name).data - states.sensor("spinner").data)[:, ::2]
 
 
@@ -180,7 +180,7 @@ def _pose(states: States, name: str) -> Sequence[np.ndarray]:
 
 
 def _observe_arm(states: States) -> Sequence[np.ndarray]:
-    """Returns the manipulator's and the stacker's observation of the arm."""
+    """Returns the arm's part of the manipulator's and the stacker's observations."""
     joints = [0, 1, 2, 3, 6, 7, 4, 5]  # the finger's before the thumb's
     angles = states.qpos[:, joints]
     return (

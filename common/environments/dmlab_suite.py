@@ -1,8 +1,8 @@
 """DeepMind Lab's levels, such as "explore_goal_locations_small", where `deepmind_lab` is installed.
 
-No package registry has `deepmind_lab` for this Python: its users build it. A step is four frames,
-and its reward is the sum of theirs (AQL section 5.2). An episode ends because its time is over,
-with discount 1; that it is bootstrapped from is not in the paper.
+No package registry has `deepmind_lab` for this Python, so its users build it. A step is four
+frames, and its reward is the sum of theirs (AQL section 5.2). An episode ends by its time limit.
+The discount is then 1, so that agents bootstrap from the last state, which is not in the paper.
 """
 
 from typing import Any
@@ -23,13 +23,13 @@ _FRAMES_PER_SECOND = 60
 def names() -> list[str]:
     """Returns the names of the levels, whether or not the Lab is installed.
 
-    They are two of DMLab-30. That they are those of AQL's figure 3 is not in its text.
+    Both belong to DMLab-30. AQL's text does not say that they are the levels of its figure 3.
     """
     return list(_LEVELS)
 
 
 def make(name: str, seed: int) -> "LabEnvironment":
-    """Makes the level called `name`, one of `names()`; `seed` is in [0, 2**32).
+    """Creates the level `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the Lab is not installed, or does not have the level.
@@ -44,7 +44,7 @@ class LabEnvironment(EpisodicEnvironment):
     """
 
     def __init__(self, name: str, seed: int):
-        """Starts the level called `name`."""
+        """Starts the level `name`."""
         super().__init__()  # the Lab ends the episodes
         height, width, _ = lab_actions.OBSERVATION_SHAPE
         config = {"width": str(width), "height": str(height), "fps": str(_FRAMES_PER_SECOND)}
@@ -70,14 +70,14 @@ class LabEnvironment(EpisodicEnvironment):
         """Takes `action` for four frames.
 
         Raises:
-          ValueError: the action is not of `action_spec`.
+          ValueError: the action does not match `action_spec`.
         """
         action = lab_actions.require_valid(action).astype(np.intc)
         reward = self._lab.step(action, num_steps=lab_actions.FRAMES_PER_STEP)
         return StepOutcome(reward, has_finished=not self._lab.is_running())
 
     def _observe(self) -> np.ndarray:
-        # The Lab shows nothing after an episode: the picture before its last step stands for it.
+        # The Lab shows nothing after an episode, so the picture before its last step is repeated.
         if self._lab.is_running():
             self._picture = np.array(self._lab.observations()[_OBSERVATION], np.uint8)
         return self._picture.copy()

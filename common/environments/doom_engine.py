@@ -1,12 +1,11 @@
 """ViZDoom's engine, and random mazes as maps that it reads.
 
-The engine is a process of its own that ends with the process that started it. The package `vizdoom`
-is an extra: `make maze`.
+The engine runs in a separate process, which ends with the process that started it. `make maze`
+installs the package `vizdoom`, an extra.
 
-Layouts come from `labmaze`, the generator of DeepMind Lab's mazes. A layout of cells becomes a map
-of Doom in the text format UDMF. A WAD file holds a single map whose text has a slot of constant
-size, so that the next map replaces it in the file: the engine reads the file at each start of an
-episode.
+Layouts come from `labmaze`, the generator of DeepMind Lab's mazes. A layout of cells becomes a Doom
+map in the text format UDMF. The engine reads a WAD file at the start of each episode. The file
+contains a single map, whose text has a slot of constant size, so that the next map replaces it.
 """
 
 import os
@@ -22,20 +21,20 @@ import numpy as np
 from common.environments.spec import UnusableEnvironmentError, extra_package
 
 CELL = 128
-"""Side of a cell, in units of the map; a player is 32 wide."""
+"""Side of a cell, in map units; a player is 32 wide."""
 
 MAP_NAME = "MAP01"
 _SLOT = 1 << 16  # bytes for a map's text
 _HEADER = struct.Struct("<4sii")
 _ENTRY = struct.Struct("<ii8s")
 
-# Names of Doom's textures, all in Freedoom, the free data that ViZDoom brings.
+# Names of Doom's textures; all are in Freedoom, the free data that comes with ViZDoom.
 _WALLS = ("STARTAN2", "BROWN1", "GRAY1", "STONE2", "MARBLE1", "WOOD1", "TEKWALL1", "BRONZE1")
 _FLOORS = ("FLOOR0_1", "FLOOR4_8", "FLAT1", "FLAT5_4", "FLOOR7_1")
 _CEILINGS = ("CEIL1_1", "CEIL3_5", "FLAT20", "FLOOR6_2")
-_LANDMARKS = 0.15  # share of walls with a texture of their own, by which places can be told apart
+_LANDMARKS = 0.15  # share of walls with a random texture, which make places distinguishable
 
-_PLAYER = 1  # the number of the kind of thing
+_PLAYER = 1  # Doom's number of this kind of thing
 _SKILLS = " ".join(f"skill{i} = true;" for i in range(1, 6)) + " single = true;"
 
 Place = tuple[int, int]
@@ -46,7 +45,7 @@ class MazeLayout(NamedTuple):
     """The cells of a maze.
 
     Attributes:
-      is_open: bool [rows, columns], whether a cell can be entered; those at the border cannot.
+      is_open: bool [rows, columns], whether a cell can be entered; False at the border.
     """
 
     is_open: np.ndarray
@@ -61,10 +60,10 @@ class Theme(NamedTuple):
     """Textures of a maze.
 
     Attributes:
-      wall: of most walls.
-      floor: of the floor.
-      ceiling: of the ceiling.
-      landmarks: seed of the walls that have another texture, and of which.
+      wall: texture of most walls.
+      floor: texture of the floor.
+      ceiling: texture of the ceiling.
+      landmarks: seed that selects the landmarks, walls with other textures, and these textures.
     """
 
     wall: str
@@ -112,7 +111,7 @@ def random_theme(generator: np.random.Generator) -> Theme:
 
 
 def map_position(layout: MazeLayout, place: Place) -> tuple[float, float]:
-    """Returns the x and y of a cell's centre, in units of the map."""
+    """Returns the x and y of a cell's centre, in map units."""
     row, column = place
     return (column + 0.5) * CELL, (len(layout.is_open) - row - 0.5) * CELL
 
@@ -123,12 +122,12 @@ def maze_text(
     """Returns a map in the format UDMF.
 
     Args:
-      layout: open cells become one sector, with a wall where a cell ends.
-      theme: its textures.
+      layout: the maze; its open cells become one sector, with walls towards closed cells.
+      theme: the map's textures.
       start: the player's cell.
       angle: the player's direction in degrees, 0 to the right, 90 up on the printed layout.
       things: cells of the things to find.
-      kind: Doom's number of their kind.
+      kind: Doom's number of the things' kind.
     """
     vertices: dict[tuple[int, int], int] = {}
     walls = [
@@ -155,10 +154,10 @@ def maze_text(
 
 
 def write_maps(path: str, map_text: bytes) -> None:
-    """Writes a map into the WAD at `path`, which it makes, or whose map it replaces.
+    """Writes a map into the WAD file at `path`; creates the file or replaces its map.
 
     Raises:
-      ValueError: the text is longer than its slot.
+      ValueError: the text is longer than the slot.
     """
     if len(map_text) > _SLOT:
         raise ValueError(f"a map's text of {len(map_text)} bytes is longer than {_SLOT}")
@@ -180,7 +179,7 @@ def _thing(layout: MazeLayout, place: Place, angle: int, kind: int) -> str:
 
 
 def _walls(layout: MazeLayout) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Returns the two corners of each wall, with the open cell to the right of their direction."""
+    """Returns the two corners of each wall; from first to second, the open cell is on the right."""
     num_rows = len(layout.is_open)
     walls = []
     for row, column in layout.places:
@@ -198,7 +197,7 @@ def _walls(layout: MazeLayout) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 SCREEN = (120, 160)
-"""Height and width of the engine's smallest picture."""
+"""Height and width of the engine's smallest picture, in pixels."""
 
 BUTTONS = 7
 _BUTTONS = (
@@ -211,23 +210,23 @@ _BUTTONS = (
     "CROUCH",
 )
 _VARIABLES = ("ITEMCOUNT", "POSITION_X", "POSITION_Y", "ANGLE", "PITCH")
-_DEAF_TICS = 7  # after an episode's start, in which the engine ignores buttons
+_DEAF_TICS = 7  # tics after an episode's start in which the engine ignores buttons
 
 # The engine ignores SIGTERM and outlives a killed parent, unless the kernel is told to kill it. It
-# writes its settings into its working directory, so that has to be a temporary one.
+# writes its settings into its working directory, so this must be a temporary one.
 _SCRIPT = """#!/bin/sh
 cd "{folder}" && exec setpriv --pdeathsig KILL -- "{engine}" "$@"
 """
 
 
 class DoomEngine:
-    """A game of one player on maps of `maze_text`."""
+    """A single-player game on maps of `maze_text`."""
 
     def __init__(self, name: str):
         """Starts the engine.
 
         Args:
-          name: of the environment, for errors.
+          name: name of the environment, for errors.
 
         Raises:
           UnusableEnvironmentError: `vizdoom` or `setpriv` is missing, or the engine does not start.
@@ -262,7 +261,7 @@ class DoomEngine:
         game.set_available_buttons([getattr(vizdoom.Button, name) for name in _BUTTONS])
         game.set_available_game_variables([getattr(vizdoom.GameVariable, v) for v in _VARIABLES])
         game.set_mode(vizdoom.Mode.PLAYER)
-        game.set_episode_timeout(0)  # none: who plays counts the steps
+        game.set_episode_timeout(0)  # none: the environment counts the steps
         try:
             game.init()
         except Exception as error:
@@ -273,24 +272,24 @@ class DoomEngine:
             ) from error
         _unname_memory()
         self._game = game
-        # Also of a game that nobody closes: the engine ends before its folder is removed.
+        # Even if nobody calls close(), the engine ends before its folder is removed.
         self._end = weakref.finalize(self, _end, game, self._folder)
 
     def start(self, map_text: bytes, seed: int) -> None:
-        """Starts an episode on a map; `seed`, in [0, 2**31), is of the engine's randomness."""
+        """Starts an episode on a map; `seed`, in [0, 2**31), seeds the engine."""
         write_maps(self._wad, map_text)
         self._game.set_seed(seed)
         self._game.new_episode()
         self.advance(np.zeros(BUTTONS), _DEAF_TICS)
 
     def advance(self, buttons: np.ndarray, tics: int) -> None:
-        """Holds the buttons, float [7], for some tics.
+        """Holds the buttons, float [7], for a number of tics.
 
-        Turns and looks are degrees a tic, to the right and up; moves go to the right and forward,
-        and faster up to 50; fire, jump and crouch are 0 or 1.
+        The elements are: turn right and look up, in degrees a tic; move right and move forward, at
+        speeds up to 50; fire, jump and crouch, 0 or 1. Negative values go the other way.
         """
         self._game.make_action(buttons.tolist(), tics)
-        self._state = self._game.get_state()  # a copy of all that the engine shows
+        self._state = self._game.get_state()  # a copy
 
     @property
     def num_taken(self) -> int:
@@ -299,13 +298,13 @@ class DoomEngine:
 
     @property
     def pose(self) -> tuple[float, float, float, float]:
-        """The player's x and y in units of the map, direction and pitch in degrees."""
+        """The player's x and y in map units, and direction and pitch in degrees."""
         x, y, angle, pitch = self._state.game_variables[1:]
         return float(x), float(y), float(angle), float(pitch)
 
     @property
     def screen(self) -> np.ndarray:
-        """The picture, uint8 [120, 160, 3], RGB."""
+        """The engine's picture, uint8 [120, 160, 3], RGB."""
         return self._state.screen_buffer
 
     def close(self) -> None:
@@ -314,9 +313,9 @@ class DoomEngine:
 
 
 def _unname_memory() -> None:
-    """Removes the names of this process's games' memory, which then ends with its users.
+    """Unlinks the shared memory of this process's games, so that it is freed with its last user.
 
-    A game that is killed leaves none behind, 10.7 MB each.
+    Otherwise, each game that is killed would leave 10.7 MB behind.
     """
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "/dev/shm/ViZDoom" in line:

@@ -11,9 +11,9 @@ class StepOutcome(NamedTuple):
     """The consequence of an action.
 
     Attributes:
-      reward: of the step.
-      has_failed: whether the episode ends, with discount 0.
-      has_finished: whether the episode ends as by a time limit, with discount 1.
+      reward: reward of the step.
+      has_failed: whether the episode ends with discount 0.
+      has_finished: whether the episode ends with discount 1, as at a time limit.
     """
 
     reward: float
@@ -22,17 +22,17 @@ class StepOutcome(NamedTuple):
 
 
 class EpisodicEnvironment(dm_env.Environment, abc.ABC):
-    """Base class that makes timesteps of what a subclass does at a reset and at an action."""
+    """Base class that turns a subclass's starts and actions into timesteps."""
 
     def __init__(self, max_steps: float = math.inf):
-        """Begins before the first episode; `max_steps` is the time limit of an episode."""
+        """Initialises an environment before its first episode; `max_steps` limits each episode."""
         self._max_steps = max_steps
         self._steps = 0
         self._is_over = True
 
     @abc.abstractmethod
     def _start(self) -> None:
-        """Sets the state in which an episode starts."""
+        """Sets the initial state of an episode."""
 
     @abc.abstractmethod
     def _act(self, action: Any) -> StepOutcome:
@@ -40,7 +40,7 @@ class EpisodicEnvironment(dm_env.Environment, abc.ABC):
 
     @abc.abstractmethod
     def _observe(self) -> Any:
-        """Returns the observation of the state, a new array or a nest of these."""
+        """Returns the observation of the state, a new array or a nest of new arrays."""
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode."""

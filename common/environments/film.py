@@ -1,8 +1,8 @@
-"""Films of an environment's first episode, as GIF and as MP4, made in a process of its own.
+"""Films of an environment's first episode, as GIF and as MP4, drawn in a separate process.
 
 TensorFlow and Mesa's software renderer both contain an LLVM. In one process, the one that loads
 second crashes (tensorflow 2.21, Mesa 22.3), so this module must not import TensorFlow. Every page
-shows GIF files; MP4 files are smaller and need PyAV.
+can show GIF files; MP4 files are smaller and need PyAV.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ from common.environments.spec import UnusableEnvironmentError, kind_of
 from common.environments.user_code import failure
 
 FRAME_SECONDS = 0.04
-"""Simulated time between frames, rounded to whole steps: 25 frames a second."""
+"""Simulated seconds between frames, rounded to whole steps: 25 frames a second."""
 
 MAX_FRAMES = 1500
-"""The most frames of a film: half an hour of Atari would not fit into memory."""
+"""Maximum frames of a film: half an hour of Atari would not fit into memory."""
 
 _CLOSE_SECONDS = 5.0
 
@@ -36,9 +36,9 @@ class Film(NamedTuple):
     """Pictures of an episode.
 
     Attributes:
-      frames: uint8 [height, width, 3] each.
-      frame_seconds: simulated time from one frame to the next.
-      steps: timestep of each frame, 0 at the beginning of the episode.
+      frames: pictures, uint8 [height, width, 3] each.
+      frame_seconds: simulated seconds from one frame to the next.
+      steps: timestep of each frame; 0 is the start of the episode.
     """
 
     frames: list[np.ndarray]
@@ -61,12 +61,12 @@ class FilmedEnvironment(dm_env.Environment):
         height: int = 240,
         width: int = 320,
     ):
-        """Starts the process that makes `environments.make(name, seed, evaluation, frames)`.
+        """Starts the process that calls `environments.make(name, seed, evaluation, frames)`.
 
-        Its pictures are [height, width, 3].
+        The film's pictures are [height, width, 3].
 
         Raises:
-          UnusableEnvironmentError: it cannot be made or drawn. Other methods raise it, too.
+          UnusableEnvironmentError: the environment fails or cannot be drawn; also in other methods.
         """
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
@@ -166,9 +166,9 @@ class _Camera:
 
 
 def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
-    """Makes an environment and answers calls until the other end of the pipe is closed.
+    """Creates an environment and answers calls until the other end of the pipe is closed.
 
-    An error is the last answer.
+    The process ends after it has answered with an error.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
@@ -185,21 +185,21 @@ def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
         environment.close()
     except UnusableEnvironmentError as error:
         pipe.send(error)
-    except Exception as error:  # of the user's code
+    except Exception as error:  # from the user's code
         pipe.send(failure(name, error))
 
 
-_COLOURS = 48  # 500 frames of a humanoid, 320 x 240, then take 6 MB
+_COLOURS = 48  # with which 500 frames of a humanoid, 320 x 240, take 6 MB
 
 
 def write_gif(file: BinaryIO, frames: Sequence[np.ndarray], frame_seconds: float) -> None:
-    """Writes a video that repeats.
+    """Writes a GIF that repeats.
 
     Args:
       file: the opened file.
       frames: uint8 [H, W, 3] each, one or more.
-      frame_seconds: how long each is shown. GIF counts in hundredths of a second; the rounding
-        is spread, so that the length of the whole is right.
+      frame_seconds: duration of a frame. GIF counts in hundredths of a second; the rounding errors
+        are spread over the frames, so that the total duration is right.
     """
     # With one palette for all frames, pixels that do not change cost nothing.
     sample = np.concatenate(frames[:: max(1, len(frames) // 8)])
@@ -220,12 +220,12 @@ def write_mp4(file: BinaryIO, frames: Sequence[np.ndarray], frame_seconds: float
 
     Args:
       file: the opened file.
-      frames: uint8 [H, W, 3] each, one or more. An odd last row or column is left out, since the
-        colours are those of 2 x 2 pixels.
-      frame_seconds: how long each is shown.
+      frames: uint8 [H, W, 3] each, one or more. An odd last row or column is left out, since each
+        colour is shared by 2 x 2 pixels.
+      frame_seconds: duration of a frame.
 
     Raises:
-      ImportError: the package `av` is not installed, an extra: `make video`.
+      ImportError: the package `av`, an extra, is not installed: `make video`.
     """
     import av
 
@@ -243,4 +243,4 @@ WRITERS: dict[str, Callable[[BinaryIO, Sequence[np.ndarray], float], None]] = {
     ".gif": write_gif,
     ".mp4": write_mp4,
 }
-"""{end of a file's name: its writer}."""
+"""Writers of videos by file suffix."""

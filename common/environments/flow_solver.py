@@ -1,17 +1,17 @@
-"""Incompressible flows in the plane around a fixed body and a free ellipse, K as one batch.
+"""A batch of K incompressible flows in the plane around a fixed body and a free ellipse.
 
 ReF-ER, appendix D: Brinkman penalisation in the frame of the fixed body, with a density of 1.
 
     du/dt = -(u . grad) u + nu Lap u - grad p + lambda chi (u_body - u),    div u = 0
 
-A staggered grid, third-order upwind-biased advection, Heun's method, an implicit penalty, and an
-exact Poisson solution by cosine transforms, which are products with matrices. The walls at the
-bottom and the top slip. Flow comes in at the left and leaves at the right, where it is convected
-out. The penalty is large, so that chi > 0 is rigid; chi therefore begins at the surface of a body
-and is 1 a cell inside.
+The solver has a staggered grid, third-order upwind-biased advection, Heun's method, an implicit
+penalty, and an exact Poisson solution by cosine transforms as matrix products. The walls at the
+bottom and the top slip. Flow enters at the left and leaves at the right through a convective
+outlet. The penalty is so large that the fluid is rigid wherever chi > 0. So chi rises from 0 at a
+body's surface to 1 a cell inside.
 
-The paper gives equations, domain, Re and Neumann conditions at the boundaries; here is a channel.
-The order of the schemes, lambda and chi are not in it.
+The paper gives equations, domain, Re and Neumann boundary conditions; here is a channel instead.
+The paper does not give the order of the schemes, lambda or chi.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,10 @@ import tensorflow as tf
 
 PENALTY = 1e5
 """lambda, in units of inflow speed over length. Not in the paper: as large as single precision
-allows, since an implicit penalty has no limit of stability."""
+allows, since an implicit penalty has no stability limit."""
 COURANT = 0.5
-"""max|u| dt / h. The paper has 0.1, which takes five times as long."""
-_DIFFUSION = 0.2  # nu dt / h^2 of a stable step; it binds where viscosity rules
+"""max|u| dt / h. The paper's 0.1 takes five times as long."""
+_DIFFUSION = 0.2  # largest stable nu dt / h^2, a limit that matters if viscosity dominates
 
 Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -36,7 +36,7 @@ class _State(NamedTuple):
     Attributes:
       u: [K, nx + 1, ny], velocity to the right on the faces between columns.
       v: [K, nx, ny + 1], velocity upwards on the faces between rows.
-      bodies: [K, 6], of the ellipses: x, y, angle, and the velocity of each.
+      bodies: [K, 6], each ellipse's x, y and angle, then their velocities.
     """
 
     u: tf.Tensor
@@ -45,7 +45,7 @@ class _State(NamedTuple):
 
 
 class Solver:
-    """K flows on equal grids, float32. Each flow has time steps of its own."""
+    """K flows on equal grids, float32. Each flow has its own time steps."""
 
     def __init__(
         self,
@@ -58,19 +58,19 @@ class Solver:
         courant: float = COURANT,
         box: np.ndarray | None = None,
     ):
-        """Makes a grid; `set_velocity` says how many flows there are.
+        """Creates the grid; `set_velocity` determines the number of flows.
 
         Args:
           cells: nx and ny.
           spacing: h, the side of a cell.
-          viscosity: nu, kinematic.
+          viscosity: nu, the kinematic viscosity.
           inflow: velocity at the left; 0: a closed box, whose four walls slip.
           distance: maps coordinates x and y, arrays that broadcast, to the distance from the
-            surface of the fixed body, positive inside; None: there is no body.
-          ellipse: half axes of a free ellipse as dense as the fluid; None: there is none.
+            surface of the fixed body, positive inside; None: no fixed body.
+          ellipse: half axes of a free ellipse as dense as the fluid; None: no ellipse.
           courant: max|u| dt / h.
-          box: [2, 2], least and greatest x, and those of y, of the ellipse's centre: a flow whose
-            ellipse is outside stops. None: none stops.
+          box: [2, 2], minimum and maximum of x, then of y. A flow stops once the centre of its
+            ellipse is outside of the box. None disables this.
         """
         nx, ny = self.cells = cells
         self.spacing = h = spacing
@@ -90,7 +90,7 @@ class Solver:
         cosines_x, eigenvalues_x = _cosines(nx, h)
         cosines_y, eigenvalues_y = _cosines(ny, h)
         eigenvalues = eigenvalues_x[:, None] + eigenvalues_y
-        eigenvalues[0, 0] = np.inf  # the mean of the pressure is free
+        eigenvalues[0, 0] = np.inf  # the mean pressure is arbitrary
         self._cosines = tf.constant(cosines_x, tf.float32), tf.constant(cosines_y, tf.float32)
         self._inverse = tf.constant(1 / eigenvalues, tf.float32)
         self._advance = tf.function(self._integrate, jit_compile=True, autograph=False)
@@ -99,7 +99,7 @@ class Solver:
         )
 
     def set_velocity(self, u: np.ndarray, v: np.ndarray) -> None:
-        """Sets the velocities of K flows, which have no divergence.
+        """Sets the velocities of K flows, which must be free of divergence.
 
         Args:
           u: [K, nx + 1, ny], to the right, at the middle of the faces between columns.
@@ -113,14 +113,14 @@ class Solver:
         return self._state.u.numpy(), self._state.v.numpy()
 
     def start(self, poses: np.ndarray, rows: np.ndarray) -> None:
-        """Starts flows: all of the fluid has the inflow's velocity, but for that in the ellipses.
+        """Starts flows in which the fluid outside of the ellipses has the inflow's velocity.
 
-        Ellipses are at rest, and the fluid in their places with them. The first step's pressure
-        also gives them a part of the motion of the fluid around.
+        The ellipses and the fluid inside them are at rest. The pressure of the first step then
+        transfers a part of the surrounding fluid's motion to them.
 
         Args:
-          poses: [R, 3], x, y and angle in radians.
-          rows: [R], indices of their flows.
+          poses: [R, 3], the ellipses' x, y and angle in radians.
+          rows: [R], indices of the flows.
         """
         u, v, bodies = (np.array(field) for field in self._state)
         bodies[rows] = np.pad(poses, ((0, 0), (0, 3)))
@@ -130,22 +130,22 @@ class Solver:
         self._state = _State(*map(tf.constant, (u, v, bodies)))
 
     def bodies(self) -> np.ndarray:
-        """Returns x, y, angle and their velocities of each ellipse, float32 [K, 6]."""
+        """Returns each ellipse's x, y and angle, then their velocities, float32 [K, 6]."""
         return self._state.bodies.numpy()
 
     def is_outside(self) -> np.ndarray:
-        """Returns whether each ellipse's centre is outside of the box, [K]."""
+        """Returns whether each ellipse's centre is outside of the box, bool [K]."""
         place = self.bodies()[:, :2]
         return ((place < self._low) | (place > self._high)).any(1)
 
     def advance(self, time: float | np.ndarray, wrench: np.ndarray | None = None) -> np.ndarray:
-        """Advances the flows, each until its ellipse has left the box.
+        """Advances each flow by a time, or until its ellipse has left the box.
 
-        A flow that grows beyond all numbers gives a force that is not finite.
+        A flow that diverges stops all flows; its force is huge or not finite.
 
         Args:
-          time: of all flows, or of each, [K].
-          wrench: [K, 3], force and torque on the ellipses in addition to those of the fluid.
+          time: the time for all flows, or for each flow, [K].
+          wrench: [K, 3], force and torque on the ellipses in addition to the fluid's.
 
         Returns:
           the mean force of the fluid on the fixed body, [K, 2].
@@ -157,7 +157,7 @@ class Solver:
         return impulse.numpy() / np.maximum(times, np.finfo(np.float32).tiny)[:, None]
 
     def sample(self, points: np.ndarray) -> np.ndarray:
-        """Returns the velocities at `points` [K, M, 2] of x and y, [K, M, 2], bilinearly."""
+        """Returns velocities [K, M, 2] at `points` (x, y) [K, M, 2] by bilinear interpolation."""
         half = self.spacing / 2
         state = self._state
         return np.stack(
@@ -183,7 +183,7 @@ class Solver:
             if self._viscosity:
                 longest = tf.minimum(longest, _DIFFUSION * self.spacing**2 / self._viscosity)
             dt = remaining / tf.maximum(tf.math.ceil(remaining / longest), 1.0)
-            # A flow that has arrived stays bit for bit as it is.
+            # A flow that has finished must not change in a single bit.
             is_moving = remaining > 0
             new, gained = self._step(state, dt, wrench)
             state = _State(
@@ -198,7 +198,7 @@ class Solver:
 
         def goes_on(remaining, state, impulse):
             del state
-            # Flows that grow beyond all numbers would need steps without end.
+            # A flow that diverges would need infinitely many steps.
             return tf.reduce_any(remaining > 0) & tf.reduce_all(tf.abs(impulse) < 1e6)
 
         _, state, impulse = tf.while_loop(
@@ -232,13 +232,13 @@ class Solver:
         )
         u, v = self._projected(inner_u, inner_v, outlet)
         if inside is not None:
-            # After the pressure, which takes the ellipse's added mass into account.
+            # After the projection, whose pressure accounts for the ellipse's added mass.
             motion, _ = self._rigid(u[:, 1:-1], v[:, :, 1:-1], inside, tf.zeros_like(push))
             bodies = tf.concat([bodies[:, :3], motion], 1)
         return _State(u, v, bodies), impulse
 
     def _rates(self, u: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns advection and diffusion of the inner faces, [K, nx - 1, ny], [K, nx, ny - 1]."""
+        """Returns du/dt [K, nx - 1, ny] and dv/dt [K, nx, ny - 1] by advection and diffusion."""
         is_closed = self._inflow == 0
         u_x = tf.concat([-u[:, 1:2], u, -u[:, -2:-1]] if is_closed else [u[:, :1], u, u[:, -1:]], 1)
         u_y = tf.pad(u[:, 1:-1], ((0, 0), (0, 0), (2, 2)), "SYMMETRIC")
@@ -255,7 +255,7 @@ class Solver:
         )
 
     def _rate(self, f_x: tf.Tensor, f_y: tf.Tensor, u: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-        """Returns -(u, v) . grad f + nu Lap f; f has two more points at both ends of an axis."""
+        """Returns -(u, v) . grad f + nu Lap f; f_x and f_y extend two points beyond both ends."""
         h = self.spacing
         total = 0.0
         for axis, (f, speed) in enumerate(((f_x, u), (f_y, v)), start=1):
@@ -269,8 +269,8 @@ class Solver:
         return (u[:, 1:] - u[:, :-1] + v[:, :, 1:] - v[:, :, :-1]) / self.spacing
 
     def _projected(self, inner_u, inner_v, outlet) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns velocities on all faces, from which the pressure has taken the divergence."""
-        # As much flows out as comes in, or no pressure could take the divergence.
+        """Returns the velocities on all faces after the pressure has removed their divergence."""
+        # Outflow must equal inflow, or no pressure could remove the divergence.
         outlet += self._inflow - tf.reduce_mean(outlet, 2, keepdims=True)
         inlet = tf.fill(tf.shape(outlet), self._inflow)
         walls = ((0, 0), (0, 0), (1, 1))
@@ -281,13 +281,13 @@ class Solver:
         return u, v
 
     def _poisson(self, source: tf.Tensor) -> tf.Tensor:
-        """Returns p with Lap p = source and no gradient at the walls, [K, nx, ny]."""
+        """Returns p with Lap p = source and zero normal gradient at the walls, [K, nx, ny]."""
         x, y = self._cosines
         spectrum = tf.einsum("ax,kxy,by->kab", x, source, y) * self._inverse
         return tf.einsum("ax,kab,by->kxy", x, spectrum, y)
 
     def _penalized(self, u, v, dt, inside, push) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns velocities of the inner faces with rigid bodies, and the fixed one's impulse."""
+        """Returns inner faces' velocities with rigid bodies, and the impulse on the fixed body."""
         impulse = tf.zeros_like(push[:, :2])
         if inside is not None:
             _, (u, v) = self._rigid(u, v, inside, push)
@@ -317,17 +317,17 @@ class Solver:
         return parts
 
     def _rigid(self, u, v, inside, push):
-        """Returns the rigid motions of the fluid in the ellipses, and the fluid that has them.
+        """Returns the rigid motions of the ellipses, and the velocities of the fluid that follows.
 
-        The ellipses are as dense as the fluid: they have the momenta of the fluid in their places
+        The ellipses are as dense as the fluid, so they have the momenta of the fluid inside them
         and of `push`, an impulse and its moment, [K, 3].
 
         Returns:
-          [K, 3], velocities and spin; u and v of the inner faces.
+          the motions [K, 3], velocities and spin; u and v on the inner faces.
         """
         (in_u, _, y), (in_v, x, _) = inside
         a, b = self._ellipse
-        least = 0.1 * np.pi * a * b / self.spacing**2  # of an ellipse that has left the domain
+        least = 0.1 * np.pi * a * b / self.spacing**2  # for an ellipse that has left the domain
         push = push / self.spacing**2
 
         def total(value):
@@ -352,13 +352,13 @@ class Solver:
 
 
 def _points(cells: int, spacing: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the coordinates of faces and of middles of cells, float32."""
+    """Returns the coordinates of the cells' faces and centres, float32."""
     faces = np.arange(cells + 1) * spacing
     return faces.astype(np.float32), (faces[:-1] + spacing / 2).astype(np.float32)
 
 
 def _cosines(cells: int, spacing: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the orthonormal eigenvectors of the second difference, in rows, and eigenvalues."""
+    """Returns the second difference's orthonormal eigenvectors, in rows, and its eigenvalues."""
     waves = np.arange(cells)
     vectors = np.cos(np.pi * waves[:, None] * (waves + 0.5) / cells) * np.sqrt(2 / cells)
     vectors[0] /= np.sqrt(2)
@@ -366,19 +366,19 @@ def _cosines(cells: int, spacing: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _corners(f: tf.Tensor) -> tf.Tensor:
-    """Returns the means of four neighbours."""
+    """Returns the mean of each four neighbouring points."""
     return 0.25 * (f[:, :-1, :-1] + f[:, 1:, :-1] + f[:, :-1, 1:] + f[:, 1:, 1:])
 
 
 def _shifted(f: tf.Tensor, axis: int) -> list[tf.Tensor]:
-    """Returns five views, from the left to the right neighbours' neighbours."""
+    """Returns five views of f, shifted by -2 to 2 points along an axis."""
     length = f.shape[axis] - 4
     views = [slice(shift, shift + length) for shift in range(5)]
     return [f[:, view] if axis == 1 else f[:, :, view] for view in views]
 
 
 def _interpolated(grid: np.ndarray, points: np.ndarray, spacing: float) -> np.ndarray:
-    """Returns `grid` [K, X, Y], whose first point is at (0, 0), at `points` [K, M, 2]; [K, M]."""
+    """Returns `grid` [K, X, Y], with its origin at (0, 0), at `points` [K, M, 2], as [K, M]."""
     last = np.array(grid.shape[1:]) - 1
     places = np.clip(points / spacing, 0, last)
     low = np.minimum(places.astype(int), last - 1)

@@ -1,25 +1,26 @@
-"""Flow control (ReF-ER, section 5.4 and appendix D): an ellipse that stays in a cylinder's wake.
+"""Flow control (ReF-ER, section 5.4 and appendix D): an ellipse has to stay in a cylinder's wake.
 
-A D-section cylinder of diameter D moves to the left at U; Re = U D / nu = 400. An agent is a free
-ellipse, as dense as the fluid, of major axis D and aspect 0.2. "flow:cylinder_N" has N cells a D,
-"flow:cylinder" 32, and "flow:cylinder_N_courant_C" time steps of C h / max|u|. The paper prints
-h = 2^-10 D; the authors' files have 2^-10 of the domain's length, N = 128. All is in the cylinder's
-frame, and units are D, U and D / U.
+A D-section cylinder of diameter D moves to the left at speed U, with Re = U D / nu = 400. The agent
+is a free ellipse, as dense as the fluid, of major axis D and aspect ratio 0.2. "flow:cylinder_N"
+has N cells a diameter, "flow:cylinder" has 32, and "flow:cylinder_N_courant_C" has time steps of
+C h / max|u|. The paper prints h = 2^-10 D; the authors' files have 2^-10 of the domain's length,
+N = 128. Everything is in the cylinder's frame, in the units D, U and D / U.
 
 Observation: float32 [14]: position behind the centre of the cylinder's flat side, angle in
 [-pi, pi), velocity, spin, and the velocity of the flow relative to the body's surface at the
 ellipse's four vertices.
 Action: float32 [3]: force in x and y and torque for a unit of time, in U^2 D and U^2 D^2; it is not
-clipped. Reward: -|action|^2. Once the ellipse's centre leaves the box, also amid an action, it gets
--100 instead, and the episode ends; after 400 actions it ends by its time, with discount 1.
+clipped. Reward: -|action|^2. If the ellipse's centre leaves a box, even during an action, the
+reward is -100 instead and the episode ends with discount 0. After 400 actions it ends with
+discount 1.
 
-Not in the paper: the half disc 1.8 D from the inlet with its round side ahead, and what is taken
-from the authors' program, `main_RL_smartCyl.cpp` of CubismUP_2D at 8765bbc, the only version with
-all that section 5.4 names: the box, the starts, the units of actions, and that an episode starts in
-fluid at rest, with both bodies at speed. The fluid in the ellipse's place moves with it. That
-version divides forces by lambda, which ea0a299 mends four days later; here they are whole.
+Not in the paper: the half disc is 1.8 D from the inlet, with its round side upstream. The box, the
+starts, the units of actions and the first flow are from the authors' program, the only version with
+everything that section 5.4 names (`main_RL_smartCyl.cpp` of CubismUP_2D at 8765bbc). An episode
+starts in fluid at rest, with both bodies at speed, and the fluid inside the ellipse moves with it.
+That version divides forces by lambda, which ea0a299 corrects four days later. Here they are whole.
 
-This module imports TensorFlow only to make flows.
+This module imports TensorFlow only to create the solver.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from common.environments.spec import UnusableEnvironmentError
 
 REYNOLDS = 400.0
 SIZE = (8, 4)
-"""Length and height of the domain in D."""
+"""Length and height of the domain, in D."""
 MAX_ACTIONS = 400
 OUTSIDE_REWARD = -100.0
 
@@ -44,23 +45,23 @@ _BOX = ((0.5, 3.5), (-1.5, 1.5))  # in x and y from the half disc
 _START = ((0.75, 3.25), (-1.25, 1.25), (-np.pi / 4, np.pi / 4))  # x, y and angle
 _HALF_AXES = (0.5, 0.1)
 _DEFAULT_CELLS = 32
-_ARRAYS = 40  # of a grid's size, at once, in a step
-_STEP_SECONDS = 0.1  # of a time unit in films
+_ARRAYS = 40  # arrays of a grid's size that a step has in memory at once
+_STEP_SECONDS = 0.1  # duration of a time unit in films
 _NAME = re.compile(r"cylinder(?:_(\d+))?(?:_courant_(\d+(?:\.\d+)?))?")
 
 
 def names() -> list[str]:
-    """Returns the names of usual sizes."""
+    """Returns the names of the usual grids."""
     return ["cylinder", *(f"cylinder_{cells}" for cells in (8, 16, 32, 64, 128))]
 
 
 def is_known(name: str) -> bool:
-    """Returns whether `name` is that of a grid."""
+    """Returns whether `name` is the name of a possible grid."""
     return _grid(name) is not None
 
 
 def why_unknown(name: str) -> str | None:
-    """Returns why there is no such grid; None for other names."""
+    """Returns the reason why there is no such grid; None for other names."""
     if not _NAME.fullmatch(name):
         return None
     return (
@@ -69,15 +70,15 @@ def why_unknown(name: str) -> str | None:
 
 
 def make(name: str, seed: int) -> "FlowEnvironment":
-    """Makes a flow, whose solver is made at the first reset."""
+    """Creates a flow, whose solver is created at the first reset or step."""
     return FlowEnvironment(FlowBatch(name, [seed]))
 
 
 def make_batch(name: str, seeds: Sequence[int]) -> "FlowBatch":
-    """Makes a flow for each of the seeds, and their solver.
+    """Creates a flow for each seed, and their solver.
 
     Raises:
-      UnusableEnvironmentError: they do not fit into the machine's memory.
+      UnusableEnvironmentError: the flows do not fit into the machine's memory.
     """
     batch = FlowBatch(name, seeds)
     batch.prepare()
@@ -94,11 +95,11 @@ class FlowBatch:
     """K flows as one; see `common.environments.batch.EnvironmentBatch`."""
 
     def __init__(self, name: str, seeds: Sequence[int]):
-        """Makes a flow for each of the seeds.
+        """Creates a flow for each seed.
 
         Args:
-          name: one that `is_known`.
-          seeds: one of each flow, in [0, 2**32).
+          name: name of the grid, which `is_known`.
+          seeds: a seed in [0, 2**32) for each flow.
 
         Raises:
           UnusableEnvironmentError: the flows do not fit into the machine's memory.
@@ -107,7 +108,7 @@ class FlowBatch:
         self._name, self._cells = f"flow:{name}", cells
         _require_memory(self._name, cells, len(seeds))
         self._random = [np.random.default_rng(seed) for seed in seeds]
-        self._actions = np.full(len(seeds), -1)  # of the episode; -1: it starts with the next call
+        self._actions = np.full(len(seeds), -1)  # in the episode; -1: the next call starts one
         self._solver = None
 
     @property
@@ -120,11 +121,11 @@ class FlowBatch:
         return specs.Array((14,), np.float32, name="observation")
 
     def action_spec(self) -> specs.BoundedArray:
-        """Returns the spec of one flow's action; what is beyond its bounds is not clipped."""
+        """Returns the spec of one flow's action; actions beyond its bounds are not clipped."""
         return specs.BoundedArray((3,), np.float32, minimum=-1.0, maximum=1.0, name="action")
 
     def prepare(self) -> None:
-        """Makes the solver, once a process."""
+        """Creates the solver, unless there is one."""
         if self._solver is None:
             from common.environments.flow_solver import COURANT, Solver
 
@@ -150,7 +151,7 @@ class FlowBatch:
         """Takes an action, float32 [K, 3], in each flow.
 
         Raises:
-          ValueError: there is not one row for each flow.
+          ValueError: the shape of `actions` is not [K, 3].
           UnusableEnvironmentError: a flow is not finite.
         """
         k = self.num_environments
@@ -185,7 +186,7 @@ class FlowBatch:
         return (np.diff(v[:, :, 1:-1], axis=1) - np.diff(u[:, 1:-1], axis=2)) * self._cells
 
     def bodies(self) -> np.ndarray:
-        """Returns x, y, angle and their velocities of the ellipses in the domain, [K, 6]."""
+        """Returns each ellipse's x, y and angle in the domain, then their velocities, [K, 6]."""
         return self._solver.bodies()
 
     def close(self) -> None:
@@ -218,14 +219,14 @@ class FlowEnvironment(SingleEnvironment):
     _batch: FlowBatch
 
     def control_timestep(self) -> float:
-        """Returns the seconds of a time unit in films."""
+        """Returns the duration of a time unit in films, in seconds."""
         return _STEP_SECONDS
 
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns the vorticity with the bodies in grey, as in figure 6: uint8 [height, width, 3].
 
-        Red turns to the left, blue to the right, and full colours have 5 U / D. The domain is as
-        wide as the picture, or as high.
+        Red is counterclockwise and blue clockwise, with full colours from 5 U / D. The domain
+        fills the picture's width or height.
         """
         scale = min(width / SIZE[0], height / SIZE[1])
         x = (np.arange(width) + 0.5 - width / 2) / scale + SIZE[0] / 2
@@ -251,7 +252,7 @@ class FlowEnvironment(SingleEnvironment):
 
 
 def _grid(name: str) -> tuple[int, float | None] | None:
-    """Returns the cells a diameter of a name, and its Courant number; None if there is no grid."""
+    """Returns a name's cells a diameter and Courant number (None: default); None if unknown."""
     match = _NAME.fullmatch(name)
     if not match:
         return None

@@ -1,14 +1,14 @@
-"""Gymnasium's environments; names are their ids, or "MODULE:ID" where a module registers the id.
+"""Gymnasium's environments; names are their ids, or "MODULE:ID" if a module registers the id.
 
 Observations are arrays or integers (Box, Discrete, MultiDiscrete, MultiBinary), or dictionaries and
-tuples of them, which are joined. Actions are an array of floats, one integer (Discrete), or an
-array of integers (MultiDiscrete). Arguments are those of `gymnasium.make`, and `wrappers`, a list
-of Gymnasium's wrappers such as "GrayscaleObservation(keep_dim=True)". `names` lists the tasks of
-MuJoCo; every other registered id may also be given. An episode that reaches the id's limit of steps
-ends with LAST and discount 1, unless it also ended by itself.
+tuples of these, which are joined. Actions are an array of floats (Box), one integer (Discrete), or
+an array of integers (MultiDiscrete). Arguments are `gymnasium.make`'s, and `wrappers`, a list of
+Gymnasium's wrappers such as "GrayscaleObservation(keep_dim=True)". `names` lists the MuJoCo tasks;
+every other registered id is also accepted. An episode that reaches the id's limit of steps ends
+with LAST and discount 1, unless it also terminates in this step.
 
-Versions: ReF-ER and other papers used v2. v4 has its sizes and rewards, in a newer MuJoCo; v5 has
-others.
+Versions: ReF-ER and other papers used v2. v4 has the same sizes and rewards, in a newer MuJoCo;
+v5 has different ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,12 +35,12 @@ from common.environments.mujoco_environment import SimulationCamera, mujoco
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
 from common.environments.user_code import class_of, in_one_line
 
-# By default it writes a file MUJOCO_LOG.TXT into the working directory.
+# By default, MuJoCo writes its warnings into MUJOCO_LOG.TXT in the working directory.
 mujoco.set_mju_user_warning(lambda message: logging.warning("MuJoCo: %s", message))
 
 _MUJOCO = "gymnasium.envs.mujoco."
 _ARGUMENTS = {"Ant-v4": {"use_contact_forces": True}}
-"""Arguments that give v2's observations: Ant has 111 numbers with its contact forces, else 27."""
+"""Arguments for v2's observations: Ant has 111 numbers with contact forces, 27 without."""
 
 
 def names() -> list[str]:
@@ -53,7 +53,7 @@ def names() -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Returns whether Gymnasium has an environment of this id, once its module is imported.
+    """Returns whether Gymnasium has an environment of this id; first imports its module, if any.
 
     Raises:
       UnusableEnvironmentError: the module cannot be imported.
@@ -66,18 +66,18 @@ def is_known(name: str) -> bool:
 
 
 def _is_registered(id_: str) -> bool:
-    """Returns whether Gymnasium has an id, but for those that the import of `ale_py` registers.
+    """Returns whether Gymnasium has an id, other than Atari's, which importing `ale_py` registers.
 
-    These are in no process of a run: they are Atari's.
+    The processes of a run do not have Atari's ids.
     """
     spec = gymnasium.registry.get(id_)
     return spec is not None and not str(spec.entry_point).startswith("ale_py")
 
 
 def near(name: str) -> list[str]:
-    """Returns a name if it is an id; else the newest that differs only in version or case.
+    """Returns `name` if it is an id; else the newest id that differs only in version or case.
 
-    Else those that differ by a letter or two.
+    Otherwise, returns the ids that differ by a letter or two.
     """
     module, colon, id_ = name.rpartition(":")
     if module not in sys.modules:  # a name of another suite
@@ -99,11 +99,11 @@ def near(name: str) -> list[str]:
 def make(
     name: str, seed: int, arguments: Mapping[str, Any] = MappingProxyType({})
 ) -> dm_env.Environment:
-    """Makes the environment with the id `name`; `seed` is in [0, 2**32).
+    """Creates the environment with the id `name`; `seed` is in [0, 2**32).
 
     Raises:
-      UnusableEnvironmentError: it cannot be made, or its observations or actions are of another
-        kind than agents take.
+      UnusableEnvironmentError: it cannot be created, or no agent takes its kind of observations or
+        actions.
     """
     given = {**_ARGUMENTS.get(name, {}), **arguments}
     wrappers = given.pop("wrappers", ())
@@ -131,7 +131,7 @@ def rehearse(name: str, environment: dm_env.Environment) -> None:
 
 
 def _wrapped(environment: gymnasium.Env, wrapper: str) -> gymnasium.Env:
-    """Returns an environment in a wrapper of Gymnasium, named with its arguments.
+    """Returns an environment in a Gymnasium wrapper, which is given by name and arguments.
 
     Raises:
       UnusableEnvironmentError: there is no such wrapper.
@@ -145,13 +145,13 @@ def _wrapped(environment: gymnasium.Env, wrapper: str) -> gymnasium.Env:
 
 
 class GymEnvironment(dm_env.Environment):
-    """A Gymnasium environment as one of dm_env, with actions that nothing clips or checks."""
+    """A Gymnasium environment as a `dm_env.Environment`; actions are not clipped or checked."""
 
     def __init__(self, environment: gymnasium.Env, seed: int):
-        """Wraps `environment`; `seed` is that of its first episode, later ones go on from it.
+        """Wraps `environment`; `seed` is passed to its first reset only.
 
         Raises:
-          UnusableEnvironmentError: its observations or actions are of another kind.
+          UnusableEnvironmentError: its kind of observations or actions is not supported.
         """
         self._observation_spec = _observation_spec(environment.observation_space)
         self._action_spec, self._first_action = _action_spec(environment.action_space)
@@ -164,7 +164,7 @@ class GymEnvironment(dm_env.Environment):
         """Starts an episode.
 
         Raises:
-          BrokenSpecError: it does not give what Gymnasium's `reset` gives.
+          BrokenSpecError: the environment does not return what Gymnasium's `reset` returns.
         """
         observation, _ = _returned("reset", self._environment.reset(seed=self._seed), _RESET)
         self._seed = None
@@ -175,7 +175,7 @@ class GymEnvironment(dm_env.Environment):
         """Takes `action`; after a LAST step, ignores it and starts an episode.
 
         Raises:
-          BrokenSpecError: it does not give what Gymnasium's `step` gives.
+          BrokenSpecError: the environment does not return what Gymnasium's `step` returns.
         """
         if not self._is_running:
             return self.reset()
@@ -190,7 +190,7 @@ class GymEnvironment(dm_env.Environment):
         return dm_env.transition(reward, observation)
 
     def own_action(self, action: Any) -> Any:
-        """Returns the action of Gymnasium's, whose discrete ones need not count from 0."""
+        """Returns the action for Gymnasium, where discrete actions need not count from 0."""
         return action if self._first_action is None else self._first_action + int(action)
 
     def observation_spec(self) -> Any:
@@ -198,7 +198,7 @@ class GymEnvironment(dm_env.Environment):
         return self._observation_spec
 
     def action_spec(self) -> specs.BoundedArray:
-        """Returns the spec of the action; discrete ones count from 0."""
+        """Returns the spec of the action; discrete actions count from 0."""
         return self._action_spec
 
     @property
@@ -212,14 +212,14 @@ class GymEnvironment(dm_env.Environment):
         return self._environment.unwrapped
 
     def control_timestep(self) -> float:
-        """Returns the length of a step in seconds; a 30th where the environment does not say it."""
+        """Returns the length of a step in seconds; 1/30 if the environment does not give it."""
         return 1 / (self._environment.metadata.get("render_fps") or 30)
 
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns a picture of the environment's state, uint8 [height, width, 3].
 
         Raises:
-          UnusableEnvironmentError: it is not a task of MuJoCo, or not made with the render mode
+          UnusableEnvironmentError: the environment is neither a MuJoCo task nor in the render mode
             "rgb_array", or the renderer fails.
         """
         if self._environment.render_mode == "rgb_array":
@@ -227,8 +227,8 @@ class GymEnvironment(dm_env.Environment):
         simulation: Any = self.unwrapped
         if not isinstance(getattr(simulation, "model", None), mujoco.MjModel):
             raise UnusableEnvironmentError(
-                "only Gymnasium's tasks of MuJoCo are drawn without more: give "
-                "--env_kwargs=render_mode=rgb_array, or make an environment of yours with it"
+                "only Gymnasium's tasks of MuJoCo can be drawn without a render mode: give "
+                "--env_kwargs=render_mode=rgb_array, or create your own environment with it"
             )
         return self._camera.picture(simulation.model, simulation.data, height, width)
 
@@ -243,7 +243,7 @@ _STEP = ("observation", "reward", "terminated", "truncated", "info")
 
 
 def _returned(method: str, given: Any, names: Sequence[str]) -> tuple:
-    """Returns what a method of Gymnasium gave; raises BrokenSpecError unless it is `names`."""
+    """Returns what a method returned; raises BrokenSpecError unless it is a tuple of `names`."""
     if isinstance(given, tuple) and len(given) == len(names):
         return given
     values = f"{len(given)} values" if isinstance(given, tuple) else kind_of(given)
@@ -254,7 +254,7 @@ def _returned(method: str, given: Any, names: Sequence[str]) -> tuple:
 
 
 def _observation_spec(space: gymnasium.Space) -> Any:
-    """Returns the nest of specs of a space; discrete numbers have bounds."""
+    """Returns the nest of specs of a space; integers with choices have bounds."""
     spaces = gymnasium.spaces
     if isinstance(space, spaces.Dict):
         return {name: _observation_spec(part) for name, part in space.items()}
@@ -273,14 +273,14 @@ def _observation_spec(space: gymnasium.Space) -> Any:
 
 
 def _choices_spec(low: np.ndarray, high: np.ndarray) -> Any:
-    """Returns the spec of an integer, or the nested lists of them in an array."""
+    """Returns the spec of an integer, or nested lists of specs for an array of integers."""
     if np.ndim(low):
         return [_choices_spec(*bounds) for bounds in zip(low, high)]
     return specs.BoundedArray((), np.int64, low, high, name="observation")
 
 
 def _action_spec(space: gymnasium.Space) -> tuple[specs.BoundedArray, int | None]:
-    """Returns the spec of an action, and the first of discrete ones."""
+    """Returns the spec of an action, and the first discrete action; None for other actions."""
     if isinstance(space, gymnasium.spaces.Discrete):
         return specs.DiscreteArray(int(space.n), name="action"), int(space.start)
     if isinstance(space, gymnasium.spaces.MultiDiscrete):
@@ -295,7 +295,7 @@ def _action_spec(space: gymnasium.Space) -> tuple[specs.BoundedArray, int | None
 
 
 def _picture(environment: gymnasium.Env, height: int, width: int) -> np.ndarray:
-    """Returns what an environment draws in the render mode "rgb_array", resized."""
+    """Returns the resized picture of an environment with the render mode "rgb_array"."""
     try:
         return np.asarray(Image.fromarray(environment.render()).resize((width, height)))
     except Exception as error:
@@ -306,7 +306,7 @@ def _picture(environment: gymnasium.Env, height: int, width: int) -> np.ndarray:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps warnings about old versions from the console."""
+    """Hides MuJoCo's warnings and DeprecationWarnings, which old versions cause."""
     handler = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda message: None)
     try:

@@ -46,13 +46,13 @@ def _double_pendulum(simulation: Any) -> Task:
 
 
 def _forward(simulation: Any) -> Task:
-    """Returns the task of going forward, without the falls that end some tasks' episodes."""
+    """Returns the task of moving forward, in which no fall ends the episode."""
     size = simulation.observation_space.shape[0]
-    skipped = simulation.model.nq + simulation.model.nv - size  # positions that are not observed
+    skipped = simulation.model.nq + simulation.model.nv - size  # unobserved positions
 
     def reward(states: States) -> np.ndarray:
         velocity = (states.qpos[:, 0] - states.qpos_tm1[:, 0]) / simulation.dt
-        action = states.ctrl.astype(np.float32)  # Gymnasium's sum is of the float32 action
+        action = states.ctrl.astype(np.float32)  # Gymnasium sums over the float32 action
         cost = simulation._ctrl_cost_weight * np.square(action).sum(axis=1)
         return simulation._forward_reward_weight * velocity - cost
 
@@ -60,7 +60,7 @@ def _forward(simulation: Any) -> Task:
 
 
 def _upright(simulation: Any) -> Task:
-    """Returns the task of going forward until a fall."""
+    """Returns the task of moving forward, in which a fall may end the episode."""
     task = _forward(simulation)
     (low, high), (left, right) = simulation._healthy_z_range, simulation._healthy_angle_range
     least, most = getattr(simulation, "_healthy_state_range", (-np.inf, np.inf))
@@ -84,7 +84,7 @@ def _upright(simulation: Any) -> Task:
 
 
 def _is_v4(simulation: Any) -> bool:
-    """Returns whether the last step of an episode is rewarded as the others are."""
+    """Returns whether this is version 4, which rewards an episode's last step like the others."""
     return type(simulation).__module__.endswith("_v4")
 
 
@@ -99,7 +99,7 @@ _KINDS = {
 
 
 def batch_of(name: str, environments: Sequence[Any]) -> MujocoBatch | None:
-    """Returns a batch of environments of `gym_suite` if their task is here, otherwise None."""
+    """Returns a batch of environments of `gym_suite` if this module has their task, else None."""
     task, _, version = name.partition("-v")
     if task not in _KINDS or version not in ("4", "5"):
         return None

@@ -1,15 +1,14 @@
 """Tasks of the MPL hand: "catch", "pick_up_and_orient" and "rotate_in_hand".
 
-They stand in for D4PG's manipulation tasks (section 4.2), which are not public. Hand, actions as
-increments of the actuators' targets, observations, rewards, ends and time limits are the paper's.
-Sizes, masses, starts, speeds and the physics' settings are ours. Lengths are in metres, angles in
-radians, unless a name says otherwise.
+They stand in for D4PG's manipulation tasks (section 4.2), which are not public. The paper gives the
+hand, actions as increments of the actuators' targets, observations, rewards, ends of episodes and
+time limits. Sizes, masses, starts, speeds and the physics settings are ours. Lengths are in metres
+and angles in radians, unless a name says otherwise.
 
-The right hand is fixed above a table, with an object. Its model is Vikash Kumar's (Apache-2.0), in
-the files `simhive/MPL_sim` of myosuite 2.12.2, and has the joints, actuators and couplings that the
-paper names. It is read from the installed package, an extra that `make hand` installs, and mended
-in memory: its files name meshes and bodies that they do not have, and let the hand hang from a
-mocap body.
+The right hand is fixed above a table with an object. Its model is Vikash Kumar's (Apache-2.0), in
+the files `simhive/MPL_sim` of myosuite 2.12.2, with the joints, actuators and couplings that the
+paper names. It is read from the installed package, an extra (`make hand`), and corrected in memory:
+its files refer to meshes and bodies that they do not contain, and weld the hand to a mocap body.
 """
 
 import math
@@ -25,13 +24,13 @@ from common.environments.mujoco_environment import MujocoEnvironment, mujoco
 from common.environments.spec import UnusableEnvironmentError, extra_folder
 
 OBJECT_MASS = 0.05
-"""kg, ours."""
+"""Mass of the object in kg; ours."""
 
 _VERSION = "2.12.2"
 _PREFIX = "prosthesis/"
-_MAX_HULL_VERTICES = 32  # of a mesh's hull: contacts are 1.2 to 1.5 times as fast
+_MAX_HULL_VERTICES = 32  # of a mesh's hull, for contacts 1.2 to 1.5 times as fast
 _WRIST_Y = -0.13  # m, so that the palm is near the origin
-# Turned by 90 degrees about its axis: the pronation of -pi/2 is palm up, that of pi/2 palm down.
+# Turned by 90 degrees about its axis: pronations of -pi/2 and pi/2 are palm up and palm down.
 _FOREARM_QUATERNION = "0 0.7071067811865476 0 0.7071067811865476"
 
 _SITES = (
@@ -64,11 +63,11 @@ def make_model(
     """Returns the hand above a table with a cylinder, which has a free joint.
 
     Args:
-      folder: with the files of the hand.
-      radius: of the cylinder, m.
-      half_height: of the cylinder, m.
-      wrist_height: above the table, m.
-      timestep: of the simulation, s.
+      folder: folder of the hand's files.
+      radius: radius of the cylinder, m.
+      half_height: half the height of the cylinder, m.
+      wrist_height: height of the wrist above the table, m.
+      timestep: timestep of the simulation, s.
     """
     sizes = {"radius": radius, "half_height": half_height, "mass": OBJECT_MASS}
     root = ElementTree.fromstring(_MODEL.format(timestep=timestep, **sizes))
@@ -83,16 +82,16 @@ def make_model(
 
 
 def _assets(folder: pathlib.Path) -> list[ElementTree.Element]:
-    """Returns what describes the hand other than its bodies, mended."""
+    """Returns the hand's corrected XML elements other than its bodies."""
     assets = ElementTree.parse(folder / "assets" / "handR_assets.xml").getroot()
     meshes, equality = assets.find("asset"), assets.find("equality")
     for element in list(meshes):
-        if element.tag == "mesh":  # the files are elsewhere, and their suffix is in capitals
+        if element.tag == "mesh":  # the files are elsewhere, with a suffix in capitals
             element.set("file", pathlib.PurePosixPath(element.attrib["file"]).stem + ".STL")
             element.set("maxhullvert", str(_MAX_HULL_VERTICES))
         else:  # textures and materials
             meshes.remove(element)
-    for weld in equality.findall("weld"):  # to the mocap body, which is not there
+    for weld in equality.findall("weld"):  # to the mocap body, which is missing
         equality.remove(weld)
     return [element for element in assets if element.tag != "compiler"]
 
@@ -123,15 +122,16 @@ def _folder(environment: str) -> pathlib.Path:
 
 
 INCREMENT = 0.06
-"""Change of an actuator's target by an action of 1, rad."""
+"""Change of an actuator's target for an action of 1, rad."""
 NOISE_DEGREES, NOISE_THETA = 0.025, 0.01
-"""Ornstein-Uhlenbeck noise of the rotation's target: std of a step, and the part it forgets."""
+"""Ornstein-Uhlenbeck noise of the rotation's target: the standard deviation of a step, and the part
+of the noise that decays in a step."""
 
 _TIMESTEP, _SUBSTEPS = 0.0025, 4
-_W = math.atanh(math.sqrt(0.95))  # the indicator of an error of one margin is 0.05
+_W = math.atanh(math.sqrt(0.95))  # the soft indicator of an error of one margin is 0.05
 _PALM_UP, _PALM_DOWN = -1.57, 1.57  # wrist_PRO
 _THUMB = 0.3  # thumb_ABD at the start, aside
-_MAX_DEPTH = 0.002  # of the object in the hand at a start
+_MAX_DEPTH = 0.002  # m, of the object in other geoms at a start
 _MIN_TARGET_HEIGHT = 0.08
 _MAX_TRIES = 100
 
@@ -139,7 +139,7 @@ _MAX_TRIES = 100
 def soft_indicator(error: float, tolerance: float, margin: float) -> float:
     """Returns psi(e; c, m) of section 4.2: 1 up to c, then 1 - tanh(w e / m)^2.
 
-    As the paper prints it, e is not shifted by c, so psi jumps at c.
+    As printed in the paper, e is not shifted by c, so psi jumps at c.
 
     Args:
       error: e.
@@ -155,7 +155,7 @@ def names() -> list[str]:
 
 
 def make(name: str, seed: int) -> CanonicalEnvironment:
-    """Makes the task called `name`, one of `names()`; `seed` is in [0, 2**32).
+    """Creates the task `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the hand is not installed.
@@ -164,14 +164,14 @@ def make(name: str, seed: int) -> CanonicalEnvironment:
 
 
 class _Task:
-    """A task: the object, the start, the target, the reward and the ends.
+    """A task: its object, start, target, reward, and ends of episodes.
 
     Attributes:
-      radius: of the object, a cylinder.
-      half_height: of the object.
-      wrist_height: above the table.
-      max_steps: time limit.
-      target_size: numbers of the target in an observation.
+      radius: radius of the object, a cylinder.
+      half_height: half the object's height.
+      wrist_height: height of the wrist above the table.
+      max_steps: time limit of an episode.
+      target_size: number of elements of an observation that describe the target.
       ends_on_table: whether the episode ends when the object touches the table.
     """
 
@@ -183,18 +183,18 @@ class _Task:
     ends_on_table = True
 
     def start(self, hand: "Hand", generator: np.random.Generator) -> None:
-        """Chooses a target and puts hand and object into their places."""
+        """Chooses a target and places the hand and the object."""
         raise NotImplementedError
 
     def advance(self, generator: np.random.Generator) -> None:
-        """Moves the target by a step."""
+        """Moves the target by one step."""
 
     def target(self) -> np.ndarray:
         """Returns the target's part of an observation, [target_size]."""
         return np.zeros(0)
 
     def reward(self, hand: "Hand") -> float:
-        """Returns the reward of a state."""
+        """Returns the reward of the current state."""
         raise NotImplementedError
 
 
@@ -258,7 +258,7 @@ class _PickUpAndOrient(_Task):
 
 
 class _RotateInHand(_Task):
-    """Turning an object on the palm after a moving angle."""
+    """Rotating an object on the palm to follow a moving angle."""
 
     radius, half_height = 0.035, 0.02
     max_steps = 1000
@@ -267,7 +267,7 @@ class _RotateInHand(_Task):
     def start(self, hand, generator):
         bent = dict.fromkeys([f"{finger}_MCP" for finger in _FINGERS], 0.3)
         hand.pose(wrist_PRO=_PALM_UP, thumb_ABD=_THUMB, **bent)
-        # So high that it touches neither palm nor fingers yet.
+        # High enough to touch neither the palm nor the fingers yet.
         above = [0.0, 0.02, 0.027 + self.half_height]
         hand.put_object(hand.palm + above, _about_z(generator.uniform(-np.pi, np.pi)))
         self.angle = generator.uniform(-np.pi, np.pi)
@@ -297,17 +297,17 @@ _TASKS = {"catch": _Catch, "pick_up_and_orient": _PickUpAndOrient, "rotate_in_ha
 class Hand(MujocoEnvironment):
     """A task of the hand (D4PG section 4.2).
 
-    Observation (table 2): float32 of joint positions 22, velocities 22, the actuators' targets 13,
-    the object's position 3, quaternion 4 and velocity 6, and the task's target. Action: 13
-    increments of the actuators' targets, in units of `INCREMENT`.
+    Observation (table 2): float32; 22 joint positions, 22 joint velocities, 13 actuator targets,
+    the object's position (3), quaternion (4) and velocity (6), and the task's target. Action: 13
+    increments of these targets, in units of `INCREMENT`.
 
     Attributes:
       object: MuJoCo's view of the object's body.
-      palm: the palm's position, [3], which changes with the state.
+      palm: the palm's position, [3], a view that changes with the state.
     """
 
     def __init__(self, task: str, seed: int):
-        """Makes the task called `task`; `seed` determines starts and targets.
+        """Creates the task called `task`; `seed` determines starts and targets.
 
         Raises:
           UnusableEnvironmentError: the hand is not installed.
@@ -318,7 +318,7 @@ class Hand(MujocoEnvironment):
         super().__init__(model, seed, _SUBSTEPS, self._task.max_steps)
         self.object = self.data.body("object")
         self._free = self.data.joint("object")
-        self._num_joints = model.nv - 6  # of the hand, before the object's
+        self._num_joints = model.nv - 6  # the hand's, before the object's
         self.palm = self.data.site("palm").xpos
         self._object_geom, self._table = model.geom("object").id, model.geom("table").id
         self._low, self._high = model.actuator_ctrlrange.T
@@ -328,14 +328,14 @@ class Hand(MujocoEnvironment):
         return self.object.xmat.reshape(3, 3)
 
     def pose(self, **targets: float) -> None:
-        """Sets actuators' targets by joint, others to 0, and the joints to where these lead."""
+        """Sets actuator targets by joint, all others to 0, and moves the joints there."""
         controls = np.zeros(self.model.nu)
         for joint, target in targets.items():
             controls[self.model.actuator(f"A_{joint}").id] = target
         self.data.ctrl[:] = np.clip(controls, self._low, self._high)
         joints = self.model.actuator_trnid[:, 0]
         self.data.qpos[self.model.jnt_qposadr[joints]] = self.data.ctrl
-        for finger in _FINGERS:  # couplings bend all joints of a finger alike, nearly
+        for finger in _FINGERS:  # couplings bend all joints of a finger nearly alike
             bent = self.data.joint(f"{finger}_MCP").qpos[0]
             for joint in ("PIP", "DIP"):
                 self.data.joint(f"{finger}_{joint}").qpos[0] = bent

@@ -1,7 +1,7 @@
-"""The seven integers of which an action of DeepMind Lab consists, and two sets of such actions.
+"""The seven integers of a DeepMind Lab action, and two sets of such actions.
 
 In the Lab's order: look left or right and look down or up, in pixels a frame; strafe left or right;
-move back or forward; fire; jump; crouch. Negative numbers go to the left, down and back.
+move back or forward; fire; jump; crouch. Negative numbers mean left, down and back.
 """
 
 from dm_env import specs
@@ -9,10 +9,10 @@ import numpy as np
 
 MINIMUM = (-512, -512, -1, -1, 0, 0, 0)
 MAXIMUM = (512, 512, 1, 1, 1, 1, 1)
-"""The range of each integer, both ends included."""
+"""Range of each integer, both ends included."""
 
 FRAMES_PER_STEP = 4
-"""Frames that an action lasts (AQL section 5.2)."""
+"""Frames for which an action is repeated (AQL section 5.2)."""
 
 OBSERVATION_SHAPE = (84, 84, 3)
 """Height, width and RGB channels of an observation (AQL section 5.2)."""
@@ -26,8 +26,8 @@ STRUCTURED = (
     (0, 1),
     (0, 1),
 )
-"""Values of each integer in the large set of AQL (section 5.2), a product of 3,528 actions. The
-paper gives their numbers; which values they are is Not in the paper."""
+"""Values of each integer in AQL's large set (section 5.2), whose product has 3,528 actions. The
+paper gives the number of values of each integer. Not in the paper: which values."""
 
 CURATED = (
     (0, 0, 0, 1, 0, 0, 0),  # forward
@@ -42,12 +42,12 @@ CURATED = (
     (0, 0, 0, 0, 0, 1, 0),  # jump
     (0, 0, 0, 0, 0, 0, 0),
 )
-"""The small set of 11 actions of AQL (section 5.2). Which actions they are is Not in the paper: the
-nine of IMPALA's published program, a jump, and no action."""
+"""AQL's small set of 11 actions (section 5.2). Not in the paper: which actions. Here, they are
+the nine of IMPALA's published program, a jump, and no action."""
 
 
 def action_spec() -> specs.BoundedArray:
-    """Returns the spec of an action, int32 [7]: any integers of the ranges."""
+    """Returns the spec of an action, int32 [7], of any integers in the ranges."""
     return specs.BoundedArray((7,), np.int32, MINIMUM, MAXIMUM, name="action")
 
 
@@ -60,7 +60,7 @@ def require_valid(action: np.ndarray) -> np.ndarray:
     """Returns an action as int32 [7].
 
     Raises:
-      ValueError: it has another shape, or an integer is out of its range.
+      ValueError: the shape is not [7], or an integer is out of its range.
     """
     action = np.asarray(action)
     if action.shape != (7,) or np.any(action < MINIMUM) or np.any(action > MAXIMUM):

@@ -1,18 +1,18 @@
 """Random 3D mazes, "goal", "objects" and "room": a stand-in for two levels of DeepMind Lab.
 
-Observations and actions are those of AQL's levels (section 5.2), but the engine is ViZDoom, and
-mazes, pictures, speeds and rewards are ours: a return here is not one of the Lab's levels.
+Observations and actions are those of AQL's levels (section 5.2). But the engine is ViZDoom, and
+mazes, pictures, speeds and rewards are ours, so returns are not comparable with the Lab's.
 
 - `goal`: one goal, which pays 10 and sends the player to a new start in the same maze.
-- `objects`: several objects, each of which pays 1; after the last one all are back, and the player
-  is at a new start.
+- `objects`: eight objects, each of which pays 1; after the last one, all return and the player
+  moves to a new start.
 - `room`: `goal` without walls inside, to be learnt in minutes.
 
-Each episode has a new maze, new textures and new places. It lasts 1,350 steps, as many as the 90 s
-of the Lab's levels have, and then ends with discount 1.
+Each episode has a new maze, new textures and new places. It lasts 1,350 steps, the 90 s of the
+Lab's levels, and then ends with discount 1.
 
-The package `vizdoom` is not a dependency but an extra: `make maze`. Its wheel says MIT, but brings
-no licence file, and the parts from ZDoom have licences of their own.
+The package `vizdoom` is an extra, not a dependency: `make maze`. Its wheel says MIT but contains no
+licence file, and the parts from ZDoom have their own licences.
 """
 
 from typing import NamedTuple
@@ -25,14 +25,14 @@ from common.environments.doom_engine import SCREEN, DoomEngine
 from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
 MAX_STEPS = 1350
-"""Steps of an episode: 90 s of 60 frames each, four frames a step."""
+"""Steps of an episode: 90 s of 60 frames a second, four frames a step."""
 
 TICS_PER_SECOND = 35
-"""The engine's steps; four of them are a step here."""
+"""The engine's speed; a step here is four tics."""
 
 _MAZE_SIZE = 11  # cells of a side, border included
-_DEGREES_PER_PIXEL = 6 / 57  # a tic, of the Lab's pixels a frame
-_SPEED = 50  # of a move, which saturates there
+_DEGREES_PER_PIXEL = 6 / 57  # turn a tic, for each of the Lab's pixels a frame
+_SPEED = 50  # of a move; the engine allows no more
 
 # A button for each integer of an action, in the same order.
 _BUTTON_SCALES = np.array([_DEGREES_PER_PIXEL, _DEGREES_PER_PIXEL, _SPEED, _SPEED, 1, 1, 1])
@@ -59,7 +59,7 @@ def names() -> list[str]:
 
 
 def make(name: str, seed: int) -> "MazeEnvironment":
-    """Makes the maze called `name`, one of `names()`; `seed` is in [0, 2**32).
+    """Creates the maze `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the package or the program `setpriv` is missing.
@@ -68,23 +68,23 @@ def make(name: str, seed: int) -> "MazeEnvironment":
 
 
 class MazeEnvironment(EpisodicEnvironment):
-    """A maze that the player sees from inside.
+    """A maze as the player sees it.
 
     Observation: uint8 [84, 84, 3], RGB. Action: int32 [7], see `lab_actions`.
 
     Attributes:
-      layout: of the present maze.
+      layout: cells of the current maze.
       places: cells of the things to find.
     """
 
     engine_bytes = 11 * 10**6
-    """Memory that one more engine takes. Of 18 MB that are mapped other engines share half, and of
-    10.7 MB that are shared with this process less than 0.1 MB is ever written."""
+    """Memory for one more engine. Other engines share half of the 18 MB that it maps, and of the
+    10.7 MB that it shares with this process less than 0.1 MB is ever written."""
     layout: doom_engine.MazeLayout
     places: tuple[doom_engine.Place, ...]
 
     def __init__(self, name: str, seed: int):
-        """Starts the engine of the maze called `name`."""
+        """Starts the engine of the maze `name`."""
         super().__init__(MAX_STEPS)
         self._task = _TASKS[name]
         self._random = np.random.default_rng(seed)
@@ -92,7 +92,7 @@ class MazeEnvironment(EpisodicEnvironment):
         self.engine = DoomEngine(f"maze:{name}")
 
     def _start(self) -> None:
-        """Makes a new maze."""
+        """Creates a new maze."""
         task, random = self._task, self._random
         self.layout = (
             doom_engine.room_layout(task.room_size)
@@ -108,7 +108,7 @@ class MazeEnvironment(EpisodicEnvironment):
         """Takes `action` for four tics.
 
         Raises:
-          ValueError: the action is not of `action_spec`.
+          ValueError: the action does not match `action_spec`.
         """
         buttons = lab_actions.require_valid(action) * _BUTTON_SCALES
         self.engine.advance(buttons, lab_actions.FRAMES_PER_STEP)
@@ -132,7 +132,7 @@ class MazeEnvironment(EpisodicEnvironment):
         return lab_actions.FRAMES_PER_STEP / TICS_PER_SECOND
 
     def render(self, height: int, width: int) -> np.ndarray:
-        """Returns the engine's picture, uint8 [height, width, 3], by its nearest pixels."""
+        """Returns the engine's picture, scaled by nearest neighbour to uint8 [height, width, 3]."""
         return rendering.resized(self.engine.screen, height, width)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class MazeEnvironment(EpisodicEnvironment):
         self.engine.close()
 
     def _enter(self) -> None:
-        """Puts the player at a random start of the present maze, with all things in place."""
+        """Puts the player at a random start of the current maze, with all things in place."""
         free = [place for place in self.layout.places if place not in self.places]
         start = free[self._random.integers(len(free))]
         angle = 90 * int(self._random.integers(4))
@@ -155,9 +155,9 @@ class MazeEnvironment(EpisodicEnvironment):
 
 
 def reduce_by_area(picture: np.ndarray) -> np.ndarray:
-    """Returns the means over the areas of the 84 x 84 pixels: uint8 [120, 160, 3] -> [84, 84, 3].
+    """Returns a picture's means over the areas of 84 x 84 pixels: [120, 160, 3] -> [84, 84, 3].
 
-    As two products of matrices: an `einsum` takes 24 ms.
+    Both are uint8. Two matrix products compute it, since an `einsum` takes 24 ms.
     """
     height, width = SCREEN
     side = len(_ROWS)
@@ -167,7 +167,7 @@ def reduce_by_area(picture: np.ndarray) -> np.ndarray:
 
 
 def _area_weights(size: int, reduced: int) -> np.ndarray:
-    """Returns the share of each of `size` pixels in each of `reduced` ones, [reduced, size]."""
+    """Returns the shares of `size` pixels in each of `reduced` pixels, [reduced, size]."""
     edges = np.arange(reduced + 1)[:, np.newaxis] * size / reduced
     pixels = np.arange(size)
     overlap = np.minimum(edges[1:], pixels + 1) - np.maximum(edges[:-1], pixels)

@@ -1,14 +1,14 @@
 """MinAtar's five games (Young and Tian 2019), such as "breakout": Atari in images of 10 x 10.
 
-A channel shows the objects of one kind, uint8 255 where there is one and 0 elsewhere; trails show
-what moves where, so that nothing is stacked. As in MinAtar's paper, all six actions are allowed in
-every game, an action is replaced by the one before it with probability 0.1, and games become
-harder as they go on. Rewards are the game's own.
+A channel shows the objects of one kind, uint8 255 where there is an object and 0 elsewhere. Trails
+show motion, so images are not stacked. As in MinAtar's paper, all six actions are allowed in every
+game, an action is replaced by the previous action with probability 0.1, and games become harder as
+they go on. Rewards are the game's own.
 
 Not in MinAtar's paper: an episode that reaches `MAX_STEPS` ends with discount 1, since only its
-time has ended. So does each of Freeway, whose engine has that limit, and ends no other way.
+time has ended. All episodes of Freeway end like this: its engine has that limit and no other end.
 
-The package `minatar` has the licence GPL-3. It is not a dependency but an extra: `make minatar`.
+The package `minatar` (GPL-3) is an extra, not a dependency: `make minatar`.
 """
 
 import colorsys
@@ -24,10 +24,10 @@ from common.environments.episodic_environment import EpisodicEnvironment, StepOu
 from common.environments.spec import extra_folder
 
 MAX_STEPS = 2500
-"""The most steps of an episode: Freeway's limit, also for the other games, which have none."""
+"""Maximum steps of an episode: Freeway's limit, also for the other games, which have none."""
 
 STICKY_PROBABILITY = 0.1
-"""The probability that the action before is taken instead (Young and Tian 2019)."""
+"""Probability that the previous action is taken instead (Young and Tian 2019)."""
 
 _GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 ENVIRONMENTS = tuple(f"minatar:{game}" for game in _GAMES)
@@ -43,7 +43,7 @@ def names() -> list[str]:
 
 
 def make(name: str, seed: int) -> "MinAtarEnvironment":
-    """Makes the game called `name`, one of `names()`; `seed` is in [0, 2**32).
+    """Creates the game `name`, one of `names()`; `seed` is in [0, 2**32).
 
     Raises:
       UnusableEnvironmentError: the package is not installed.
@@ -52,14 +52,14 @@ def make(name: str, seed: int) -> "MinAtarEnvironment":
 
 
 class MinAtarEnvironment(EpisodicEnvironment):
-    """A game.
+    """A MinAtar game.
 
-    Observation: uint8 [10, 10, channels]. Action: int32, an index into none, left, up, right, down
-    and fire.
+    Observation: uint8 [10, 10, channels]. Action: int32, an index into (none, left, up, right,
+    down, fire).
     """
 
     def __init__(self, name: str, seed: int):
-        """Makes the game called `name`."""
+        """Creates the game `name`."""
         super().__init__(MAX_STEPS)
         self._random = np.random.RandomState(seed)
         self._game = _module(name).Env(ramping=True)
@@ -71,7 +71,7 @@ class MinAtarEnvironment(EpisodicEnvironment):
         self._game.reset()
 
     def _act(self, action: int | np.ndarray) -> StepOutcome:
-        """Takes `action`, or the one before it."""
+        """Takes `action`, or the previous action again."""
         if self._random.rand() >= STICKY_PROBABILITY:
             self._action = int(action)
         return StepOutcome(*self._game.act(self._action))
@@ -94,8 +94,8 @@ class MinAtarEnvironment(EpisodicEnvironment):
     def render(self, height: int, width: int) -> np.ndarray:
         """Returns the image with a colour for each channel, uint8 [height, width, 3].
 
-        Of several objects in a place, that of the last channel is shown. The square image stands in
-        the middle.
+        Where objects overlap, the last channel's is shown. The square image is in the middle of the
+        picture.
         """
         channels = self._shape[-1]
         colors = [(0, 0, 0), *(colorsys.hsv_to_rgb(i / channels, 0.8, 1) for i in range(channels))]
@@ -106,7 +106,7 @@ class MinAtarEnvironment(EpisodicEnvironment):
 
 @functools.cache
 def _module(name: str) -> ModuleType:
-    """Imports a game without its package, which would import pyplot and seaborn for its display."""
+    """Imports a game without its package, which would also import pyplot and seaborn."""
     folder = extra_folder(
         "minatar",
         f"minatar:{name}",

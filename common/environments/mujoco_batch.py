@@ -1,7 +1,7 @@
-"""K simulations of one MuJoCo model that step as one, without the Python of a suite's tasks.
+"""K simulations of one MuJoCo model that step together, without the Python of a suite's tasks.
 
-A suite's Python takes several times as long as MuJoCo does. `control_tasks` and `gym_tasks` have
-the observations and rewards of tasks, over the states of K bodies at once.
+A suite's Python takes several times as long as MuJoCo. `control_tasks` and `gym_tasks` compute
+observations and rewards from the states of K bodies at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,14 +21,14 @@ from common.environments.mujoco_environment import mujoco
 _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _FORCES = mujoco.mjtStage.mjSTAGE_ACC
 _WORK_PER_THREAD = 400
-"""Speeds times substeps for which a thread pays: 2 ms of a humanoid, where a thread costs 0.05."""
+"""Work that pays for a thread, in velocities times substeps: 2 ms of a humanoid; it costs 0.05."""
 
 
 class States:
-    """The states of K bodies, as live arrays [K, ...] of a `mujoco.batch.Batch` by MuJoCo's names.
+    """The states of K bodies: live arrays [K, ...] of a `mujoco.batch.Batch` by MuJoCo's names.
 
     `states.qpos` is [K, nq], `states.body("torso").xpos` [K, 3], `states.sensor("touch").data`
-    [K, 1], and `states.geom("target").size` [K, 3], of the models. Each is looked up once.
+    [K, 1], and `states.geom("target").size`, of the models, [K, 3]. Each is looked up only once.
 
     Attributes:
       qpos_tm1: float64 [K, nq], the positions before the step.
@@ -48,15 +48,15 @@ class States:
 
 
 class Task(NamedTuple):
-    """A task.
+    """The observations, rewards and ends of episodes of a task.
 
     Attributes:
-      observe: returns the parts of the observations, [K, ...] each, in the order of the suite's.
+      observe: returns the parts of the observations, [K, ...] each, in the suite's order.
       reward: returns the rewards, [K].
-      ends: returns which episodes end with discount 0, bool [K]; None if none does.
+      ends: returns which episodes end with discount 0, bool [K]; None: no episode does.
       varies: fields of the model that the start of an episode changes.
-      senses_forces: whether it reads sensors of forces or accelerations; otherwise MuJoCo leaves
-        them out, which makes a humanoid 7 % faster.
+      senses_forces: whether the task reads sensors of forces or accelerations. If not, MuJoCo skips
+        them, which makes a humanoid 7 % faster.
     """
 
     observe: Callable[[States], Sequence[np.ndarray]]
@@ -69,12 +69,12 @@ class Task(NamedTuple):
 class MujocoBatch(CanonicalBatch):
     """An `EnvironmentBatch` of a `Task`.
 
-    The suite's own environments start the episodes, so that a seed means the same there. From then
-    on MuJoCo steps copies of their states.
+    The suite's own environments start the episodes, so that a seed gives the same starts as there.
+    MuJoCo then steps copies of their states.
 
     Attributes:
-      simulations: the model of each environment, and the data with the start of its episode.
-      substeps: MuJoCo's steps for an action.
+      simulations: (model, data) of each environment; the data contains the start of its episode.
+      substeps: number of MuJoCo's steps for an action.
     """
 
     def __init__(
@@ -89,13 +89,13 @@ class MujocoBatch(CanonicalBatch):
         """Batches environments of a task.
 
         Args:
-          environments: K environments, which this batch alone may reset.
+          environments: K environments, which only this batch may reset.
           simulations: the model and the data of each environment.
-          task: its observations and rewards.
-          substeps: MuJoCo's steps for an action.
+          task: the task's observations, rewards and ends.
+          substeps: number of MuJoCo's steps for an action.
           max_steps: time limit of an episode.
-          stage: what MuJoCo computes of the state after an action; with NONE only `qpos` and `qvel`
-            are of that state, and what follows from them of the last substep.
+          stage: the stage up to which MuJoCo evaluates the state after an action. With NONE, only
+            `qpos` and `qvel` are up to date; derived quantities are from the last substep.
         """
         super().__init__(environments)
         self.simulations = list(simulations)
@@ -104,7 +104,7 @@ class MujocoBatch(CanonicalBatch):
         k, model = len(simulations), copy.copy(simulations[0][0])
         if not task.senses_forces:
             model.sensor_needstage[model.sensor_needstage == _FORCES] = mujoco.mjtStage.mjSTAGE_NONE
-        threads = min(int(os.environ.get("OMP_NUM_THREADS", 1)), k)  # the limit of this process
+        threads = min(int(os.environ.get("OMP_NUM_THREADS", 1)), k)  # this process's limit
         threads = min(threads, 1 + k * model.nv * substeps // _WORK_PER_THREAD)
         self._batch = mujoco.batch.Batch(model, k, threads, persistent=True)
         self._varying = [
@@ -113,7 +113,7 @@ class MujocoBatch(CanonicalBatch):
         ]
         self._states = States(self._batch)
         self._states.qpos_tm1 = self._states.qpos.copy()
-        with np.errstate(all="ignore"):  # the arrays that it reads are filled from now on
+        with np.errstate(all="ignore"):  # arrays that are read here are filled from now on
             task.observe(self._states), task.reward(self._states)
         self._steps = np.zeros(k, np.int64)
 
@@ -126,7 +126,7 @@ class MujocoBatch(CanonicalBatch):
         """Takes one row of `actions`, [K, A], in each environment.
 
         Raises:
-          ValueError: there is not one row for each environment.
+          ValueError: the number of rows is not K.
         """
         if len(actions) != self.num_environments:
             raise ValueError(f"got {len(actions)} actions for {self.num_environments} environments")
@@ -141,12 +141,12 @@ class MujocoBatch(CanonicalBatch):
         return self._timestep(starts, self._task.reward(states), ends)
 
     def _check(self) -> None:
-        """Raises an error if the suite would not go on after this step."""
+        """Raises an error if the suite would raise one after this step."""
 
     def _timestep(
         self, starts: np.ndarray, reward: np.ndarray, ends: np.ndarray
     ) -> dm_env.TimeStep:
-        """Returns the timestep of the present states, and starts episodes where it is due."""
+        """Returns the timestep of the current states; starts episodes where `starts` is True."""
         k = self.num_environments
         parts = [part.reshape(k, -1) for part in self._task.observe(self._states)]
         observation = np.concatenate(parts, axis=1, dtype=np.float32, casting="same_kind")
@@ -158,7 +158,7 @@ class MujocoBatch(CanonicalBatch):
         return batched_timestep(starts, self._ended, reward, ~ends, observation)
 
     def _start(self, index: int) -> np.ndarray:
-        """Starts an episode; returns its first observation."""
+        """Starts an episode and returns its first observation."""
         observation = self._canonical[index].reset().observation
         mujoco.mj_getState(*self.simulations[index], self._batch.state[index], _STATE)
         for rows, sources in self._varying:

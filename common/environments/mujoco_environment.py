@@ -1,4 +1,4 @@
-"""Episodes of a MuJoCo simulation, for tasks that no suite has, and pictures of a simulation."""
+"""A base class for MuJoCo tasks that are in no suite, and pictures of a simulation."""
 
 import abc
 
@@ -8,16 +8,16 @@ import numpy as np
 from common.environments import rendering
 from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 
-# Other modules take `mujoco` from here, because its first import in a process loads the renderer.
+# Other modules import `mujoco` from here, because its first import in a process loads the renderer.
 with rendering.imports():
     import mujoco
     import mujoco.batch
 
-_LARGEST_PICTURE = 1024  # pixels, the side of the largest picture
+_LARGEST_PICTURE = 1024  # largest side of a picture, in pixels
 
 
 class SimulationCamera:
-    """The first camera of a model, which follows the body if it moves; else a free camera."""
+    """The first camera of a model, which follows a moving body; a free camera if there is none."""
 
     def __init__(self):
         self._renderer: mujoco.Renderer | None = None
@@ -51,21 +51,21 @@ class SimulationCamera:
 
 
 class MujocoEnvironment(EpisodicEnvironment):
-    """Base class of environments with one `mujoco.MjModel` an episode, or one for all.
+    """Base class of environments with a `mujoco.MjModel` for each episode, or one for all.
 
-    A simulation that MuJoCo warns about, such as one that diverges, ends the episode as a failure.
+    If MuJoCo warns about the simulation, for example because it diverges, the episode fails.
 
     Attributes:
-      model: the `mujoco.MjModel`.
-      data: the `mujoco.MjData`.
+      model: the current `mujoco.MjModel`.
+      data: the model's `mujoco.MjData`.
     """
 
     def __init__(self, model: mujoco.MjModel, seed: int, substeps: int, max_steps: int):
-        """Makes the environment.
+        """Creates the environment.
 
         Args:
-          model: simulated until a subclass calls `_use`.
-          seed: of `_generator`, from which a subclass draws.
+          model: the model to simulate until a subclass calls `_use`.
+          seed: seed of `_generator`, from which a subclass draws.
           substeps: steps of the simulation for each action.
           max_steps: time limit of an episode.
         """
@@ -81,17 +81,17 @@ class MujocoEnvironment(EpisodicEnvironment):
 
     @abc.abstractmethod
     def _place(self) -> None:
-        """Sets the positions and velocities with which an episode starts."""
+        """Sets the initial positions and velocities of an episode."""
 
     @abc.abstractmethod
     def _control(self, action: np.ndarray) -> StepOutcome:
         """Sets the controls, calls `_simulate`, and returns the outcome."""
 
     def _simulate(self) -> None:
-        """Makes the steps of an action.
+        """Simulates the substeps of an action.
 
-        They begin with the second half of a step and end with the first, as in dm_control, so that
-        positions of bodies are those of the new `qpos`.
+        As in dm_control, they start with the second half of a step and end with the first half, so
+        that the positions of bodies match the new `qpos`.
         """
         mujoco.mj_step2(self.model, self.data)
         mujoco.mj_step(self.model, self.data, self._substeps - 1)

@@ -1,7 +1,7 @@
-"""Parkour of a planar walker and a humanoid over random courses: "planar" and "humanoid".
+"""Parkour of a planar walker and of a humanoid over random courses: "planar" and "humanoid".
 
-They stand in for D4PG's parkour (section 4.3), that of Heess et al. 2017 (arXiv 1707.02286), which
-is not public. Bodies, actions, the kinds of obstacles, the sizes of observations, and a reward for
+They stand in for D4PG's parkour (section 4.3), which is from Heess et al. 2017 (arXiv 1707.02286)
+and not public. Bodies, actions, the kinds of obstacles, the sizes of observations, and a reward for
 forward speed minus torques are the papers'. A course consists of boxes: floors with gaps, and
 obstacles on or above them. Neither paper gives their sizes; all numbers are ours unless a comment
 names their source. Lengths are in metres, times in seconds.
@@ -12,7 +12,7 @@ import pathlib
 from typing import NamedTuple
 import xml.etree.ElementTree as ElementTree
 
-import dm_control  # of which only a file is read
+import dm_control  # only to find its files
 from dm_env import specs
 import numpy as np
 
@@ -21,22 +21,22 @@ from common.environments.episodic_environment import StepOutcome
 from common.environments.mujoco_environment import MujocoEnvironment, mujoco
 
 DEPTH = 2.0
-"""Depth of a gap, and of the drop at the track's sides."""
+"""Depth of a gap, and of the drop at the sides of the track."""
 
 _FIRST = 4.0  # where the first obstacle stands
-_MARGIN = 6.0  # of floor before the start and after the finish
-_FREE_END = 8.0  # before the finish, in which nothing begins
-_PLANAR_HALF_WIDTH = 1.0  # more than the walker's; its y is fixed
-_NARROWEST = 0.02  # a part of a wall that is narrower is left out
+_MARGIN = 6.0  # floor before the start and after the finish
+_FREE_END = 8.0  # before the finish, without new obstacles
+_PLANAR_HALF_WIDTH = 1.0  # more than the walker's, whose y is fixed
+_NARROWEST = 0.02  # narrower parts of a wall are left out
 
 
 class Box(NamedTuple):
-    """A box that is parallel to the axes.
+    """An axis-aligned box.
 
     Attributes:
       center: (x, y, z).
-      half: half of the size along x, y and z.
-      hovers: whether one can run below it.
+      half: half the size along x, y and z.
+      hovers: whether there is open space below it.
     """
 
     center: tuple[float, float, float]
@@ -45,7 +45,7 @@ class Box(NamedTuple):
 
 
 class Course:
-    """Boxes and the heights of their faces.
+    """A course of boxes, with the heights of their faces.
 
     A box includes its edges.
 
@@ -61,19 +61,19 @@ class Course:
         self._hovering = _faces([box for box in boxes if box.hovers])
 
     def top(self, x: np.ndarray) -> np.ndarray:
-        """Returns the height of what stands at x, [N] -> [N], whatever y; in a gap -`DEPTH`."""
+        """Returns the top of the boxes that stand at x, at any y, [N] -> [N]; -`DEPTH` in a gap."""
         low, high = _near(self._standing, x)
         over_x = _over(x, low[:, 0], high[:, 0])
         return np.where(over_x, high[:, 2], -DEPTH).max(axis=1, initial=-DEPTH)
 
     def underside(self, x: np.ndarray) -> np.ndarray:
-        """Returns the underside of what hovers at x, [N] -> [N]; infinity where nothing does."""
+        """Returns the underside of the boxes that hover at x, [N] -> [N]; infinity without any."""
         low, high = _near(self._hovering, x)
         over_x = _over(x, low[:, 0], high[:, 0])
         return np.where(over_x, low[:, 2], np.inf).min(axis=1, initial=np.inf)
 
     def top_of_grid(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Returns the height of what stands at each (x, y), [N], [M] -> [N, M]."""
+        """Returns the top of the boxes that stand at each (x, y), [N], [M] -> [N, M]."""
         heights = np.full((len(x), len(y)), -DEPTH)
         low, high = _near(self._standing, x)
         over_x, over_y = _over(x, low[:, 0], high[:, 0]), _over(y, low[:, 1], high[:, 1])
@@ -96,30 +96,30 @@ def humanoid_course(generator: np.random.Generator) -> Course:
 
 
 def _faces(boxes: list[Box]) -> np.ndarray:
-    """Returns the low and the high faces of boxes, [2, boxes, 3], as a model has them."""
+    """Returns the low and high faces of boxes, [2, boxes, 3], rounded as in MuJoCo's model."""
     center, half = np.array([box[:2] for box in boxes]).reshape(-1, 2, 3).swapaxes(0, 1)
     return np.stack([center - half, center + half])
 
 
 def _near(faces: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Returns the faces of boxes that x may be over; comparing with all of them would cost more."""
+    """Returns the faces of the boxes near x, since comparing x with all boxes takes longer."""
     low, high = faces[:, :, 0]
     return faces[:, (low <= x.max()) & (high >= x.min())]
 
 
 def _over(positions: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Returns which positions are between which faces, [N], [boxes] -> bool [N, boxes]."""
+    """Returns whether positions [N] are between the faces of each box, bool [N, boxes]."""
     positions = positions[:, np.newaxis]
     return (positions >= low) & (positions <= high)
 
 
 class _Obstacle(NamedTuple):
-    """An obstacle and the floor's interruption by it.
+    """An obstacle, or a gap in the floor.
 
     Attributes:
-      boxes: (x0, x1, y0, y1, z0, z1, hovers) of each, with x from the obstacle's begin.
-      length: along x.
-      is_gap: whether there is no floor.
+      boxes: (x0, x1, y0, y1, z0, z1, hovers) of each box, with x from the start of the obstacle.
+      length: length along x.
+      is_gap: whether the floor is missing.
     """
 
     boxes: list[tuple[float, float, float, float, float, float, bool]]
@@ -127,12 +127,12 @@ class _Obstacle(NamedTuple):
     is_gap: bool = False
 
 
-# (generator, difficulty in [0, 1], half of the track's width) -> an obstacle.
+# (generator, difficulty in [0, 1], half the track's width) -> obstacle.
 _Kind = Callable[[np.random.Generator, float, float], _Obstacle]
 
 
 def _gap(growth: float) -> _Kind:
-    """Returns the kind of gaps whose largest length grows by `growth`."""
+    """Returns a kind of gaps whose maximum length grows by `growth` with the difficulty."""
 
     def make(generator: np.random.Generator, difficulty: float, half_width: float) -> _Obstacle:
         del half_width
@@ -142,7 +142,7 @@ def _gap(growth: float) -> _Kind:
 
 
 def _barrier(growth: float) -> _Kind:
-    """Returns the kind of barriers whose largest height grows by `growth`."""
+    """Returns a kind of barriers whose maximum height grows by `growth` with the difficulty."""
 
     def make(generator: np.random.Generator, difficulty: float, half_width: float) -> _Obstacle:
         length = generator.uniform(0.1, 0.4)
@@ -153,7 +153,7 @@ def _barrier(growth: float) -> _Kind:
 
 
 def _platform(generator: np.random.Generator, difficulty: float, half_width: float) -> _Obstacle:
-    """Returns a platform to run over or, as often, one to run below."""
+    """Returns a platform to run over or, equally often, below."""
     length = generator.uniform(1.0, 3.0)
     if generator.random() < 0.5:
         bottom = generator.uniform(0.05, 0.1 + 0.35 * difficulty)
@@ -178,7 +178,7 @@ def _course(
     ramp: float,
     free: tuple[float, float],
 ) -> Course:
-    """Returns a course of uniformly drawn kinds, as difficult as it gets from x = `ramp`."""
+    """Returns a course of uniformly drawn kinds, whose difficulty rises until x = `ramp`."""
     boxes: list[Box] = []
 
     def add(x0, x1, y0, y1, z0, z1, hovers):
@@ -204,7 +204,7 @@ MAX_STEPS = 1000
 
 
 def _bent(low: float, number: int, reach: float) -> np.ndarray:
-    """Returns `number` points reach sign(u) u^2, u from `low` to 1: fewer where it is far."""
+    """Returns `number` points reach sign(u) u^2, for u from `low` to 1: sparser far away."""
     u = np.linspace(low, 1.0, number)
     return reach * np.sign(u) * u**2
 
@@ -216,7 +216,7 @@ HUMANOID_X = _bent(-0.35, 20, 6.0)
 HUMANOID_Y = _bent(-1.0, 23, 2.0)
 """Positions at which the humanoid sees heights: [23], y from its torso."""
 
-_CLIP = 2.0  # of heights relative to the lower foot
+_CLIP = 2.0  # limit of heights relative to the lower foot
 _FEET = ("right_foot", "left_foot")
 _LEG_JOINTS = tuple(
     f"{side}_{joint}"
@@ -237,7 +237,7 @@ def names() -> list[str]:
 
 
 def make(name: str, seed: int) -> CanonicalEnvironment:
-    """Makes the parkour of the body called `name`, one of `names()`; `seed` is in [0, 2**32)."""
+    """Creates the parkour of the body `name`, one of `names()`; `seed` is in [0, 2**32)."""
     return CanonicalEnvironment(_BODIES[name](seed))
 
 
@@ -268,7 +268,7 @@ class _Parkour(MujocoEnvironment):
         self._course = self._make_course(self._generator)
         spec = self._body.copy()
         for box in self._course.boxes:
-            # Bodies collide with what has conaffinity 1, as the Suite's floor.
+            # Bodies collide with geoms of conaffinity 1, such as the Suite's floor.
             spec.worldbody.add_geom(
                 type=mujoco.mjtGeom.mjGEOM_BOX,
                 pos=box.center,
@@ -292,7 +292,7 @@ class _Parkour(MujocoEnvironment):
         self.data.qpos[height] -= min(_lowest_point(self.model, self.data, geom) for geom in geoms)
 
     def _sensors(self, *names: str) -> np.ndarray:
-        """Returns where the sensors' numbers are in `sensordata`."""
+        """Returns the indices of the sensors' numbers in `sensordata`."""
         sensors = [self.model.sensor(name) for name in names]
         return np.concatenate([sensor.adr + np.arange(sensor.dim[0]) for sensor in sensors])
 
@@ -301,9 +301,9 @@ class Planar(_Parkour):
     """Planar parkour: proprioception 19, terrain 101 (D4PG section 4.3), six torques.
 
     Proprioception: the torso's height above the lower foot, its pitch, 6 angles, 9 velocities, and
-    log(1 + force) of both feet. Terrain: the torso's height above the ground, 50 tops of what
-    stands and 50 undersides of what hovers at `PLANAR_X`.
-    Reward: 0.025 (v - 0.01 |u|^2), so that a return is the distance less what torques cost.
+    log(1 + force) of both feet. Terrain: the torso's height above the ground, then at `PLANAR_X`
+    50 tops of standing boxes and 50 undersides of hovering boxes.
+    Reward: 0.025 (v - 0.01 |u|^2), so that a return is the distance minus the cost of torques.
     """
 
     _make_course = staticmethod(planar_course)
@@ -311,10 +311,10 @@ class Planar(_Parkour):
     _terrain_size = 1 + 2 * len(PLANAR_X)
 
     def __init__(self, seed: int):
-        """Makes the environment; `seed` determines courses and starts."""
+        """Creates the environment; `seed` determines courses and starts."""
         body = _suite_body("walker.xml")
         for foot in _FEET:
-            # Somewhat larger than the foot's geom, a capsule along x, so that it has all contacts.
+            # Slightly larger than the foot's geom, a capsule along x, to include all contacts.
             body.body(foot).add_site(
                 name=f"{foot}_touch",
                 type=mujoco.mjtGeom.mjGEOM_CAPSULE,
@@ -362,7 +362,7 @@ class Planar(_Parkour):
         proprioception[8:17] = data.qvel
         proprioception[17:] = np.log1p(data.sensordata[self._touch])
         seen = x + PLANAR_X
-        # The ground below the torso is the last of the heights that are sought at once.
+        # One call finds all tops; the last is the ground below the torso.
         tops = self._course.top(np.append(seen, x))
         terrain = np.concatenate(
             [[z - tops[-1]], tops[:-1] - foot, self._course.underside(seen) - foot]
@@ -376,12 +376,12 @@ class Planar(_Parkour):
 class Humanoid(_Parkour):
     """Humanoid parkour: proprioception 79, terrain 461 (D4PG section 4.3), 21 torques.
 
-    Proprioception, first Heess et al.'s: 21 angles, 21 velocities, velocimeter, gyroscope,
-    accelerometer / 10, log(1 + force) of feet and shins, 12 torques of the legs / 100; then ours:
+    Proprioception starts with Heess et al.'s: 21 angles, 21 velocities, velocimeter, gyroscope,
+    accelerometer / 10, log(1 + force) of feet and shins, 12 torques of the legs / 100. Then ours:
     the torso's vertical, the head's height above the lower foot, both feet in the torso's frame,
     and their heights above the course. Terrain: y, then the tops at `HUMANOID_X` x `HUMANOID_Y`.
     Reward: 0.025 (min(v, 4) - 0.005 (v^2 + w^2) - 0.05 y^2 - 0.02 |u|^2 + 0.02), with w the speed
-    along y; after Heess et al.'s supplement, which we have not seen.
+    along y. It follows Heess et al.'s supplement, which we have not seen.
     """
 
     _make_course = staticmethod(humanoid_course)
@@ -389,7 +389,7 @@ class Humanoid(_Parkour):
     _terrain_size = 1 + len(HUMANOID_X) * len(HUMANOID_Y)
 
     def __init__(self, seed: int):
-        """Makes the environment; `seed` determines courses and starts."""
+        """Creates the environment; `seed` determines courses and starts."""
         body = _suite_body("humanoid.xml")
         for joint in _LEG_JOINTS:
             body.add_sensor(
@@ -460,9 +460,9 @@ class Humanoid(_Parkour):
 
 
 def _suite_body(file: str) -> mujoco.MjSpec:
-    """Returns a body of the Control Suite without floor, materials and what else looks good.
+    """Returns a body of the Control Suite without floor, materials and decoration.
 
-    With textures, compiling it takes 40 ms instead of 2.
+    With textures, compiling it would take 40 ms instead of 2.
     """
     path = pathlib.Path(dm_control.__file__).parent / "suite" / file
     root = ElementTree.parse(path).getroot()
@@ -482,7 +482,7 @@ def _lowest_point(model: mujoco.MjModel, data: mujoco.MjData, geom: int) -> floa
 
 
 def _squared(action: np.ndarray) -> float:
-    """Returns |u|^2 of the torques that the actuators' limits let through, in [-1, 1]."""
+    """Returns |u|^2 of the torques after the actuators' limits, [-1, 1]."""
     return float(np.square(np.clip(action, -1.0, 1.0)).sum())
 
 

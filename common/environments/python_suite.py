@@ -1,8 +1,8 @@
-"""The user's own environments, named "MODULE:FUNCTION".
+"""Users' own environments, named "MODULE:FUNCTION".
 
-`FUNCTION(seed, **arguments)` must return a `dm_env.Environment` or a `gymnasium.Env`. It gets a
-seed if it has a parameter for one; Gymnasium's environments get it at their first reset as well.
-`CanonicalEnvironment` says which observations and actions they may have.
+`FUNCTION(seed, **arguments)` must return a `dm_env.Environment` or a `gymnasium.Env`. It receives a
+seed if it has a parameter for one; a Gymnasium environment also receives it at its first reset.
+`CanonicalEnvironment` describes the supported observations and actions.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ def names() -> list[str]:
 def make(
     name: str, seed: int, arguments: Mapping[str, Any] = MappingProxyType({})
 ) -> dm_env.Environment:
-    """Calls `FUNCTION(seed, **arguments)` and makes the environment canonical.
+    """Calls `FUNCTION(seed, **arguments)` and wraps the environment in `CanonicalEnvironment`.
 
     Tries a reset and a step, so that most mistakes show here and not in an actor's log.
 
@@ -52,7 +52,7 @@ def make(
 
 
 def rehearse(name: str, environment: dm_env.Environment) -> None:
-    """Tries the extreme actions in an environment that no run uses: its episodes would be others.
+    """Tries the extreme actions, which change later episodes, so no run may use the environment.
 
     Raises:
       UnusableEnvironmentError: something failed; the message says what and where.
@@ -62,10 +62,10 @@ def rehearse(name: str, environment: dm_env.Environment) -> None:
 
 
 class _Fresh(Wrapper):
-    """A user's environment whose first step begins an episode, also after what `make` has tried.
+    """A user's environment whose first step starts an episode, also after `make` has tried it.
 
     Attributes:
-      is_fresh: whether no episode has begun.
+      is_fresh: whether no episode has started.
     """
 
     def __init__(self, environment: dm_env.Environment):
@@ -81,10 +81,10 @@ class _Fresh(Wrapper):
 
 
 def _made(function: Callable, seed: int, arguments: Mapping[str, Any]) -> dm_env.Environment:
-    """Returns what the user's function makes, one of Gymnasium as one of dm_env.
+    """Returns the environment that the user's function creates; wraps a `gymnasium.Env`.
 
     Raises:
-      UnusableEnvironmentError: it is neither, or nothing can seed it.
+      UnusableEnvironmentError: it is neither dm_env's nor Gymnasium's, or it cannot be seeded.
     """
     parameters = inspect.signature(function).parameters
     is_of_gymnasium = isinstance(function, type) and not issubclass(function, dm_env.Environment)

@@ -23,21 +23,21 @@ from common.environments.spec import (
 )
 from common.environments.user_code import class_of, in_one_line
 
-# The suites. That called "atari" is the module `atari_suite` of this room. It defines
+# The suites. The suite "atari" is the module `atari_suite` of this room. Such a module defines
 #   names() -> list[str]: the names that may follow "atari:"; empty if they cannot be listed.
-#   make(name, seed) -> dm_env.Environment; with the parameter `arguments` if names may have some,
-#     and with `evaluation` and `frames` if they count, as for `make` below
+#   make(name, seed) -> dm_env.Environment; with the parameter `arguments` if names may have any,
+#     and with `evaluation` and `frames` if they have an effect, as for `make` below
 # and may define
-#   is_known(name) -> bool: whether there is an environment of a name, if not all are listed
+#   is_known(name) -> bool: whether there is an environment of this name, if not all are listed
 #   make_batch(name, seeds) -> EnvironmentBatch; with the parameters of `make`
-#   batch_of(name, environments) -> EnvironmentBatch | None: a faster batch of what `make` gave
+#   batch_of(name, environments) -> EnvironmentBatch | None: a faster batch of `make`'s environments
 #   near(name) -> list[str]: names that may be meant, if not all are listed
 #   rehearse(name, environment): tries what may fail later, in an environment that no run uses
 #   why_unknown(name) -> str | None: a reason for the error about an unknown name.
 # Modules are imported on first use, since simulators are slow to import.
 _SUITES = tuple("atari control dmlab flow gym hand maze minatar parkour python".split())
 _EXTRAS = {"hand": "control", "parkour": "control"}
-"""The extra of setup.py with a suite's packages, if it has another name than the suite."""
+"""The extra of setup.py with a suite's packages, if its name differs from the suite's."""
 _FRAMES_PER_STEP = {
     "atari": FRAMES_PER_STEP,
     "dmlab": lab_actions.FRAMES_PER_STEP,
@@ -48,7 +48,7 @@ _FRAMES_PER_STEP = {
 def make(
     name: str, seed: int, evaluation: bool = False, frames: int | None = None
 ) -> dm_env.Environment:
-    """Makes the environment called `name`.
+    """Creates the environment called `name`.
 
     Args:
       name: the suite and the suite's own name, such as "control:cartpole:swingup"; for "gym" and
@@ -56,11 +56,11 @@ def make(
       seed: seed of the environment's randomness, in [0, 2**32). The same seed and actions give the
         same episodes.
       evaluation: whether to follow the suite's rules for evaluations: Atari's episodes are longer.
-      frames: images stacked in an observation of Atari; None: 4. Other suites ignore it.
+      frames: number of images stacked in an Atari observation; None: 4. Other suites ignore it.
 
     Raises:
-      UnknownEnvironmentError: `names()` does not have it.
-      UnusableEnvironmentError: it is the user's own ("python:MODULE:FUNCTION") and cannot be made.
+      UnknownEnvironmentError: there is no environment of this name.
+      UnusableEnvironmentError: the environment cannot be created, or a package is missing.
     """
     suite, rest, arguments = _find(name)
     return suite.make(rest, seed, **_rules(suite, evaluation, frames), **arguments)
@@ -69,10 +69,10 @@ def make(
 def make_batch(
     name: str, seeds: Sequence[int], evaluation: bool = False, frames: int | None = None
 ) -> EnvironmentBatch:
-    """Makes an environment for each of the seeds, as one batch; see `make`.
+    """Creates an environment for each seed, as one batch; see `make`.
 
     Raises:
-      BrokenSpecError: their specs differ.
+      BrokenSpecError: the environments' specs differ.
     """
     suite, rest, arguments = _find(name)
     rules = _rules(suite, evaluation, frames)
@@ -90,17 +90,17 @@ def make_batch(
 
 @contextlib.contextmanager
 def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.Environment]:
-    """Makes an environment for its specs alone, then closes it; this process ends if either hangs.
+    """Creates an environment that no run uses, and closes it afterwards; a hang ends this process.
 
-    An environment of the user's own is tried first, so that mistakes show.
+    A user's own environment is tried first, so that mistakes show.
 
     Args:
-      name: as of `make`, and so are the others.
-      seed: of the environment.
-      frames: images in an observation.
+      name: name of the environment, as in `make`.
+      seed: seed of the environment, as in `make`.
+      frames: number of images in an observation, as in `make`.
 
     Raises:
-      As `make`; UnusableEnvironmentError: it cannot be closed.
+      As `make`; UnusableEnvironmentError: the environment cannot be closed.
     """
     suite, rest, arguments = _find(name)
     with watch.Call.of_making(name):
@@ -112,7 +112,7 @@ def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.E
 
 
 def frames_per_step(name: str) -> int:
-    """Returns the simulator frames that an action lasts; does not check the name."""
+    """Returns the number of simulator frames in an actor step; does not check the name."""
     return _FRAMES_PER_STEP.get(name.partition(":")[0], 1)
 
 
@@ -127,12 +127,12 @@ def suites() -> tuple[str, ...]:
 
 
 def names_of(suite: str) -> list[str]:
-    """Returns the names of a suite's environments, as `make` takes them, that can be listed."""
+    """Returns the names, as `make` takes them, of a suite's environments that can be listed."""
     return [f"{suite}:{name}" for name in _module(suite).names()]
 
 
 def _find(name: str) -> tuple[ModuleType, str, dict[str, Any]]:
-    """Returns the suite's module, the suite's own name of an environment, and more for `make`."""
+    """Returns the suite's module, its own name of an environment, and more arguments of `make`."""
     try:
         plain, arguments = common_names.split(name)
     except ValueError as error:
@@ -146,7 +146,7 @@ def _find(name: str) -> tuple[ModuleType, str, dict[str, Any]]:
     known = module.names()
     is_known = getattr(module, "is_known", lambda name: not known or name in known)
     if not is_known(rest):
-        # Without the suite, which would make all of its names look near.
+        # Without the suite, with which all of its names would look near.
         near = [
             f"{suite}:{near_name}"
             for near_name in _near_unlisted(suite, rest) or _near(rest, known)
@@ -159,13 +159,13 @@ def _find(name: str) -> tuple[ModuleType, str, dict[str, Any]]:
         return module, rest, {}
     if "arguments" not in inspect.signature(module.make).parameters:
         raise UnusableEnvironmentError(
-            f'environment "{name}": those of {suite} take no arguments, but those of gym and python'
+            f'environment "{name}": those of {suite} take no arguments; only gym and python do'
         )
     return module, rest, {"arguments": arguments}
 
 
 def _rules(suite: ModuleType, evaluation: bool, frames: int | None) -> dict[str, Any]:
-    """Returns those of the options that a suite's `make` takes."""
+    """Returns the options that a suite's `make` takes."""
     takes = inspect.signature(suite.make).parameters
     rules = {"evaluation": evaluation, "frames": frames}
     return {name: value for name, value in rules.items() if name in takes}
@@ -193,7 +193,7 @@ def _module(suite: str) -> ModuleType:
 
 
 def _plain(name: str) -> str:
-    """Returns a game's name in Gymnasium's spelling as the suite spells it.
+    """Converts a game's name from Gymnasium's spelling to the suite's.
 
     "ALE/MsPacman-v5", "MsPacmanNoFrameskip-v4" and "MsPacman-ram-v4" become "ms_pacman".
     """
@@ -204,7 +204,7 @@ def _plain(name: str) -> str:
 
 
 def _near_of_all(name: str, known: list[str]) -> list[str]:
-    """Returns names of any suite that a name without a suite, or with an unknown one, may mean."""
+    """Returns the names that a name without a suite, or with an unknown suite, may mean."""
     without_suite = {known_name.partition(":")[2]: known_name for known_name in known}
     plain = _plain(name)
     if plain in without_suite:

@@ -1,4 +1,4 @@
-"""Pictures: MuJoCo's without a screen, and enlarged images."""
+"""Rendering without a screen, and scaling of pictures."""
 
 from collections.abc import Iterator
 import contextlib
@@ -23,11 +23,11 @@ def enable() -> None:
 
 @contextlib.contextmanager
 def imports() -> Iterator[None]:
-    """Keeps simulators that the block imports from loading a renderer, unless one was chosen.
+    """Prevents simulators that the block imports from loading a renderer, unless one was chosen.
 
     Raises:
       ModuleNotFoundError: a package is not installed.
-      UnusableEnvironmentError: the renderer that was chosen cannot be loaded.
+      UnusableEnvironmentError: the chosen renderer cannot be loaded.
     """
     os.environ.setdefault(_VARIABLE, "disable")
     try:
@@ -42,26 +42,26 @@ def unusable(error: Exception) -> UnusableEnvironmentError:
     """Returns the error to raise when a renderer fails to load or draw with any `error`."""
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return UnusableEnvironmentError(
-        f"cannot draw with {_VARIABLE}={os.environ.get(_VARIABLE)} ({reason}): without a screen it "
-        "takes MUJOCO_GL=egl, libEGL and a driver (Debian: apt-get install libegl1 "
-        "libgl1-mesa-dri); what draws nothing needs none of it: unset MUJOCO_GL"
+        f"cannot draw with {_VARIABLE}={os.environ.get(_VARIABLE)} ({reason}): drawing without "
+        "a screen needs MUJOCO_GL=egl, libEGL and a driver (Debian: apt-get install libegl1 "
+        "libgl1-mesa-dri); programs that draw nothing do not: unset MUJOCO_GL"
     )
 
 
 def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Returns a picture [rows, columns, ...] as [height, width, ...], by its nearest pixels."""
+    """Scales a picture [rows, columns, ...] to [height, width, ...] by nearest neighbour."""
     rows = np.arange(height) * picture.shape[0] // height
     columns = np.arange(width) * picture.shape[1] // width
     return picture[rows[:, np.newaxis], columns]
 
 
 def in_the_middle(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Returns a picture as a square, by repeated pixels, in the middle of a black one.
+    """Returns a picture scaled to a square in the middle of a black picture.
 
     Args:
       picture: uint8 [rows, columns, 3].
-      height: of the result, uint8 [height, width, 3].
-      width: of the result.
+      height: height of the result, uint8 [height, width, 3].
+      width: width of the result.
     """
     side = min(height, width)
     shown = np.zeros((height, width, 3), np.uint8)

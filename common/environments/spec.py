@@ -1,7 +1,7 @@
 """The sizes of observations and actions, and checks that an environment suits a kind of agent.
 
-Their errors have messages of one line for the person who named the environment. This module does
-not import TensorFlow.
+The checks' errors have messages of one line for the person who named the environment. This module
+does not import TensorFlow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +21,17 @@ from common.user_error import UserError
 
 
 class HybridArray(specs.BoundedArray):
-    """The spec of a hybrid action, float32 [D], of finite and of continuous elements.
+    """The spec of a hybrid action, float32 [D], with finite and continuous elements.
 
     Attributes:
-      choices: K_d of an element in 0, ..., K_d - 1; 0 of a continuous one, in [-1, 1].
+      choices: for each element, K_d if it is finite, in 0, ..., K_d - 1; 0 if it is continuous,
+        in [-1, 1].
     """
 
     __slots__ = ("choices",)
 
     def __init__(self, choices: Sequence[int], name: str = "action"):
-        """Makes the spec.
+        """Creates the spec.
 
         Raises:
           ValueError: the elements are not of both kinds.
@@ -50,16 +51,16 @@ class EnvironmentSpec(NamedTuple):
     """The sizes of an environment's observations and actions.
 
     Attributes:
-      observation_size: numbers in an observation.
-      action_size: numbers in a canonical action, or the number of discrete actions.
-      image_shape: (height, width, channels) of a uint8 image with the rows that hold its vector;
-        None: flat float32 observations.
+      observation_size: number of elements of an observation.
+      action_size: number of elements of a canonical action, or the number of discrete actions.
+      image_shape: (height, width, channels) of a uint8 image, including the rows that contain its
+        vector; None: flat float32 observations.
       is_discrete: whether an action is an int32 below `action_size`, not an array.
-      action_choices: K_d for each element of an action that is an int32 array [action_size], whose
-        elements are in 0, ..., K_d - 1; of a hybrid action, float32, 0 for each continuous element;
-        empty if all are continuous.
-      terrain_size: how many of a flat observation's last numbers are heights of the terrain.
-      vector_size: numbers next to an image, float32, whose bytes are its last rows.
+      action_choices: for each element of an int32 action [action_size], K_d if it is in 0, ...,
+        K_d - 1. In a hybrid action, float32, 0 stands for a continuous element. Empty if all
+        elements are continuous, or the actions discrete.
+      terrain_size: number of terrain heights at the end of a flat observation.
+      vector_size: number of float32 values whose bytes are the last rows of an image.
     """
 
     observation_size: int
@@ -72,7 +73,7 @@ class EnvironmentSpec(NamedTuple):
 
     @classmethod
     def of(cls, environment: dm_env.Environment) -> "EnvironmentSpec":
-        """Returns the spec of an environment, or that of each environment in a batch."""
+        """Returns the spec of an environment, or of each environment in a batch."""
         observation, action = environment.observation_spec(), environment.action_spec()
         is_discrete = isinstance(action, specs.DiscreteArray)
         choices: tuple[int, ...] = getattr(action, "choices", ())
@@ -90,7 +91,7 @@ class EnvironmentSpec(NamedTuple):
 
     @property
     def picture_shape(self) -> tuple[int, int, int] | None:
-        """(height, width, channels) of an image without the rows of its vector."""
+        """(height, width, channels) of an image without its vector's rows; None: no images."""
         if self.image_shape is None:
             return None
         height, width, channels = self.image_shape
@@ -98,12 +99,12 @@ class EnvironmentSpec(NamedTuple):
 
     @property
     def is_hybrid(self) -> bool:
-        """True if actions have finite and continuous elements."""
+        """True if actions have both finite and continuous elements."""
         return 0 in self.action_choices
 
     @property
     def action_kind(self) -> str:
-        """The kind of the actions: discrete, hybrid, integers or continuous."""
+        """The kind of the actions: "discrete", "hybrid", "integers" or "continuous"."""
         if self.is_discrete:
             return "discrete"
         if self.is_hybrid:
@@ -117,37 +118,37 @@ class EnvironmentSpec(NamedTuple):
 
     @property
     def observation_dtype(self) -> type[np.generic]:
-        """The dtype of an observation: that of an image is uint8, that of a flat one float32."""
+        """The dtype of an observation: uint8 for images, float32 for flat observations."""
         return np.uint8 if self.image_shape else np.float32
 
 
 def vector_rows(vector_size: int, width: int, channels: int) -> int:
-    """Returns the number of rows of an image of bytes that hold `vector_size` float32 numbers."""
+    """Returns the number of byte rows of an image that contain `vector_size` float32 numbers."""
     return math.ceil(4 * vector_size / (width * channels))
 
 
 class UnusableEnvironmentError(UserError):
-    """An environment that cannot be made or used; the message is one line that says why."""
+    """An environment that cannot be created or used; the message says why in one line."""
 
 
 class BrokenSpecError(UnusableEnvironmentError):
-    """An environment that gives something else than its specs say; a restart would repeat it."""
+    """An environment that breaks its specs; a restart would not help."""
 
 
 class UnknownEnvironmentError(UnusableEnvironmentError):
-    """A name that no environment has; the message lists near names."""
+    """A name that belongs to no environment; the message lists similar names."""
 
 
 def extra_package(package: str, environment: str, remedy: str) -> ModuleType:
     """Imports a package that `make setup` does not install.
 
     Args:
-      package: its name.
-      environment: the whole name of the environment that needs it, for the message.
-      remedy: the way to install it, for the message.
+      package: name of the package.
+      environment: full name of the environment that needs it, for the message.
+      remedy: how to install the package, for the message.
 
     Raises:
-      UnusableEnvironmentError: it is not installed.
+      UnusableEnvironmentError: the package is not installed.
     """
     try:
         return importlib.import_module(package)
@@ -156,7 +157,7 @@ def extra_package(package: str, environment: str, remedy: str) -> ModuleType:
 
 
 def extra_folder(package: str, environment: str, remedy: str) -> pathlib.Path:
-    """Returns the folder of a package whose import takes long; see `extra_package`."""
+    """Returns the folder of a package without its slow import; see `extra_package`."""
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
         raise _not_installed(package, environment, remedy)
@@ -170,7 +171,7 @@ def _not_installed(package: str, environment: str, remedy: str) -> UnusableEnvir
 
 
 def kind_of(value: Any) -> str:
-    """Returns the dtype and shape of an array or a spec, and a short text of anything else."""
+    """Returns the dtype and shape of an array or a spec, or a short text for anything else."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype} {list(value.shape)}"
     return reprlib.repr(value)
@@ -189,19 +190,20 @@ def random_action(spec: Any, generator: np.random.Generator) -> np.ndarray:
 
 
 MIN_SIDES = {"atari": 36, "minatar": 3}
-"""The smallest side of an image by the network's sizes: of a smaller one its convolutions leave
-nothing."""
+"""Minimum side of an image, in pixels, by the network's `torso`. Of a smaller image, convolutions
+would leave nothing."""
 
 MAX_PNG_CHANNELS = 4
-"""The most channels of an image in a PNG file."""
+"""Maximum channels of an image in a PNG file."""
 
 
 def require_control(config: Any, spec: EnvironmentSpec) -> None:
-    """Raises ValueError, in one line, unless actions are continuous and networks take what is seen.
+    """Raises ValueError, in one line, unless actions are continuous and observations fit the agent.
 
     Args:
-      config: has a `torso` if there is a network for images; see `require_discrete`.
-      spec: of the environment.
+      config: hyperparameters, with a `torso` if there is a network for images; see
+        `require_discrete`.
+      spec: the environment's spec.
     """
     takes_images = hasattr(config, "torso")
     found = []
@@ -220,12 +222,12 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
 
 
 def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
-    """Raises ValueError, in one line, unless actions are discrete and a network takes what is seen.
+    """Raises ValueError, in one line, unless actions are discrete and observations fit the agent.
 
     Args:
-      config: has the network's sizes, `torso`: "mlp" takes flat observations, others images. Images
-        are PNG files, of few channels, with the sizes "atari" only.
-      spec: of the environment.
+      config: hyperparameters with the network's `torso`: "mlp" takes flat observations, others take
+        images. Only "atari" limits the channels, since it stores images as PNG files.
+      spec: the environment's spec.
     """
     if not spec.is_discrete:
         raise ValueError(
@@ -255,7 +257,7 @@ def _require_torso(torso: str, spec: EnvironmentSpec) -> None:
 
 
 def _found(spec: EnvironmentSpec) -> str:
-    """Returns the beginning of a line about an environment that an agent does not take."""
+    """Returns the start of a message about an environment that does not suit the agent."""
     shape = spec.picture_shape
     observations = "flat observations" if shape is None else f"images of {list(shape)}"
     return f"--environment has {observations} and {actions_of(spec)}, but this agent needs"
@@ -275,21 +277,21 @@ _LARGEST_REWARDS = {
     r"gym:(InvertedPendulum|CartPole)-v\d+": 1.0,
     r"gym:InvertedDoublePendulum-v\d+": 9.36,  # upright: 10 - (1.2 - 2)^2
 }
-"""Largest rewards of a step by patterns of names. No suite has them in its specs."""
+"""Largest reward of a step by pattern of names. No suite gives it in its specs."""
 
 
 def largest_reward(name: str) -> float:
-    """Returns the largest reward of a step in an environment; infinity where none is known."""
+    """Returns the largest reward of a step in an environment; infinity if it is not known."""
     matching = (r for pattern, r in _LARGEST_REWARDS.items() if re.fullmatch(pattern, name))
     return next(matching, math.inf)
 
 
 def q_bound(name: str, config: Mapping[str, Any]) -> float:
-    """Returns max r / (1 - discount), which no value exceeds; infinity where none is known.
+    """Returns the upper bound of values, max r / (1 - discount); infinity if it is not known.
 
     Args:
-      name: of the environment.
-      config: hyperparameters by name; `discount` and `reward_clip` count.
+      name: name of the environment.
+      config: hyperparameters by name, of which `discount` and `reward_clip` are used.
     """
     rest = 1 - config.get("discount", 1)
     clip = config.get("reward_clip") or math.inf

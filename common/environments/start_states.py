@@ -1,16 +1,16 @@
 """Episodes that begin in recorded states, such as Atari's human starts.
 
 Nair et al. 2015 took 100 states of each game from the play of a human expert. An agent plays on
-from there, and only the rewards after the start count; the limit of an episode includes the steps
-before it (van Hasselt et al. 2015, "Robustness to human starts"). A file of starts has the seed and
-the actions of episodes, so that any version of a simulator can read it:
+from such a state, and only the rewards after it count; the limit of an episode includes the steps
+before it (van Hasselt et al. 2015, "Robustness to human starts"). A file of starts contains seeds
+and actions of episodes, so that any version of a simulator can read it:
 
     {"environment": "atari:pong",
      "origin": "who played, for people who read the scores",
      "episodes": [{"seed": 7, "actions": [0, 3, ...], "starts": [[120, -1.0], ...]}]}
 
-A start is a number of actions and the return up to there, by which a reader sees that the
-simulator still does the same. Actions are those that `common.environments.make` takes.
+A start is a number of actions and the return up to there, which shows a reader whether the
+simulator still does the same. Actions are as agents give them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,19 +31,19 @@ from common.environments.spec import UnusableEnvironmentError
 from common.user_error import UserError
 
 NUM_STARTS = 100
-"""Starts in a new file (Nair et al. 2015)."""
+"""Number of starts in a new file (Nair et al. 2015)."""
 LATEST_STEP = 4_500
-"""The last step at which a new start may be: five minutes of Atari, the length of the games that
-people played for the scores of Mnih et al. 2015."""
+"""Upper limit of the step of a new start, exclusive: five minutes of Atari, the length of the games
+that people played for the scores of Mnih et al. 2015."""
 
 
 class StartState(NamedTuple):
-    """A state to begin in.
+    """A state in which an episode starts.
 
     Attributes:
-      seed: of the environment.
-      actions: taken from the beginning of its first episode on.
-      episode_return: sum of the rewards up to there.
+      seed: seed of the environment.
+      actions: the actions that lead to the state from the start of the first episode.
+      episode_return: sum of the rewards of these actions.
     """
 
     seed: int
@@ -56,10 +56,10 @@ class StartStates:
     """The content of a file of starts.
 
     Attributes:
-      path: of the file.
+      path: path of the file.
       environment: name of the environment.
       origin: who played.
-      starts: in the order of the file.
+      starts: the starts in the file's order.
     """
 
     path: pathlib.Path
@@ -72,8 +72,8 @@ def read(path: pathlib.Path, environment: str) -> StartStates:
     """Reads a file of starts.
 
     Raises:
-      UnusableEnvironmentError: there is no such file, it is malformed, or it is of another
-        environment than `environment`.
+      UnusableEnvironmentError: there is no such file, or it is malformed, without starts, or for
+        another environment than `environment`.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -95,7 +95,7 @@ def read(path: pathlib.Path, environment: str) -> StartStates:
 
 
 def _starts_of(episode: dict[str, Any]) -> Iterator[StartState]:
-    """Yields the starts of an episode of a file; raises ValueError if one is impossible."""
+    """Yields the starts of an episode in a file; raises ValueError if a start is impossible."""
     for step, before in episode["starts"]:
         seed, actions = int(episode["seed"]), episode["actions"]
         if not 0 <= seed < 2**32:
@@ -108,16 +108,16 @@ def _starts_of(episode: dict[str, Any]) -> Iterator[StartState]:
 def make_batch(
     starts: StartStates, num_environments: int, seed: int, frames: int | None = None
 ) -> BatchedEnvironment:
-    """Returns environments whose episodes begin at the starts, in an order that `seed` draws.
+    """Returns environments whose episodes begin at the starts, in an order drawn with `seed`.
 
-    Environment i of K plays the starts i, i + K, ..., so that all are played equally often where
-    each environment plays its share of the episodes.
+    Environment i of K plays the starts i, i + K, ... of this order. All starts are played equally
+    often if each environment plays its share of the episodes.
 
     Args:
-      starts: to begin at.
+      starts: the states in which episodes begin.
       num_environments: K.
-      seed: of the order.
-      frames: as of `common.environments.make`.
+      seed: seed of the order.
+      frames: number of images in an observation, as in `common.environments.make`.
     """
     count, k = len(starts.starts), num_environments
     shuffled = [starts.starts[i] for i in np.random.default_rng(seed).permutation(count)]
@@ -126,15 +126,15 @@ def make_batch(
 
 
 class StartedEnvironment(Wrapper):
-    """An environment whose episodes begin at given starts, and follow the rules of evaluations.
+    """An environment whose episodes begin at given starts and follow the rules of evaluations.
 
-    A state is reached in a new environment, by the actions that lead to it.
+    To reach a state, it creates a new environment and takes the actions that lead there.
     """
 
     def __init__(self, starts: StartStates, order: Sequence[StartState], frames: int | None = None):
-        """Makes the environment that `starts` names, for episodes that begin at those of `order`.
+        """Creates the environment that `starts` names, for episodes that begin at `order`'s states.
 
-        After the last one the first one follows again.
+        The first state follows again after the last one.
         """
         self._starts = starts
         self._order = itertools.cycle(order)
@@ -161,7 +161,7 @@ class StartedEnvironment(Wrapper):
                 timestep = self.wrapped.step(np.asarray(action, self.action_spec().dtype))
             except UserError:
                 raise
-            except Exception as error:  # what else the environment's code raises
+            except Exception as error:  # whatever else the environment's code raises
                 reason = " ".join(f"{type(error).__name__}: {error}".split())
                 raise UnusableEnvironmentError(
                     f"--starts={self._starts.path}: {self._starts.environment} does not take the "
@@ -199,7 +199,7 @@ class RecordedEnvironment(StartedEnvironment):
     """
 
     def __init__(self, name: str, seed: int, num_episodes: int, frames: int | None = None):
-        """Makes the environment, with a seed of its own for each episode drawn from `seed`."""
+        """Creates the environment; `seed` determines a separate seed for each episode."""
         seeds = np.random.SeedSequence(seed).generate_state(num_episodes).tolist()
         begins = tuple(StartState(each, (), 0.0) for each in seeds)
         super().__init__(StartStates(pathlib.Path(), name, "", begins), begins, frames)
@@ -227,13 +227,13 @@ def recorded(
     """Returns the content of a file of starts, at random times of recorded episodes.
 
     Args:
-      environments: with the episodes.
-      name: of the environment.
+      environments: the environments that recorded the episodes.
+      name: name of the environment.
       origin: who played.
-      seed: of the draw.
+      seed: seed with which the times are drawn.
 
     Raises:
-      UnusableEnvironmentError: no episode has a state after its first one.
+      UnusableEnvironmentError: no episode has a state between its first and its last state.
     """
     episodes = [episode for each in environments for episode in each.episodes]
     moments = [

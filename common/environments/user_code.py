@@ -1,4 +1,4 @@
-"""Modules of users that make environments: their import, their errors, and trust in them.
+"""Users' modules that create environments: imports, messages of errors, and trust.
 
 They are imported from the working directory or from the installed packages.
 """
@@ -24,10 +24,10 @@ from common.environments.spec import UnusableEnvironmentError
 
 
 class _Importing(threading.local):
-    """The imports that a thread has begun.
+    """The unfinished imports of a thread.
 
     Attributes:
-      depth: number of users' modules whose import has begun and not ended.
+      depth: number of users' modules whose import has started and not ended.
     """
 
     depth = 0
@@ -37,7 +37,7 @@ _importing = _Importing()
 
 
 def module(name: str) -> ModuleType:
-    """Imports a module.
+    """Imports a user's module.
 
     Raises:
       UnusableEnvironmentError: there is no such module.
@@ -53,23 +53,24 @@ def module(name: str) -> ModuleType:
             raise UnusableEnvironmentError(
                 f'there is no module "{error.name}", neither in {os.getcwd()} nor installed'
             ) from None
-        raise  # the missing module is one that this module imports
+        raise  # the missing module is imported by this module
     finally:
         _importing.depth -= 1
 
 
 def is_importing() -> bool:
-    """Returns whether this thread imports a user's module, which should only define things."""
+    """Returns whether this thread is importing a user's module, which should only define things."""
     return _importing.depth > 0
 
 
 def source_of(environment: str) -> pathlib.Path | None:
     """Returns the file from which the module of a user's environment would be imported.
 
-    Imports nothing. Returns None if the environment is not a user's, or its module is not there.
+    Imports nothing. Returns None if the environment is not a user's, or its package is missing. If
+    only the module is missing, returns its place in the package, without a suffix.
 
     Args:
-      environment: its whole name, such as "python:MODULE:FUNCTION" or "gym:MODULE:ID".
+      environment: full name, such as "python:MODULE:FUNCTION" or "gym:MODULE:ID".
     """
     spec, _, modules = _found(environment)
     source = None
@@ -84,17 +85,18 @@ def source_of(environment: str) -> pathlib.Path | None:
 
 
 def require_trusted(environment: str, directory: str | os.PathLike) -> None:
-    """Raises if an environment that a run directory names may be code of whoever sent it.
+    """Raises if a run's environment may be code of whoever sent the run directory.
 
-    Imports nothing. Environments of the other suites pass, and so does a module that is not there.
+    Imports nothing. Environments of the other suites pass, and so does a package that is missing,
+    unless it has the name of one in the standard library.
 
     Args:
-      environment: its whole name, as config.json has it.
-      directory: of the run.
+      environment: the environment's full name, as in config.json.
+      directory: the run directory.
 
     Raises:
-      UnusableEnvironmentError: the code lies inside the run directory, or in a package around it,
-        or it is the standard library's, or it is installed and would get arguments.
+      UnusableEnvironmentError: the code is inside the run directory or in a package around it, or
+        in the standard library, or in an installed package and would receive arguments.
     """
     spec, package, _ = _found(environment)
     source, run = source_of(environment), pathlib.Path(directory).resolve()
@@ -117,7 +119,7 @@ def require_trusted(environment: str, directory: str | os.PathLike) -> None:
 
 
 def _found(environment: str) -> tuple[machinery.ModuleSpec | None, str, list[str]]:
-    """Returns where a user's environment has its package or module, its name, and those below."""
+    """Returns the spec and name of a user's top package or module, and the names below it."""
     suite, _, name = environment.partition("(")[0].partition(":")
     path, colon, _ = name.partition(":")
     if suite not in ("python", "gym") or (suite == "gym" and not colon):
@@ -131,12 +133,12 @@ def _is_installed(source: pathlib.Path) -> bool:
 
 
 def _folders(spec: machinery.ModuleSpec | None) -> list[str]:
-    """Returns the folders of a package; none of a module."""
+    """Returns the folders of a package; an empty list for a module."""
     return list(spec.submodule_search_locations or ()) if spec else []
 
 
 def try_extremes(environment: dm_env.Environment) -> None:
-    """Raises UnusableEnvironmentError if something is wrong with a step of extreme actions."""
+    """Raises UnusableEnvironmentError if a step with the lowest or highest actions is invalid."""
     action = environment.action_spec()
     for extreme in (action.minimum, action.maximum):
         environment.reset()
@@ -144,7 +146,7 @@ def try_extremes(environment: dm_env.Environment) -> None:
 
 
 def try_step(environment: dm_env.Environment, action: Any) -> None:
-    """Raises UnusableEnvironmentError if something is wrong with a step of this action."""
+    """Raises UnusableEnvironmentError if a step with this action is invalid."""
     spec = environment.action_spec()
     timestep = environment.step(np.full(spec.shape, action, spec.dtype))
     environment.observation_spec().validate(timestep.observation)
@@ -164,15 +166,15 @@ _LIBRARIES = (
     str(pathlib.Path(__file__).parents[1]),
     "<frozen",
 )
-"""Beginnings of the names of files that are not the user's."""
+"""Prefixes of the paths of files that are not the user's."""
 
 
 @contextlib.contextmanager
 def in_one_line(name: str, code: Any = None) -> Iterator[None]:
-    """Raises UnusableEnvironmentError, with the user's line, for whatever the block raises.
+    """Converts whatever the block raises to UnusableEnvironmentError, with the user's line.
 
     Args:
-      name: of the environment, with its suite.
+      name: name of the environment, with its suite.
       code: the function or class that the block calls.
     """
     try:
@@ -185,12 +187,12 @@ def in_one_line(name: str, code: Any = None) -> Iterator[None]:
 
 
 def failure(name: str, error: BaseException, code: Any = None) -> UnusableEnvironmentError:
-    """Returns the error that says in one line what an environment raised, with the user's line.
+    """Returns an error that says in one line what an environment raised, and in which user's line.
 
     Args:
-      name: of the environment, with its suite.
-      error: what it raised.
-      code: its function or class, whose line stands for the user's if no other is in the trace.
+      name: name of the environment, with its suite.
+      error: the exception that it raised.
+      code: its function or class, whose line is given if the trace has no line of the user's.
     """
     text = f"{type(error).__name__}: {_one_line(error)}"
     if not isinstance(error, SyntaxError):  # whose message names the place
@@ -202,14 +204,14 @@ def failure(name: str, error: BaseException, code: Any = None) -> UnusableEnviro
 
 
 def class_of(environment: Any) -> type:
-    """Returns the user's class of an environment, without wrappers."""
+    """Returns the user's class of an environment, inside all wrappers."""
     while "wrapped" in vars(environment):
         environment = environment.wrapped
     return type(getattr(environment, "unwrapped", environment))
 
 
 def _place(code: Any) -> str:
-    """Returns the file and line of a function or class in brackets; "" if they are not known."""
+    """Returns the file and line of a function or class in brackets; "" if not known."""
     try:
         return f" ({inspect.getsourcefile(code)}, line {inspect.getsourcelines(code)[1]})"
     except (OSError, TypeError):  # there is no source, as in a console

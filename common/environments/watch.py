@@ -1,7 +1,7 @@
-"""A limit on the time of each call of an environment's code, which is a user's or a simulator's.
+"""A time limit on each call of an environment's code, which is a user's or a simulator's.
 
-Python cannot interrupt a call that does not return, so the process ends, with a line that says
-which call it was. This module imports no NumPy.
+Python cannot interrupt a call that does not return, so the process ends with a line that names the
+call. This module does not import NumPy.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,12 +15,12 @@ from typing import TypeVar
 
 DEFAULT_SECONDS = 60.0
 limit_seconds = math.inf
-"""Longest call of an environment's code in this process; a program sets `--environment_seconds`."""
+"""Limit in seconds on a call in this process; programs set it to `--environment_seconds`."""
 exit_code: int | None = None
-"""Exit code of this process if it does not end though its work is done; None: it may go on."""
+"""Exit code with which to end this process if it hangs after its work; None: still at work."""
 MAKING = "the function that makes it, its first reset or its first step"
 _MAKE_CALLS = 10
-"""Limit on making an environment, in limits of a call: a flow computes its wakes first."""
+"""Limit on creating an environment, in limits of a call: a flow compiles its solver first."""
 _POLL_SECONDS = 0.5
 
 _Item = TypeVar("_Item")
@@ -33,16 +33,16 @@ def end_process(message: str, code: int = 1) -> None:
 
 
 class Call:
-    """A context that calls an environment's code; `on_stall` is called if that takes too long.
+    """A context for a call of an environment's code, which calls `on_stall` if it takes too long.
 
-    The context may be entered again and again, in one thread at a time. In a context within
-    another one the inner limit counts, and the outer `on_stall`.
+    The context may be entered repeatedly, in one thread at a time. If contexts are nested, the
+    limit of the innermost applies, and `on_stall` of the outermost is called.
 
     Args:
-      name: of the environment, for the message.
+      name: name of the environment, for the message.
       doing: the call, for the message, such as "a step".
-      on_stall: called once, with the message, from a thread.
-      seconds: the limit; `limit_seconds` if None.
+      on_stall: called once, with the message, from another thread.
+      seconds: the limit; None: `limit_seconds`.
       where: returns words to add to the message.
     """
 
@@ -63,7 +63,7 @@ class Call:
 
     @classmethod
     def of_making(cls, name: str) -> "Call":
-        """Returns the context in which an environment is made, with its longer limit."""
+        """Returns the context in which to create an environment, with a longer limit."""
         return cls(name, MAKING, seconds=_MAKE_CALLS * limit_seconds)
 
     def __enter__(self) -> None:
@@ -80,7 +80,7 @@ class Call:
             self._outer._begin()
 
     def stall(self) -> None:
-        """Tells that the call takes too long."""
+        """Reports that the call takes too long."""
         _running.discard(self)
         outermost = self
         while outermost._outer is not None:
@@ -97,12 +97,12 @@ class Call:
 
 
 _thread = threading.local()
-"""Has `call`, the innermost `Call` of a thread."""
+"""Contains `call`, the innermost `Call` of a thread."""
 _running: set[Call] = set()
 
 
 def each(items: Iterable[_Item]) -> Iterator[_Item]:
-    """Yields items; in a `Call`, the limit is that of the work on one item."""
+    """Yields the items; in a `Call`, the limit then applies to the work on each item."""
     call = getattr(_thread, "call", None)
     for item in items:
         if call is not None:
@@ -112,7 +112,7 @@ def each(items: Iterable[_Item]) -> Iterator[_Item]:
 
 @functools.cache
 def _start_watch() -> None:
-    """Starts the thread that looks for calls that take too long, once a process."""
+    """Starts the thread that finds calls that take too long, once a process."""
     threading.Thread(target=_watch, name="watch", daemon=True).start()
 
 
@@ -131,12 +131,12 @@ def _watch() -> None:
 
 
 def _left() -> str:
-    """Returns the line of a process that does not end."""
+    """Returns the message of a process that does not end."""
     threads = {
         thread.name for thread in threading.enumerate() if not thread.daemon and thread.is_alive()
     }
     what = f"its threads {', '.join(sorted(threads))}" if threads else "a function of its end"
     return (
-        f"this process has done its work, but {what} did not end for {limit_seconds:g} s: it is "
-        "not waited for; an environment that starts a thread has to end it in close()"
+        f"this process has done its work, but {what} did not end for {limit_seconds:g} s: "
+        "exits without waiting; an environment that starts a thread must end it in close()"
     )
