@@ -82,7 +82,7 @@ class _OfGames(OwnNumbers):
     Attributes:
       agents: {the paper's column or row: our setting}.
       field: paper and source of other agents' scores, for ranks and Elo.
-      smaller: settings that replace each of our settings at smaller scales; the best one counts.
+      smaller: settings that stand in for ours at smaller scales, where the best of all counts.
       from_starts: columns with episodes from files of start states. They have no ranks and no Elo,
         because no paper reports other agents' scores from there.
     """
@@ -93,7 +93,7 @@ class _OfGames(OwnNumbers):
     from_starts: tuple[str, ...] = ()
 
     def scores(self, runs: Sequence[KeptRun], setting: str, from_starts: bool) -> pandas.DataFrame:
-        """Returns the final scores of a setting, or of settings that replace it."""
+        """Returns the final scores of a setting, or of those that stand in for it."""
         return final_scores(runs, (setting, *self.smaller), from_starts)
 
 

@@ -259,7 +259,7 @@ def whole_mean(run: pandas.DataFrame) -> float:
 
     It is the area below the curve divided by its length, so that runs with evaluations at different
     positions can be compared. The evaluation before the first step does not count, since not every
-    run has it. Until the next evaluation, the value of that one counts.
+    run has it; the next evaluation counts for the time before it.
     """
     run = run[run["x"] > 0].sort_values("x")
     x, value = run["x"].to_numpy(), run["value"].to_numpy()

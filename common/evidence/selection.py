@@ -144,7 +144,7 @@ def final_speed(values: pandas.Series) -> float:
     """Returns the final value of a run's speed: the mean over the last third of its time.
 
     Args:
-      values: speeds by wall-clock seconds; each is the speed since the previous one.
+      values: speeds by wall-clock seconds; each is a mean over the time since the previous one.
     """
     ends = values.index.to_numpy()
     is_late = ends > 2 / 3 * ends[-1]
