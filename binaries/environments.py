@@ -150,7 +150,7 @@ def main(argv: list[str] | None = None) -> None:
     which = arguments.which
     if arguments.check and (which is None or ":" not in which):
         fail("--check needs a whole name, such as gym:CartPole-v1")
-    logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
+    logging.set_verbosity(logging.ERROR)  # simulators log messages when imported
     if which is None:
         print(*environments.names(), sep="\n")
     elif which in suites():

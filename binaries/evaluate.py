@@ -46,7 +46,7 @@ from common.reporting.run_directory import CHECKPOINT_NAMES, RunDirectory
 from reproductions import agent_of
 
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
-"""Trained policies: a directory each, with those files of its run that its best policy needs."""
+"""Trained policies. Each is a directory with those files of a run that its best policy needs."""
 _SUFFIXES = {"video": (".gif", ".mp4"), "proposals": (".png", ".pdf")}
 """{flag: suffixes of the file that it names}; the suffix selects the format."""
 
@@ -206,7 +206,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common.environments.spec import EnvironmentSpec
     from common.roles.evaluator import environment_seeds, run_episodes
 
-    logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
+    logging.set_verbosity(logging.ERROR)  # simulators log messages when imported
     agent_class = imported(agent.agent_class)
     run = trained.load(
         arguments.workdir, agent_class, arguments.checkpoint, arguments.trust_environment

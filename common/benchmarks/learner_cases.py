@@ -37,9 +37,10 @@ def learner(
     """Yields D4PG's updates a second for a walker: observation 24, action 6, float32.
 
     The memory holds random transitions, samples by p^alpha and receives new priorities; both are
-    timed. The first row makes the configured number of updates in a call, "..._updates_per_call_1"
-    a single one. Their peer makes the configured number on fixed batches. For "..._with_actors" see
-    `_with_actors`. On request, learners of other libraries are also compared, see `learner_peers`.
+    timed. A call makes the configured number of updates in the first row, and a single update in
+    "..._updates_per_call_1". The peer makes the configured number on fixed batches.
+    `_with_actors` explains "..._with_actors". On request, learners of other libraries are also
+    compared, see `learner_peers`.
 
     Args:
       bench: the request.

@@ -299,8 +299,8 @@ def both_loops(filled: FilledMemory, batch: AddedBatch) -> dict[str, Callable[[]
 def cpprb_loop(agent: Agent, capacity: int, batches: Sequence[AddedBatch]) -> Callable[[], None]:
     """Fills a replay of cpprb, a C++ sum tree behind Cython, and returns its loop.
 
-    Its sample also computes importance weights; ours returns masses, and the learner computes the
-    weights.
+    Its sampling also computes importance weights. Our memory returns masses, from which the learner
+    computes the weights.
     """
     import cpprb
 

@@ -351,7 +351,7 @@ class MainEffects:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.weights))
 
     def tasks(self, experiment: Experiment, scale: str) -> tuple[str, ...]:
-        """Returns the claim's tasks at a scale, among those that its settings have there."""
+        """Returns the claim's tasks on which the experiment has its settings at a scale."""
         planned = experiment.at(scale).runs
         there = dict.fromkeys(run.environment for run in planned if run.setting in self.settings)
         return tuple(task for task in there if task in (self.environments or there))

@@ -54,7 +54,7 @@ class Returns(enum.StrEnum):
 
     @property
     def column(self) -> str:
-        """The column of their means in the table of training."""
+        """The column of the means of these returns in the table of training."""
         return self.name.lower()
 
 

@@ -90,10 +90,10 @@ def deciding_scales(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
 
 
 def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> None:
-    """Checks that there is a directory of runs, and that a paper lists the scale or has runs of it.
+    """Checks that the directory of runs exists, and that a paper lists the scale or has runs of it.
 
     Raises:
-      RunDirectoryError: there is no directory.
+      RunDirectoryError: the directory does not exist.
       UnknownError: no paper has the scale; the message lists the known scales.
     """
     if not kept.root.is_dir():

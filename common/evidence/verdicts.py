@@ -203,7 +203,7 @@ def _why_open(finding: Finding) -> str:
 
 
 def overview(papers: Sequence[Paper], kept: KeptRuns, findings: Findings, numbers: Reported) -> str:
-    """Returns the overview as Markdown: each paper's main claims, then counts of what there is.
+    """Returns the overview as Markdown: each paper's main claims, then a table of counts.
 
     Args:
       papers: all papers.
