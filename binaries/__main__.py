@@ -12,7 +12,7 @@ _FOLDER = pathlib.Path(__file__).parent
 
 
 def main() -> None:
-    """Runs the program that the first argument names, with the others."""
+    """Runs the program that the first argument names, with the other arguments."""
     files = {path.stem: path for path in sorted(_FOLDER.glob("[!_]*.py"))}
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "--help"):

@@ -1,4 +1,4 @@
-"""AQL (Van de Wiele et al. 2020): launches a learner, actors with a replay each, an evaluator.
+"""AQL (Van de Wiele et al. 2020): launches a learner, actors with a replay each, and an evaluator.
 
 python -m binaries.aql --environment=control:humanoid:stand --workdir=runs/stand
 python -m binaries.aql --flagfile=reproductions/aql/two_cores.flags

@@ -7,7 +7,7 @@
     python -m binaries.benchmark refer      # the benchmarks of an agent
 
 Prints a table; progress goes to standard error. The docstrings of the functions in
-`common/benchmarks/*_cases.py` say what each number means and under which conditions it is taken.
+`common/benchmarks/*_cases.py` say what each number means and under which conditions it is measured.
 Other load on the machine lowers every number. A row and its peer are measured in turns, so other
 load changes their ratio least. Each value is a median.
 """
@@ -93,7 +93,7 @@ def _chosen(name: str | None) -> Sequence[report.Case]:
 
 
 def _measure(case: report.Case, arguments: argparse.Namespace) -> list[report.Row]:
-    """Measures in this process."""
+    """Measures a benchmark in this process."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if not case.uses_gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -107,7 +107,7 @@ def _measure(case: report.Case, arguments: argparse.Namespace) -> list[report.Ro
 
 
 def _measure_all(cases: Sequence[report.Case], arguments: argparse.Namespace) -> list[report.Row]:
-    """Measures each in a process of its own: thread limits are set once."""
+    """Measures each benchmark in its own process, since a process can limit its threads once."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
         for case in cases:
@@ -123,7 +123,7 @@ def _measure_all(cases: Sequence[report.Case], arguments: argparse.Namespace) ->
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measures, prints and writes."""
+    """Measures the requested benchmarks; prints and writes their rows."""
     arguments = _arguments(argv)
     if arguments.case in _CASES:
         rows = _measure(_CASES[arguments.case], arguments)

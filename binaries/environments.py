@@ -6,9 +6,9 @@
     python -m binaries.environments "gym:Pendulum-v1(g=1.6)"    # with arguments
     python -m binaries.environments --check python:my_environment:make    # tests it, with advice
 
-If an agent needs another hyperparameter there, it is shown with it. Suites whose packages are not
-installed say so. --check plays at random, also runs Gymnasium's checker on your own environments of
-Gymnasium, and says what is wrong or hard to learn from.
+If an agent needs a change of a hyperparameter there, it is shown with the flag. Suites whose
+packages are not installed say so. --check plays at random, also runs Gymnasium's checker on your
+own environments of Gymnasium, and says what is wrong or hard to learn from.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _agents(spec: EnvironmentSpec) -> list[str]:
-    """Returns the names of the agents that can act there, with a flag if they need one."""
+    """Returns the agents that can act in an environment, each with a flag if it needs one."""
     found = []
     for agent in declared("config", "AGENT").values():
         if _can_act(agent, spec, {}):
@@ -68,7 +68,7 @@ def _agents(spec: EnvironmentSpec) -> list[str]:
 
 
 def _can_act(agent: AgentDeclaration, spec: EnvironmentSpec, changes: Mapping[str, str]) -> bool:
-    """Returns whether the default setting, with these hyperparameters changed, can act there."""
+    """Returns whether an agent's default setting, with these changes, can act with this spec."""
     default = agent.settings.configuration(agent.settings.default)
     try:
         agent.require_spec(dataclasses.replace(default, **changes), spec)
@@ -125,9 +125,9 @@ def _check(name: str, steps: int) -> Iterator[str]:
 
 
 def _of_gymnasium(environment: dm_env.Environment) -> list[str]:
-    """Returns the complaints of Gymnasium's checker about an environment that is not its own."""
+    """Returns the complaints of Gymnasium's checker about an environment from elsewhere."""
     made = getattr(getattr(environment, "wrapped", None), "unwrapped", None)
-    gymnasium = sys.modules.get("gymnasium")  # whose import takes seconds
+    gymnasium = sys.modules.get("gymnasium")  # its import takes seconds
     is_own = not type(made).__module__.startswith("gymnasium.")
     if gymnasium is None or not isinstance(made, gymnasium.Env) or not is_own:
         return []
@@ -150,7 +150,7 @@ def main(argv: list[str] | None = None) -> None:
     which = arguments.which
     if arguments.check and (which is None or ":" not in which):
         fail("--check needs a whole name, such as gym:CartPole-v1")
-    logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
+    logging.set_verbosity(logging.ERROR)  # simulators log messages when imported
     if which is None:
         print(*environments.names(), sep="\n")
     elif which in suites():

@@ -46,9 +46,9 @@ from common.reporting.run_directory import CHECKPOINT_NAMES, RunDirectory
 from reproductions import agent_of
 
 POLICIES = pathlib.Path(__file__).parents[1] / "results" / "policies"
-"""Trained policies, a directory each: the files of a run that its best policy needs."""
+"""Trained policies. Each is a directory with those files of a run that its best policy needs."""
 _SUFFIXES = {"video": (".gif", ".mp4"), "proposals": (".png", ".pdf")}
-"""Endings of the files that flags name, which choose the format."""
+"""{flag: suffixes of the file that it names}; the suffix selects the format."""
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -179,7 +179,7 @@ def _policies() -> list[str]:
 
 
 def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
-    """Returns the agent that made the run, and prints which user code is imported to play."""
+    """Returns the agent of the run, and prints which user code will be imported to play."""
     from common.environments import user_code
 
     config = RunDirectory(arguments.workdir).read_config()
@@ -206,7 +206,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     from common.environments.spec import EnvironmentSpec
     from common.roles.evaluator import environment_seeds, run_episodes
 
-    logging.set_verbosity(logging.ERROR)  # simulators announce themselves at their import
+    logging.set_verbosity(logging.ERROR)  # simulators log messages when imported
     agent_class = imported(agent.agent_class)
     run = trained.load(
         arguments.workdir, agent_class, arguments.checkpoint, arguments.trust_environment
@@ -296,12 +296,12 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
 
 
 def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespace) -> None:
-    """Draws moments of the filmed episode; the nearest frame stands for a step without one."""
+    """Draws moments of the filmed episode; a step without a frame has the nearest frame."""
     import numpy as np
 
     from common.evidence.drawing import Moment, moments
 
-    # The policy is not asked at the end of the last episode.
+    # The policy is not called at the end of the last episode, so that frame has no observation.
     steps = np.array([step for step in film.steps if step < len(observations)])
     wanted = arguments.moments or [int(steps[-1] * eighth / 8) for eighth in (1, 3, 5, 7)]
     drawn = []
@@ -333,9 +333,9 @@ def _human_normalised(environment: str, mean: float, from_starts: bool) -> float
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Evaluates, prints and writes; ends with one line on a user's mistake."""
+    """Evaluates a policy, prints and writes the result; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
-    agent = _trusted_agent(arguments)  # before the seconds that TensorFlow takes
+    agent = _trusted_agent(arguments)  # before TensorFlow's import, which takes seconds
     say(f"loads the policy {arguments.policy or f'of {arguments.workdir}'}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU

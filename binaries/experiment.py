@@ -16,12 +16,12 @@ Shows the plan, then makes missing runs and resumes interrupted runs. Finished r
 --kept, are not made again. Ctrl-C stops the current runs cleanly; the same command resumes them. A
 run that fails does not end the others and is named at the end.
 
-Runs are made one after the other on all cores, with --jobs=N N at once, which share the cores
-evenly, or as the tasks of an array job of Slurm. Runs of a list are kept as soon as they are
-finished; docs/campaign.md describes lists. With --vary, a figure of the sweep is drawn at the end,
-and a table is written, best values first. --search itself chooses values of the flags in --vary:
-config.learning_rate alone (the range of the hyperparameter), config.learning_rate=1e-5..1e-3, or
-config.n_step=1,3,5.
+Runs are made one after the other on all cores. With --jobs=N, N runs at once share the cores
+evenly; --emit prints an array job of Slurm with a task for each run. Runs of a list are kept as
+soon as they are finished; docs/campaign.md describes lists. With --vary, a figure of the sweep is
+drawn at the end, and a table is written, best values first. With --search, the search chooses
+values of the flags in --vary: config.learning_rate alone (the range of the hyperparameter),
+config.learning_rate=1e-5..1e-3, or config.n_step=1,3,5.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Ends the program if the arguments do not go together."""
+    """Ends the program if the arguments cannot be combined."""
     chosen = [f"{kind} {getattr(arguments, kind)}" for kind in _KINDS if getattr(arguments, kind)]
     arguments.experiment = next(iter(chosen), "")
     for name in ("seeds", "jobs", "cores"):
@@ -207,7 +207,7 @@ def _plan(paper: Paper, arguments: argparse.Namespace, kept: "KeptRuns") -> "Pla
 
 
 def _started(plan: "Plan", directory: pathlib.Path) -> "Plan":
-    """Returns the plan with the files of start states that a directory has for its runs."""
+    """Returns the plan with flags for the files of start states that a directory has."""
     files = {path.stem: path for path in directory.glob("*.json")}
     runs = []
     for planned in plan.runs:
@@ -225,7 +225,7 @@ def _swept(
     runs: pathlib.Path,
     num_seeds: int | None = None,
 ) -> "Plan":
-    """Returns the plan of a sweep of the runs of a plan."""
+    """Returns the plan of a sweep over the runs of a plan."""
     from common.evidence.plan import make_plan
     from common.evidence.sweep import sweep
 
@@ -279,7 +279,7 @@ def _emit(plans: "Iterable[Plan]", name: str, arguments: argparse.Namespace) -> 
 
 
 def _slots(arguments: argparse.Namespace) -> "tuple[Slot, ...]":
-    """Returns the places of the runs at once."""
+    """Returns the slots of the runs that are made at once."""
     from common.evidence.execute import Slot, slots_of
 
     is_list, cores = bool(arguments.list), arguments.cores
@@ -316,7 +316,7 @@ def _code(stop: StopRequest, otherwise: int) -> int:
 
 
 def _search(plan: "Plan", arguments: argparse.Namespace) -> int:
-    """Searches for values of the flags in --vary, on the single run of a plan."""
+    """Searches for values of the flags in --vary for the single run of a plan."""
     from common.evidence import search
     from common.evidence.sweep import require_flags, write_table
 

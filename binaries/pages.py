@@ -19,7 +19,7 @@ REPRODUCTIONS = pathlib.Path(__file__).parents[1] / "reproductions"
 
 
 def pages() -> dict[pathlib.Path, str]:
-    """Returns the text that each of these files should have."""
+    """Returns the text that each agent's README should have, by path."""
     agents = declared("config", "AGENT").items()
     readmes = {REPRODUCTIONS / folder / "README.md": agent for folder, agent in agents}
     return {

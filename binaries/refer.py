@@ -1,4 +1,4 @@
-"""ReF-ER (Novati and Koumoutsakos 2019): launches a process that acts and learns, an evaluator.
+"""ReF-ER (Novati and Koumoutsakos 2019): launches a learner that also acts, and an evaluator.
 
 python -m binaries.refer --environment=gym:HalfCheetah-v4 --workdir=runs/half_cheetah
 """

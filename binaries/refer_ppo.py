@@ -1,4 +1,4 @@
-"""PPO of ReF-ER's figures (Novati and Koumoutsakos 2019): acts and learns in turns, an evaluator.
+"""PPO of ReF-ER's figures (Novati and Koumoutsakos 2019): a learner that also acts, an evaluator.
 
 python -m binaries.refer_ppo --environment=gym:Hopper-v4 --workdir=runs/hopper_ppo
 """

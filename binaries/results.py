@@ -17,9 +17,9 @@ runs of a scale, task by task.
 --figure=runs for each scale with curves that none of these show. --tables writes every table, at
 each scale that has runs for it. --claims prints the verdicts on all claims, or writes them if
 --output is given; --claim=NAME prints everything about a claim. --all makes figures, tables and
-claims; for all papers and scales it also writes a page for each paper, and renews the overview in
---output's README.md if there is one. docs/verdicts.md has the rules of the verdicts. Unfinished
-runs do not count.
+claims; for all papers and scales, if --output has a README.md, it also updates the overview there
+and writes a page for each paper. docs/verdicts.md has the rules of the verdicts. Unfinished runs do
+not count.
 """
 
 import argparse
@@ -104,7 +104,7 @@ class _Results:
         selection.check_scale(self._papers, self._kept, self._scale)
 
     def one(self, name: str) -> None:
-        """Draws a figure or a section of the only paper, or writes a table."""
+        """Draws a figure or a section of the requested paper, or writes a table."""
         (paper,) = self._papers
         if name.startswith("table"):
             table = paper.experiment(name)
@@ -116,7 +116,7 @@ class _Results:
     def figures(self) -> None:
         """Draws every figure, and the effects of every paper's claims.
 
-        Runs that others have replaced are drawn where the scale is named.
+        Scales of smoke tests and of replaced runs are drawn only if --scale names them.
         """
         scales_of = selection.scales_of if self._scale else selection.deciding_scales
         for paper, scale in self._scales(scales_of):
@@ -129,7 +129,7 @@ class _Results:
             _say(*aggregate_figure.draw(paper, self._evidence, self._figures, self._suffixes))
 
     def tables(self) -> None:
-        """Writes every table, at each scale that has runs of it."""
+        """Writes every table, at each scale that has runs for it."""
         for paper in self._papers:
             for table in paper.of_kind("table"):
                 if self._numbers.has(paper.name, table.name):
@@ -155,7 +155,7 @@ class _Results:
                     yield paper, scale
 
     def claim(self, name: str) -> None:
-        """Prints everything about the claims of a name."""
+        """Prints everything about the claims with a name."""
         verdicts.show_claim(self._papers, self._findings, name)
 
     def claims(self) -> None:
@@ -210,7 +210,7 @@ class _Results:
             _say(file)
 
     def _figure_and_scale(self, paper: Paper, name: str) -> tuple[Experiment, str]:
-        """Returns the requested figure and its scale, or ends with a line on what it lacks."""
+        """Returns the requested figure and its scale; ends the program if it has no runs."""
         kept = self._kept
         if name == f"figure {selection.ALL_RUNS}":
             scale = self._scale or selection.nearest_scale(paper, kept)
@@ -250,7 +250,7 @@ def _say(*files: pathlib.Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Makes the requested figures, tables and claims."""
+    """Draws, writes or prints the requested figures, tables and claims."""
     arguments = _arguments(argv)
     results = _Results(arguments)
     if arguments.asked:

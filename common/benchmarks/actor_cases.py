@@ -1,10 +1,10 @@
 """Speed of actors, and of the simulators that they cannot outrun.
 
 All environments of an actor step in lockstep in one process, with one thread for BLAS and
-TensorFlow. The peers are in the same process and take random actions, nothing else: "simulator
-alone" is a second batch of the same environments, and "mj_step alone", in rows "..._mujoco", their
-bodies in MuJoCo, which one call advances by a timestep of the task, without rewards, observations
-and resets.
+TensorFlow. The peers run in the same process and only take random actions. "simulator alone" is a
+second batch of the same environments. "mj_step alone", in rows "..._mujoco", is MuJoCo's simulation
+of their bodies: a call advances a body by a timestep of the task, without reward, observation and
+reset.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ from common.roles.keeper import ActingKeeper
 from common.roles.run_context import RunContext
 
 _NOISE = 0.3
-"""Standard deviation of random continuous actions, as an untrained policy's actions have it."""
+"""Standard deviation of random continuous actions, similar to an untrained policy's actions."""
 _CAPACITY = 100_000
 """Capacity of the replay, which is only added to."""
 _STRUCTURED = EnvironmentSpec(8, 7, action_choices=(7, 7, 3, 3, 2, 2, 2))
@@ -52,22 +52,22 @@ def actor(
 ) -> Iterator[Row]:
     """Yields the speeds of an actor, "actor/humanoid_run" for control:humanoid:run.
 
-    The actors do everything that they do in their process except to pull parameters: simulator,
-    networks, exploration, CSV rows, the replay's items and their initial priorities. They are sent,
-    in the background, to the replay role in another process on the loopback; a worker adds them to
-    the memory of its own process. Of images, the convolutions are of the whole batch in one
-    TensorFlow call, and each observation is encoded as PNG for the role.
+    The actors do everything that an actor process does except for pulling parameters: simulator,
+    networks, exploration, CSV rows, the replay's items and their initial priorities. The items are
+    sent in the background to the replay role in another process on the loopback; a worker adds them
+    to the memory of its own process. With images, one TensorFlow call computes the convolutions of
+    the whole batch, and each observation is encoded as PNG for the role.
 
-    The first row divides by the CPU seconds of this process, which include the sending thread and
-    TensorFlow's RPC; "..._wall" divides by those of the clock.
+    The first row is per CPU second of this process, including the sending thread and TensorFlow's
+    RPC; "..._wall" is per second of wall-clock time.
 
     Args:
       bench: the request.
-      environment: its name; a step of Atari is four frames.
+      environment: name of the environment; a step of Atari is four frames.
       actors: environments that step as one batch.
       batch_steps: steps of the batch in a turn.
-      turns: turns of each side in a repeat; short ones, so that a change of load meets both sides.
-      in_worker: whether the actor adds to a memory of its own process.
+      turns: turns of each side in a repeat. They are short, so a change of load affects both sides.
+      in_worker: whether the actor adds to a memory in its own process.
     """
     name = "actor/" + environment.partition(":")[2].replace(":", "_") + "_in_worker" * in_worker
     agent = bench.make_agent()
@@ -94,16 +94,16 @@ def unroll_actor(
     """Yields the speed of the search for actions, and of actors that search, on one core.
 
     The search is measured alone, at states of random features with the 3,528 structured actions of
-    AQL's section 5.2: that of the agent and the exact one, each as its policy makes it. An actor
-    is measured with all that its process does except RPC: simulator, search, unrolls,
-    the replays of its actors, and a burst to the queue for each unroll. Of the cartpole's five
-    actions the agent evaluates each once; its peer has continuous actions and evaluates all
+    AQL's section 5.2. The agent's search is compared with the exact search, each as in its policy.
+    An actor is measured with everything that its process does except RPC: simulator, search,
+    unrolls, the replays of its actors, and a burst to the queue for each unroll. For cartpole the
+    agent evaluates each of five actions once; its peer has continuous actions and evaluates all
     candidates.
 
     Args:
       bench: the request.
-      actors: states of a search, and environments of an actor's process.
-      searches: of each repeat.
+      actors: number of states in a search, and of environments in an actor's process.
+      searches: searches in each repeat.
       batch_steps: steps of all environments in a repeat.
     """
     name = "search/3528_actions"
@@ -134,16 +134,16 @@ def unroll_actor(
 def maze_actor(
     bench: Bench, settings: Sequence[str], actors: int = 8, batch_steps: int = 10, **changed: Any
 ) -> Iterator[Row]:
-    """Yields the speed of actors in mazes with all that their process does but RPC.
+    """Yields the speed of actors in mazes, with everything that their process does except RPC.
 
     Engine, convolutions, LSTM, search, unrolls, their PNG files and the replays are included.
 
     Args:
       bench: the request.
-      settings: of the agent: the one that is measured, and its peer.
+      settings: settings of the agent: first the measured one, then its peer.
       actors: environments whose observations are one TensorFlow call.
       batch_steps: steps of all environments in a repeat.
-      changed: hyperparameters.
+      changed: hyperparameters to change.
     """
     name = f"actor/maze_{settings[0]}"
     with contextlib.ExitStack() as stack:
@@ -158,8 +158,8 @@ def maze_actor(
 def mj_steps(batch: MujocoBatch) -> Callable[[np.ndarray], Any]:
     """Returns a function that advances copies of a batch's bodies by a timestep.
 
-    It takes controls [K, A] and returns the data of each copy. The copies begin where the batch
-    began its episodes.
+    It takes controls [K, A] and returns the data of each copy. The copies start in the first states
+    of the batch's episodes.
     """
     model = batch.simulations[0][0]
     copies = [copy.copy(data) for _, data in batch.simulations]
@@ -176,7 +176,7 @@ def mj_steps(batch: MujocoBatch) -> Callable[[np.ndarray], Any]:
 def simulators(
     environment: str, actors: int, spec: EnvironmentSpec, frames: int | None = None
 ) -> dict[str, Callable[[], object]]:
-    """Returns the steps of the peers under random actions."""
+    """Returns for each peer a function that takes a step with random actions."""
     batch = environments.make_batch(environment, range(actors), frames=frames)
     batch.reset()
     actions = random_actions(actors, spec)
@@ -189,7 +189,7 @@ def simulators(
 def _timed(
     step: Callable[[], object], batch_steps: int, actors: int
 ) -> Callable[[], tuple[float, float]]:
-    """Returns a function that measures steps per CPU second of this process, and per second."""
+    """Returns a function that measures steps per CPU second and per wall-clock second."""
 
     def steps_per_second() -> tuple[float, float]:
         begin = time.perf_counter()
@@ -200,7 +200,7 @@ def _timed(
 
 
 def random_actions(actors: int, spec: EnvironmentSpec) -> Iterator[np.ndarray]:
-    """Yields random actions [K, ...] without end, of 64 kinds."""
+    """Yields random actions [K, ...] without end, in a cycle of 64."""
     if spec.is_discrete:
         actions = np.random.default_rng(0).integers(spec.action_size, size=(64, actors))
         return itertools.cycle(actions.astype(np.int32))
@@ -258,11 +258,11 @@ def _search(bench: Bench, states: int, **config: Any) -> Callable[[], object]:
 
 
 def _searching_step(keeper: ActingKeeper) -> Callable[[], None]:
-    """Returns a timestep of actors with their replays, and of a learner that empties its queue."""
+    """Returns a function that steps actors with their replays, and empties the learner's queue."""
 
     def step() -> None:
         timesteps = keeper.actors.timesteps
-        while keeper.actors.timesteps == timesteps:  # it waits while unrolls do not fit
+        while keeper.actors.timesteps == timesteps:  # no step is taken while unrolls do not fit
             keeper.actors.act()
             if items := keeper.counters().items:
                 keeper.store.draw(items)

@@ -34,18 +34,18 @@ _ALONE = "TensorFlow alone, one fixed batch"
 def learner(
     bench: Bench, items: int = 200_000, updates: int = 160, actor_seconds: float = 5.0
 ) -> Iterator[Row]:
-    """Yields updates a second of D4PG, of a walker: observation 24, action 6, float32.
+    """Yields D4PG's updates a second for a walker: observation 24, action 6, float32.
 
-    The memory holds random transitions, samples by p^alpha and gets new priorities; both are timed.
-    The first two rows make the configured number of updates in a call, and one. The peer makes the
-    configured number on fixed batches. For "..._with_actors" see `_with_actors`.
-
-    On request the first row is also compared with learners of other libraries, see `learner_peers`.
+    The memory holds random transitions, samples by p^alpha and receives new priorities; both are
+    timed. A call makes the configured number of updates in the first row, and a single update in
+    "..._updates_per_call_1". The peer makes the configured number on fixed batches.
+    `_with_actors` explains "..._with_actors". On request, learners of other libraries are also
+    compared, see `learner_peers`.
 
     Args:
       bench: the request.
       items: transitions in the memory; rates do not depend on it.
-      updates: updates of each repeat.
+      updates: updates in each repeat.
       actor_seconds: time of each repeat with actors.
     """
     agent = bench.make_agent(min_replay_size=1)
@@ -86,17 +86,17 @@ def item_learner(
 ) -> Iterator[Row]:
     """Yields updates a second from transitions or sequences of Pong, played by untrained actors.
 
-    They are drawn and get new priorities. Those of an agent that stores PNG files are decoded in
-    the background, `prefetch` batches ahead; the peer's batch is decoded before. A worker draws
+    Items are drawn and receive new priorities. If the agent stores PNG files, these are decoded in
+    the background, `prefetch` batches ahead; the peer's batch is decoded beforehand. A worker draws
     sequences of raw frames; here the same process also applies the update, without a parameter
     server.
 
     Args:
       bench: the request.
       items: items in the memory; rates do not depend on it.
-      games: environments that they come from.
-      updates: updates of each repeat.
-      precisions: those of the learners, the agent's own first.
+      games: environments that the items come from.
+      updates: updates in each repeat.
+      precisions: precisions of the learners, the agent's own first.
     """
     memory, spec = played(bench.make_agent(), _PONG, items, games)
     say(f"filled a memory with {items} items of {_PONG}")
@@ -132,17 +132,17 @@ def unroll_learner(
 ) -> Iterator[Row]:
     """Yields updates a second from a queue of unrolls, which untrained actors have played.
 
-    A repeat offers the queue what its updates take, a batch at once; offers are timed as well. PNG
-    files in the unrolls are decoded in the background, ahead of the updates, as in the learner's
-    process; those of the peer's batch are decoded before.
+    A repeat refills the queue with what its updates take, a batch at once; this is timed as well.
+    PNG files in the unrolls are decoded in the background, ahead of the updates, as in the
+    learner's process; the peer's batch is decoded beforehand.
 
     Args:
       bench: the request.
-      environment: its name.
-      setting: of the agent, which then stands in the row's name; "": its default.
-      updates: of each repeat.
-      batch_size: unrolls of an update; 0: as the setting has it.
-      changed: hyperparameters.
+      environment: name of the environment.
+      setting: setting of the agent, which is then part of the row's name; "": its default.
+      updates: updates in each repeat.
+      batch_size: unrolls of an update; 0: the setting's number.
+      changed: hyperparameters to change.
     """
     if batch_size:
         changed["batch_size"] = batch_size
@@ -167,17 +167,17 @@ def unroll_learner(
 
 
 def _as_added(column: Any) -> np.ndarray:
-    """Returns a drawn column as a store takes it: strings are objects."""
+    """Returns a drawn column as a store accepts it, with strings as objects."""
     column = np.asarray(column)
     return column.astype(object) if column.dtype.kind == "S" else column
 
 
 def _with_actors(bench: Bench, keeper: ServingKeeper, seconds: float, alone: Row) -> Iterator[Row]:
-    """Yields the rows of both sides at once: the learner with its bookkeeping, and an actor role.
+    """Yields the rows of a learner with its bookkeeping, and of an actor role that runs meanwhile.
 
-    The actor role acts in all of the paper's actors on the same cores, adds to this process's
-    memory as fast as it can, and pulls the parameters that the learner publishes. The peers are the
-    learner alone, earlier in the same run, and nothing.
+    The actor role runs all of the paper's actors on the same cores, adds to this process's memory
+    as fast as it can, and pulls the parameters that the learner publishes. The learner's peer is
+    the learner alone, earlier in the same run; the actors have no peer.
     """
     bookkeeping, context = keeper.bookkeeping, keeper.context
 
@@ -205,10 +205,10 @@ def _with_actors(bench: Bench, keeper: ServingKeeper, seconds: float, alone: Row
 def fixed_updates(
     agent: Agent, trained: Learner, batch: Batch, spec: EnvironmentSpec
 ) -> Callable[[], object]:
-    """Returns the updates of a call, always of the same items, which are decoded before.
+    """Returns the updates of a call, always on the same items, which are decoded beforehand.
 
     They also copy the target networks. Without copies, XLA would compute the targets of the fixed
-    items once and not in each update: D4PG would make 1.34 times as many updates.
+    items once instead of in each update: D4PG would make 1.34 times as many updates.
     """
     if agent.decodes:
         batch = batch._replace(steps=agent.decode(batch.steps, spec))

@@ -1,11 +1,12 @@
-"""Learners of other libraries, which D4PG's learner is compared with.
+"""Learners of other libraries, with which D4PG's learner is compared.
 
     build/peers/bin/python common/benchmarks/learner_peers.py jax
 
-`make peers` makes that environment. The program prints what it measures. Then it reads numbers of
-updates from its input, a line each, and answers each number with its updates a second.
+`make peers` creates that environment. The program prints the title of the peer. Then it reads
+numbers of updates from standard input, one a line. For each number it makes these updates and
+prints their speed in updates a second.
 
-The sizes are D4PG's for a walker. JAX and PyTorch make D4PG's update, on one fixed batch without a
+The sizes are D4PG's for a walker. JAX and PyTorch run D4PG's update, on one fixed batch without a
 replay: the categorical projection, both losses, two Adams, and a copy of the targets every 100
 updates. Stable-Baselines3 has no D4PG. Its TD3 has networks of the same sizes and its own uniform
 replay; it trains a second critic, and the policy in every second update.
@@ -24,7 +25,7 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[2]
 PYTHON = ROOT / "build" / "peers" / "bin" / "python"
-"""The Python with the peers' libraries; `make peers` makes it."""
+"""The Python with the peers' libraries, created by `make peers`."""
 
 # A test holds these equal to D4PG's defaults.
 OBSERVATION_SIZE, ACTION_SIZE, BATCH_SIZE = 24, 6, 256
@@ -32,14 +33,14 @@ POLICY_SIZES, CRITIC_SIZES = (300, 200), (400, 300)
 NUM_ATOMS, V_MIN, V_MAX = 51, -150.0, 150.0
 LEARNING_RATE, TARGET_PERIOD = 1e-4, 100
 UPDATES_PER_CALL = 16
-"""Updates in each call of a compiled function, as D4PG's learner makes them."""
+"""Updates in each call of a compiled function, as in D4PG's learner."""
 
 Updates = Callable[[int], object]
-"""A function that makes so many updates, or a few more, and returns when they are done."""
+"""A function that makes a number of updates, or a few more, and returns when they are done."""
 
 
 def jax_d4pg() -> tuple[str, Updates]:
-    """Returns D4PG in JAX, compiled, with the optimiser of optax."""
+    """Returns D4PG in JAX, compiled, with the Adam of optax."""
     import jax
     import jax.numpy as jnp
     import optax
@@ -209,14 +210,14 @@ _PEERS = {"jax": jax_d4pg, "torch": torch_d4pg, "stable_baselines3": stable_base
 
 @contextlib.contextmanager
 def started() -> Iterator[dict[str, tuple[str, Callable[[int], float]]]]:
-    """Starts the peers, each as a process of `PYTHON`, which end with the context.
+    """Starts each peer as a process of `PYTHON`, which ends with the context.
 
     Yields:
-      By the peer's name its title and a function, which makes so many updates and returns their
-      number a second.
+      For each peer's name its title, and a function that makes a number of updates and returns its
+      speed in updates a second.
 
     Raises:
-      RuntimeError: a process ends early, as it says on standard error.
+      RuntimeError: a process ends early; its standard error says why.
     """
     with contextlib.ExitStack() as stack:
         peers = {}
@@ -255,7 +256,7 @@ def _batch() -> dict[str, Any]:
 
 
 def main(name: str) -> None:
-    """Answers the numbers of updates that it reads."""
+    """Prints the title of a peer, then its speed for each number of updates that it reads."""
     title, updates = _PEERS[name]()
     print(title, flush=True)
     for line in sys.stdin:

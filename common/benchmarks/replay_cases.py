@@ -1,8 +1,8 @@
 """Speed and size of replay memories.
 
-A loop asks a memory for the work of fifty actor steps and one learner step: insert 50 transitions,
-sample 256, set 256 priorities. Every call comes from Python. A memory holds as many transitions as
-its capacity and removes the oldest.
+A loop is a memory's work for fifty actor steps and one learner step: insert 50 transitions, sample
+256, set 256 priorities. Every call comes from Python. A memory is filled to its capacity and
+removes the oldest transitions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,9 +47,9 @@ _CARTPOLE = EnvironmentSpec(5, 1)
 _PONG = "atari:pong"
 _INSERTED, _SAMPLED = 50, 256
 _IN_FLIGHT = 8
-"""Loops under way at once to a memory in another process."""
+"""The number of loops in parallel through a memory in another process."""
 _FILL, _FILL_IMAGES = 4000, 500
-"""Transitions added at once to fill a memory; they fit a message."""
+"""Transitions added at once to fill a memory; they fit into one message."""
 _INSERTS_A_CALL = 4000
 _CPPRB = "cpprb 11"
 
@@ -61,33 +61,33 @@ class AddedBatch(NamedTuple):
     priorities: Any
 
     def first(self, count: int, convert: Callable = lambda column: column) -> "AddedBatch":
-        """Returns the first rows, with each column converted."""
+        """Returns the first `count` rows, with each column converted."""
         return tree.map_structure(lambda column: convert(column[:count]), self)
 
 
 class FilledMemory:
-    """A memory that has removed some of its items.
+    """A full memory that has already removed items.
 
     Args:
       memory: an empty memory.
       capacity: its capacity.
-      batches: batches of one size, which are added in turns.
+      batches: batches of equal size, which are added in turn.
     """
 
     def __init__(self, memory: Any, capacity: int, batches: Sequence[AddedBatch]):
         self.memory = memory
         size = len(batches[0].priorities)
-        # Each call of `keys` may take more of them than a batch has.
+        # A call of `keys` may take more keys than a batch has.
         self._begins = itertools.count(0, max(size, _IN_FLIGHT * _INSERTED))
         for batch in itertools.islice(itertools.cycle(batches), capacity // size + 1):
             memory.put(Items(self.keys(size), *batch))
 
     def keys(self, count: int) -> np.ndarray:
-        """Returns keys that it has not returned before."""
+        """Returns keys that have not been returned before."""
         return next(self._begins) + np.arange(count)
 
     def loop(self, batch: AddedBatch, priorities: Any) -> Callable[[], None]:
-        """Returns the loop: `batch` has the transitions to insert, priorities are [256]."""
+        """Returns a loop, given the transitions that it inserts and its priorities [256]."""
 
         def loop() -> None:
             self.memory.insert(self.keys(_INSERTED), *batch)
@@ -101,7 +101,7 @@ def filled_memory(
     make: Callable[[], Memory], capacity: int, batches: Sequence[AddedBatch]
 ) -> tuple[FilledMemory, int]:
     """Returns a full memory and the resident bytes that it takes."""
-    make().insert(np.arange(len(batches[0].priorities)), *batches[0])  # what the first use loads
+    make().insert(np.arange(len(batches[0].priorities)), *batches[0])  # loads code before counting
     before = resident_bytes()
     filled = FilledMemory(make(), capacity, batches)
     return filled, resident_bytes() - before
@@ -109,7 +109,7 @@ def filled_memory(
 
 def resident_bytes() -> int:
     """Returns the resident memory of this process, without memory that it has freed."""
-    # Else later allocations would reuse freed memory and seem to take nothing.
+    # Otherwise later allocations would reuse freed memory and seem to take nothing.
     ctypes.CDLL(None).malloc_trim(0)
     with open("/proc/self/statm", encoding="ascii") as statm:
         return int(statm.read().split()[1]) * resource.getpagesize()
@@ -130,12 +130,12 @@ def replay(
     Transitions are those of the humanoid, float32: observation 67, action 21, reward, discount,
     next observation 67, together 628 bytes.
 
-    replay/bytes_per_raw_byte: resident memory that filling adds, over the bytes of the transitions,
-      and "_52" the same for cartpole's of 52 bytes. The rest is keys, the index and two
-      distributions (proportional, and first in, first out).
+    replay/bytes_per_raw_byte: resident memory that filling adds, divided by the bytes of the
+      transitions; "_52" is the same for cartpole's transitions of 52 bytes. The rest is keys, the
+      index and two distributions (proportional, and first in, first out).
 
     replay/in_process_loop: loops in one thread, from tensors as the service and the learner have
-      them, and new keys as a NumPy array. "_from_arrays" gets NumPy arrays throughout, as cpprb
+      them, and new keys as a NumPy array. "_from_arrays" has NumPy arrays throughout, as cpprb
       does, and converts seven of them into tensors in each loop.
 
     replay/service_loop: see `through_service`.
@@ -143,8 +143,8 @@ def replay(
     Args:
       bench: the request.
       capacity: transitions in the memory; all rates depend on it.
-      loops: loops of each measurement.
-      samples: draws of each measurement of latency.
+      loops: loops in each measurement.
+      samples: draws in each measurement of latency.
     """
     name = "replay/in_process_loop"
     agent = bench.make_agent(replay_capacity=capacity, min_replay_size=1)
@@ -182,16 +182,16 @@ def image_replay(
 
     Transitions are those of untrained actors of Ape-X DQN in Pong: two stacks of four frames,
     uint8 [84, 84, 4] each, action, reward and discount. The columns of images are PNG files, as the
-    agent encodes and keeps them, or, in rows that say "raw", the 28,224 bytes themselves, as in
+    agent encodes and stores them. In rows named "raw" they are the 28,224 bytes themselves, as in
     cpprb, whose compression is not used.
 
     Args:
       bench: the request.
       capacity: transitions in the memory; raw ones take 1.1 GB, and as much again in the peer.
-      loops: loops of each measurement in this process.
-      service_loops: loops of each measurement through the service.
-      transitions: transitions drawn from those that were played.
-      games: environments that they come from.
+      loops: loops in each measurement in this process.
+      service_loops: loops in each measurement through the service.
+      transitions: transitions that are played, and then drawn to fill the memories.
+      games: environments that the transitions come from.
     """
     name = "image_replay/in_process_loop"
     agent = bench.make_agent(replay_capacity=capacity, min_replay_size=1, batch_size=_SAMPLED)
@@ -244,15 +244,15 @@ def priority_tree(
 ) -> Iterator[Row]:
     """Yields the speed of the tree that infers priorities.
 
-    priority_tree/pairs_of_*: a pair is an item drawn and its priority set, 256 a call, from Python,
-      in a full memory whose priorities were unknown when the items came in, and set for as many
-      draws as it has items. Steps are of one float, so that the pairs are mostly their trees. The
-      peer is the sum tree of proportional priorities in the same kind of memory.
+    priority_tree/pairs_of_*: a pair draws an item and sets its priority; a call from Python has 256
+      pairs. The memory is full. Its items came in with unknown priorities, which were then set in
+      as many draws as it has items. A step is one float, so that most of the time is the tree's.
+      The peer is the sum tree of proportional priorities in the same kind of memory.
 
     Args:
       bench: the request.
-      items: of the memories whose trees are measured.
-      calls: of each measurement.
+      items: numbers of items of the memories that are measured.
+      calls: calls in each measurement.
     """
     for count in items:
         pairs = {
@@ -287,7 +287,7 @@ def _priorities(count: int) -> np.ndarray:
 
 
 def both_loops(filled: FilledMemory, batch: AddedBatch) -> dict[str, Callable[[], None]]:
-    """Returns the loops of tensors and of NumPy arrays."""
+    """Returns the loops from tensors and from NumPy arrays."""
     tensors, arrays = (batch.first(_INSERTED, convert) for convert in (tf.constant, np.asarray))
     priorities = _priorities(_SAMPLED)
     return {
@@ -299,8 +299,8 @@ def both_loops(filled: FilledMemory, batch: AddedBatch) -> dict[str, Callable[[]
 def cpprb_loop(agent: Agent, capacity: int, batches: Sequence[AddedBatch]) -> Callable[[], None]:
     """Fills a replay of cpprb, a C++ sum tree behind Cython, and returns its loop.
 
-    Its sample also computes importance weights; ours returns masses, and the learner computes the
-    weights.
+    Its sampling also computes importance weights. Our memory returns masses, from which the learner
+    computes the weights.
     """
     import cpprb
 
@@ -333,12 +333,12 @@ def _under_adds(
 ) -> Iterator[Row]:
     """Yields the 99th percentile of the time of `Memory.sample(256)` while another thread adds.
 
-    The adding thread runs a graph that inserts 50 transitions again and again for about 100 ms.
-    Between calls it holds Python's lock for half a millisecond; shorter calls would show that
-    instead of the memory's own waits. The row "_added" has the transitions that it added meanwhile.
+    The adding thread runs a graph that inserts 50 transitions repeatedly for about 100 ms. Between
+    calls it holds Python's lock for half a millisecond; shorter calls would show this lock instead
+    of the memory's own waits. The row "..._added" is the speed of the adding thread.
     """
     memory, name = filled.memory, "replay/sample_p99_under_adds"
-    first_keys = itertools.count(2**48, _INSERTS_A_CALL * _INSERTED)  # far above the others
+    first_keys = itertools.count(2**48, _INSERTS_A_CALL * _INSERTED)  # far above all other keys
 
     @tf.function(autograph=False)
     def add_many(first_key):
@@ -404,8 +404,8 @@ def through_service(
 ) -> Row:
     """Returns loops a second through the replay role in another process on the loopback.
 
-    One graph call starts 8 loops: inserts, samples, and priorities for the items that the call
-    before has drawn, as from actors that send in the background and a learner that draws ahead. All
+    One graph call starts 8 loops: inserts, samples, and priorities for the items that the previous
+    call drew, as from actors that send in the background and a learner that draws ahead. All
     samples arrive in this process.
     """
     with contextlib.ExitStack() as stack:
@@ -423,7 +423,7 @@ def _remote_loops(
 ) -> Callable[[], float]:
     """Returns a function that measures loops a second.
 
-    In a graph a call waits for another only if it needs its reply, so loops overlap by themselves.
+    In a graph, a call waits for another only if it needs its reply, so loops overlap by themselves.
     """
     store, batch = filled.memory, batch.first(_INSERTED, tf.constant)
     nobody = [tf.zeros([], tf.int64)] * 3  # no incarnation, delivery and actor steps

@@ -1,6 +1,6 @@
 """Benchmarks, their measurements in turns, and the resulting rows.
 
-This module imports neither TensorFlow nor NumPy, whose threads a benchmark limits first.
+This module imports neither TensorFlow nor NumPy: a benchmark limits their threads first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,14 +25,15 @@ Measure = Callable[[], float | tuple[float, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A number and its peer.
+    """A measured number and its peer.
 
     Attributes:
-      name: suite and measurement, as "replay/in_process_loop".
+      name: suite and measurement, such as "replay/in_process_loop".
       value: a median over repeats.
       unit: unit of value and peer_value.
-      peer: name of what is compared with; None: nothing.
-      peer_value: a median over repeats that took turns with those of value.
+      peer: name of the peer; None: there is no peer.
+      peer_value: the peer's median over repeats, which alternated with the repeats of value; None
+        without a peer.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Row:
 
 
 class Medians(dict[str, Any]):
-    """Medians by the name of what was measured: a number each, or a tuple of several."""
+    """Medians by the name of the candidate: each is a number, or a tuple of several."""
 
     def row(
         self,
@@ -59,15 +60,15 @@ class Medians(dict[str, Any]):
         label: str | None = None,
         part: int = 0,
     ) -> Row:
-        """Returns the row of a median and of its peer, if that was measured.
+        """Returns the row of a median and of its peer, if the peer was measured.
 
         Args:
-          name: of the row.
-          unit: of both values.
-          ours: what was measured.
-          peer: what is compared with.
+          name: name of the row.
+          unit: unit of both values.
+          ours: the candidate whose value the row has.
+          peer: the candidate with which it is compared.
           label: name of the peer in the row; default: `peer`.
-          part: place of the values in medians that are tuples.
+          part: index of the values in medians that are tuples.
         """
         if peer not in self:
             return Row(name, self._number(ours, part), unit)
@@ -81,7 +82,7 @@ class Medians(dict[str, Any]):
 def rate(
     function: Callable[[], object], calls: int, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Calls `function` so many times and returns calls a second of a clock."""
+    """Calls `function` `calls` times and returns calls a second of a clock."""
     begin = clock()
     for _ in range(calls):
         function()
@@ -94,8 +95,8 @@ class Bench:
 
     Attributes:
       program: the agent that is measured.
-      repeats: of each measurement, whose median counts.
-      peers: whether other libraries are measured, too.
+      repeats: number of repeats of each measurement, whose median counts.
+      peers: whether other libraries are also measured.
     """
 
     program: AgentDeclaration
@@ -103,7 +104,7 @@ class Bench:
     peers: bool = False
 
     def make_agent(self, setting: str = "", **fields: Any) -> Any:
-        """Builds the agent of a setting, "" for its default, but for these hyperparameters."""
+        """Builds the agent of a setting ("": the default) with these hyperparameters changed."""
         settings = self.program.settings
         chosen = vars(settings.configuration(setting or settings.default))
         return self.program.make_agent(**{**chosen, **fields})
@@ -111,16 +112,15 @@ class Bench:
     def in_turns(
         self, title: str, candidates: Mapping[str, Measure], times: int = 1, warm_up: bool = True
     ) -> Medians:
-        """Measures candidates in turn, all of them in each repeat, and returns each one's median.
+        """Measures candidates in turn, all of them in each repeat, and returns their medians.
 
-        Other load on the machine then meets all of them alike. Each is called once before,
-        unmeasured, unless `warm_up` is False.
+        Other load on the machine then affects all of them alike.
 
         Args:
-          title: of the progress line.
+          title: title of the progress lines.
           candidates: functions to measure, by name.
-          times: measurements of each in a repeat.
-          warm_up: whether to call each once before.
+          times: measurements of each candidate in a repeat.
+          warm_up: whether to call each candidate once before, unmeasured.
         """
         for measure in candidates.values() if warm_up else ():
             measure()
@@ -140,10 +140,10 @@ class Bench:
         size: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> Medians:
-        """Returns the medians of calls a second, in turns, each of which counts as `size`.
+        """Measures calls a second in turns, where a call counts as `size`, and returns the medians.
 
-        `time.process_time` as the clock gives calls per CPU second of all threads of this process,
-        which depend less on other programs.
+        With `time.process_time` as the clock these are calls per CPU second of all threads of this
+        process, which depend less on other programs.
         """
         measures = {
             name: lambda step=step: size * rate(step, calls, clock) for name, step in steps.items()
@@ -161,9 +161,9 @@ class Case:
       measures: description for users.
       quick: sizes that show that it works, not how fast.
       sizes: sizes that differ from the function's defaults.
-      peer: what it is compared with on request, "cpprb" or "learners"; "": nothing.
+      peer: the peer on request, "cpprb" or "learners"; "": there is none.
       one_thread: whether NumPy and TensorFlow have one thread, as in an actor's process.
-      uses_gpu: whether it may use a GPU, as its role.
+      uses_gpu: whether it may use a GPU, as its role may.
       by_name_only: whether a request for several cases leaves it out.
     """
 
@@ -182,7 +182,7 @@ class Case:
         return imported(f"common.benchmarks.{self.function}")
 
     def measure(self, bench: Bench, is_quick: bool = False) -> list[Row]:
-        """Measures in this process."""
+        """Measures in this process and returns the rows."""
         return list(self.imported()(bench, **{**self.sizes, **(self.quick if is_quick else {})}))
 
 
@@ -211,7 +211,7 @@ def write_json(path: pathlib.Path, rows: Sequence[Row]) -> None:
 
 
 def read_json(path: pathlib.Path) -> list[Row]:
-    """Reads what `write_json` wrote."""
+    """Returns the rows that `write_json` wrote."""
     names = [field.name for field in dataclasses.fields(Row)]
     return [Row(**{name: fields[name] for name in names}) for fields in records.read_json(path)]
 

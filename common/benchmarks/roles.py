@@ -1,4 +1,4 @@
-"""The real roles of a paper, in this process or in others, and other programs for a benchmark."""
+"""The roles of real runs, in this process or in others, and other programs for a benchmark."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
@@ -43,12 +43,12 @@ def run_context(
     """Yields the context of a run without limits, whose directory is deleted afterwards.
 
     Args:
-      agent: of the run.
-      environment: its name.
-      layout: of the run.
-      topology: the cluster and the task of this process; None: its keeper alone.
-      token: of the cluster; "": a new one.
-      num_actors: actors of the run, all in this process if it acts.
+      agent: agent of the run.
+      environment: name of the environment.
+      layout: layout of the run.
+      topology: the cluster and the task of this process; None: a cluster of the keeper alone.
+      token: token of the cluster; "": a new token.
+      num_actors: number of actors of the run, all in this process if it acts.
     """
     topology = topology or Topology.local(layout.roles, {layout.keeper.name: 1})
     made = environments.make(environment, 0, frames=agent.declaration.num_frames)
@@ -84,13 +84,13 @@ def run_context(
 
 @contextlib.contextmanager
 def acting_keeper(agent: Agent, environment: str, num_actors: int = 1) -> Iterator[ActingKeeper]:
-    """Yields the keeper of a run in one process, which nobody calls."""
+    """Yields the keeper of a run in one process, which no other process calls."""
     say(f"making {num_actors} of {environment}")
     with run_context(agent, environment, layouts.ONE_PROCESS, num_actors=num_actors) as context:
         learner = agent.make_learner(context.spec, context.seed)
         server = context.server()
         keeper = ActingKeeper(context, learner, server)
-        server.close()  # an open one does not survive the learner of another keeper
+        server.close()  # an open server does not survive another keeper's learner
         yield keeper
         keeper.close(finished=True)
 
@@ -107,7 +107,7 @@ def played(
 
 @contextlib.contextmanager
 def serving_keeper(agent: Agent, environment: str) -> Iterator[ServingKeeper]:
-    """Yields the keeper of a run whose actors are elsewhere, and whose store is here."""
+    """Yields the keeper of a run whose store is in this process and whose actors are in others."""
     with run_context(agent, environment, layouts.LEARNER_AND_ACTORS) as context:
         learner = agent.make_learner(context.spec, context.seed)
         server = context.server()
@@ -122,7 +122,7 @@ def serving_keeper(agent: Agent, environment: str) -> Iterator[ServingKeeper]:
 def command_of(
     agent: AgentDeclaration, role: str, config: Mapping[str, Any], flags: Mapping[str, Any]
 ) -> list[str]:
-    """Returns the command of a role with the agent's default setting but for these fields."""
+    """Returns the command of a role with the agent's default setting and these fields changed."""
     flags = {"role": role, **flags}
     for name, value in {**agent.settings.overrides[agent.settings.default], **config}.items():
         flags[f"config.{name}"] = repr(value) if isinstance(value, tuple) else value
@@ -130,7 +130,7 @@ def command_of(
 
 
 class ChildProcess:
-    """A program that runs as long as a `with`.
+    """A program that runs as long as a `with` block.
 
     Args:
       name: its name in messages.
@@ -182,7 +182,7 @@ class ChildProcess:
             raise RuntimeError(f"the {self._name} did not end in time") from None
 
     def check(self, *allowed: int | None) -> None:
-        """Raises RuntimeError, with its last words, if it has ended with a code not allowed."""
+        """Raises RuntimeError, with its last line, if it ended with a code that is not allowed."""
         code = self._process.poll()
         if code is not None and code not in allowed:
             self._log.seek(0)
@@ -211,7 +211,7 @@ def started_role(
     config: Mapping[str, Any] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Iterator[ChildProcess]:
-    """Runs a role of an agent, with more fields of the config and other flags."""
+    """Runs a role of an agent, with these fields of the config changed and further flags."""
     variables = {"TF_CONFIG": topology.to_tf_config(role, 0), credentials.TOKEN_VARIABLE: token}
     with tempfile.TemporaryDirectory(prefix="benchmark_") as directory:
         flags = {"environment": environment, "workdir": f"{directory}/run", **(flags or {})}
@@ -224,7 +224,7 @@ def started_role(
 def replay_role(
     agent: AgentDeclaration, environment: str, capacity: int
 ) -> Iterator[tuple[Topology, str]]:
-    """Runs the replay role and yields its cluster and the token."""
+    """Runs the replay role and yields its cluster and the cluster's token."""
     topology = Topology.local(layouts.DISTRIBUTED.roles, {"learner": 1, "replay": 1})
     token, config = credentials.new_token(), {"replay_capacity": capacity, "min_replay_size": 1}
     with started_role(agent, "replay", topology, token, environment, config) as role:

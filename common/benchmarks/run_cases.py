@@ -1,4 +1,4 @@
-"""Speed of the processes that keep runs, and of whole runs."""
+"""Speed of keepers, the roles that keep a run's checkpoints, and of whole runs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
@@ -46,17 +46,16 @@ def episodes(
 ) -> Iterator[Row]:
     """Yields pairs a second of a process that acts during its updates and refreshes its episodes.
 
-    An update and the environment steps that it pays for are a pair: at one step an update, 1,000
-    pairs a second are 1,000 updates and 1,000 steps in HalfCheetah, with the draws and sweeps that
-    belong to them. The memory is full, of episodes of 1,000 steps whose actions are the untrained
-    policy's. The bookkeeping of a run is left out. "episodes/acting" advances the environment with
-    the policy, and stores nothing.
+    A pair is an update with its environment steps: at one step an update, 1,000 pairs a second are
+    1,000 updates and 1,000 steps in HalfCheetah, including their draws and sweeps. The memory is
+    full of episodes of 1,000 steps with actions of the untrained policy. The bookkeeping of a run
+    is left out. "episodes/acting" steps the environment with the policy, and stores nothing.
 
     Args:
       bench: the request.
       capacity: steps in the memory.
-      updates: updates of each repeat.
-      updates_per_call: numbers of updates in a graph call; other agents have the first one.
+      updates: updates in each repeat.
+      updates_per_call: numbers of updates in a graph call; other configurations have the first.
     """
     peer = "updates in one graph, one fixed sample"
     most = {"updates_per_call": updates_per_call[0]}
@@ -92,17 +91,17 @@ def update_cost(
 ) -> Iterator[Row]:
     """Yields updates per CPU second of two settings, and the cost of one in updates of the other.
 
-    Each setting makes its updates on one fixed sample of full episodes, as many in a call as it is
-    configured to. CPU seconds, of all threads, depend less on other programs than those of the
-    clock.
+    Each setting makes its updates on one fixed sample from a full memory, with its configured
+    number of updates in a call. CPU seconds, of all threads, depend less on other programs than
+    wall-clock seconds.
 
     Args:
-      bench: the request, of an agent whose data are whole episodes.
-      costly: name of a setting.
-      cheap: name of another one.
+      bench: the request, for an agent whose data are whole episodes.
+      costly: name of the setting whose cost is measured.
+      cheap: name of the setting whose update is the unit of the cost.
       capacity: steps in the memory.
       length: steps of an episode.
-      updates: of each setting in a repeat.
+      updates: updates of each setting in a repeat.
     """
     measures: dict[str, Callable[[], float]] = {}
     agents = []
@@ -121,9 +120,9 @@ def update_cost(
 def _full_keeper(
     bench: Bench, capacity: int, setting: str = "", length: int = 1000, **config: Any
 ) -> Iterator[ActingKeeper]:
-    """Yields the keeper of a process of ReF-ER whose memory is full.
+    """Yields the keeper of a ReF-ER process whose memory is full.
 
-    Its episodes have actions of the untrained policy. It has made the updates of a call.
+    The episodes have actions of the untrained policy. The keeper has made the updates of a call.
     """
     sizes = {"replay_capacity": capacity, "min_replay_size": capacity}
     agent = bench.make_agent(setting, **{**config, **sizes})
@@ -167,15 +166,14 @@ def parameter_server(
 ) -> Iterator[Row]:
     """Yields rounds a second of all workers together.
 
-    The role runs in a process of its own on the loopback. A simulated worker is a thread of this
-    process with a client of its own. Its rounds are a worker's learner steps, whose gradients are
-    fixed: it downloads the newest network, and the target network if it has changed, sends
-    gradients, and waits until the published network contains them. Workers and server share the
-    machine's cores.
+    The role runs in its own process on the loopback. A simulated worker is a thread of this process
+    with its own client. A round is a worker's learner step with fixed gradients: it downloads the
+    newest network, and the target network if it has changed, sends gradients, and waits until the
+    published network contains them. Workers and server share the machine's cores.
 
     Args:
       bench: the request.
-      environment: its name; it decides the number of parameters.
+      environment: name of the environment, which determines the number of parameters.
       workers: simulated workers.
       rounds: rounds of each worker in a repeat.
     """
@@ -212,16 +210,16 @@ def workers(
 ) -> Iterator[Row]:
     """Yields applied updates and actor steps a second of a run with two workers, compared with one.
 
-    Both are started by the local launcher. Each worker has one thread for TensorFlow and
-    an acting thread, and all share the machine's cores with the parameter server. The evaluator has
-    nothing to do before the end. A speed of a run is a median of learner.csv.
+    The local launcher starts both runs. Each worker has one thread for TensorFlow and an acting
+    thread, and all share the machine's cores with the parameter server. The evaluator is idle until
+    the end. The speed of a run is a median over the rows of learner.csv.
 
     Args:
       bench: the request.
-      environment: its name.
-      seconds: length of each run from the start of its server, filling and compilation included.
+      environment: name of the environment.
+      seconds: length of each run from the start of its server, including filling and compilation.
       replay_capacity: steps in the memory of a worker.
-      min_replay_size: items there before its first update.
+      min_replay_size: items in this memory before the worker's first update.
 
     Raises:
       RuntimeError: a run failed, did not end in time, or made no update.
@@ -246,7 +244,7 @@ def workers(
         rows = rows[rows["learner_steps_per_second"] > 0]
         if len(rows) == 0:
             raise RuntimeError(f"the run made no update in {seconds:g} s")
-        # The first row with updates holds the tracing.
+        # The first row with updates includes the tracing.
         rows = rows[1:] if len(rows) > 1 else rows
         return tuple(float(rows[name].median()) for name in _SPEEDS)
 

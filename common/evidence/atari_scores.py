@@ -27,16 +27,16 @@ _DIGITS = {"games": 0, "median": 2, "mean": 2, "mean rank": 2, "Elo": 0}
 def finals(
     runs: Iterable[KeptRun], settings: Iterable[str], from_starts: bool = False
 ) -> pandas.DataFrame:
-    """Returns the final evaluations of some settings on games: of a run's final parameters.
+    """Returns the evaluations of the final parameters of runs on games.
 
     Args:
-      runs: of one scale.
-      settings: of the evaluations.
-      from_starts: whether to take the episodes from files of starts, not from no-op starts.
+      runs: runs of one scale.
+      settings: the settings to include.
+      from_starts: whether to take the episodes from files of start states, not from no-op starts.
 
     Returns:
-      setting and game; score, the mean return, and episodes, their number; days, frames, cores and
-      gpus of the run: a row for each run with a final evaluation.
+      a row for each run with a final evaluation: setting and game; score, the mean return;
+      episodes, their number; and days, frames, cores and gpus of the run.
     """
     rows = []
     for run in runs:
@@ -53,7 +53,7 @@ def finals(
 
 
 def _from_starts(run: KeptRun, final: pandas.Series) -> pandas.Series | None:
-    """Returns a final evaluation with the numbers of its episodes from starts, if there are any."""
+    """Returns a final evaluation with the results of its episodes from start states, or None."""
     played = run.from_start_states
     if played is None:
         return None
@@ -67,7 +67,7 @@ def final_scores(
     """Returns the final scores of the best of some settings on each game; see `finals`.
 
     Returns:
-      by game: the means over seeds of the columns of `finals`, `seeds` and `setting`.
+      by game: the columns of `finals` as means over seeds, `seeds` (their number) and `setting`.
     """
     ends = finals(runs, settings, from_starts)
     grouped = ends.groupby(["game", "setting"])
@@ -81,10 +81,10 @@ class _OfGames(OwnNumbers):
 
     Attributes:
       agents: {the paper's column or row: our setting}.
-      field: paper and source of the scores of other agents, for ranks and Elo.
-      smaller: settings that stand for it at smaller scales, where the best of them counts.
-      from_starts: columns whose episodes are from files of starts; they have no ranks and no Elo,
-        since no text has scores of others from there.
+      field: paper and source of other agents' scores, for ranks and Elo.
+      smaller: settings that stand in for ours at smaller scales, where the best of all counts.
+      from_starts: columns with episodes from files of start states. They have no ranks and no Elo,
+        because no paper reports other agents' scores from there.
     """
 
     agents: Mapping[str, str]
@@ -93,7 +93,7 @@ class _OfGames(OwnNumbers):
     from_starts: tuple[str, ...] = ()
 
     def scores(self, runs: Sequence[KeptRun], setting: str, from_starts: bool) -> pandas.DataFrame:
-        """Returns the final scores of a setting, or of those that stand for it."""
+        """Returns the final scores of a setting, or of those that stand in for it."""
         return final_scores(runs, (setting, *self.smaller), from_starts)
 
 
@@ -143,10 +143,10 @@ def reported_scores(
     """Returns the paper's own scores on a game from no-op starts, by the labels of its agents.
 
     Args:
-      paper: whose tables of scores are read.
+      paper: the paper whose tables of scores are read.
       game: a row of these tables.
-      settings: ours; agents that none of them stands for are left out.
-      numbers: that papers report.
+      settings: our settings; agents without one of them are left out.
+      numbers: the numbers that papers report.
     """
     there = set(settings)
     return {
@@ -160,12 +160,12 @@ def reported_scores(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GameSummaries(_OfGames):
-    """Our numbers for a table with a row for each agent, whose scores it sums up over games.
+    """Our numbers for a table with a row for each agent that summarises its scores over games.
 
     Attributes:
-      medians: {the paper's column: 100 if it is in percent, 1 if it is in parts of a human}.
-      ranks: the paper's column of mean ranks, if it has one.
-      elo: the paper's column of Elo, if it has one.
+      medians: {the paper's column: 100 if it is in percent, 1 if a human's score is 1}.
+      ranks: the paper's column of mean ranks, if there is one.
+      elo: the paper's column of Elo, if there is one.
       resources: {the paper's column: "days", "frames", "cores", "gpus" or "games"}, means over the
         games that have runs.
     """
@@ -183,7 +183,7 @@ class GameSummaries(_OfGames):
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
     ) -> dict[tuple[str, str], Cell]:
-        """Returns resources, and what sums up the scores of agents that were run on all games.
+        """Returns resources, and summaries of the scores of agents that were run on all games.
 
         Implements `OwnNumbers`.
         """
@@ -213,7 +213,7 @@ class GameSummaries(_OfGames):
 
 
 def _human_starts(numbers: Reported) -> pandas.DataFrame:
-    """Returns random play and a human from human starts, as a field without other agents."""
+    """Returns the scores of random play and a human from human starts, without other agents."""
     return numbers.atari_scores(from_human_starts=True).rename(columns=str.capitalize)
 
 
@@ -221,13 +221,13 @@ def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pa
     """Returns a summary of an agent's scores, with its rank among other agents.
 
     Args:
-      agent: takes the place of the agent of that name in `field`, if there is one.
-      ours: its scores by game; games that `field` lacks are left out.
+      agent: name of the agent; it replaces an agent of that name in `field`.
+      ours: its scores by game; games that are missing from `field` are left out.
       field: scores of agents, with the columns "Random" and "Human".
 
     Returns:
-      games, median and mean (parts of a human), mean rank and Elo; nan where there is none, as
-      there are no ranks among random play and a human alone.
+      games, median and mean (a human is 1), mean rank and Elo; nan where they are undefined, such
+      as ranks among random play and a human alone.
     """
     table = field.assign(**{agent: ours}).dropna()
     if table.empty:
@@ -239,11 +239,11 @@ def among_others(agent: str, ours: pandas.Series, field: pandas.DataFrame) -> pa
 
 
 def summary(scores: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns what the Reactor's tables 1 and 2 show of each agent, and the mean score.
+    """Returns the numbers of the Reactor's tables 1 and 2 for each agent, and the mean score.
 
     Args:
-      scores: unit score, a score in every cell. Random play and a human, in the columns "Random"
-        and "Human", are ranked like the others.
+      scores: unit score, without empty cells. Random play and a human, in the columns "Random" and
+        "Human", are ranked like the others.
 
     Returns:
       By agent: `games` (count), `median` and `mean` of the human-normalised scores (human = 1),
@@ -272,7 +272,7 @@ def mean_rank(scores: pandas.DataFrame) -> pandas.Series:
 
 
 def wins(scores: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the number of games in which the row's agent beats the column's, a tie as a half."""
+    """Returns the number of games in which the row's agent beats the column's; a tie is a half."""
     score = scores.to_numpy(float)
     row, column = score[:, :, np.newaxis], score[:, np.newaxis, :]
     won = (row > column).sum(axis=0) + (row == column).sum(axis=0) / 2

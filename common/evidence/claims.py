@@ -1,6 +1,6 @@
-"""The papers' claims, with verdicts computed from runs and benchmarks; the rules: docs/verdicts.md.
+"""The papers' claims, with verdicts computed from runs and benchmarks.
 
-The claims themselves are in `reproductions/<paper>/claims.toml`.
+The claims are in `reproductions/<paper>/claims.toml`. docs/verdicts.md explains the rules.
 """
 
 from collections import Counter
@@ -41,12 +41,13 @@ class JudgedEffect:
     """An effect with the verdict on it.
 
     Attributes:
-      part: what the claim says of it.
-      effect: the effect.
+      part: what the claim says about the effect.
+      effect: the effect over all tasks.
       by_task: the effect on each task.
-      verdict: on the part.
-      is_logarithm: whether it is in powers of ten, else in parts of the scale of a task.
-      improvement: the probability of improvement; None if the effect compares no two means.
+      verdict: the verdict on the part.
+      is_logarithm: whether it is in powers of ten; else it is in units of the tasks' scales.
+      improvement: the probability of improvement; None where `improvement_of` has none, and where
+        larger values are not better.
     """
 
     part: EffectPart
@@ -58,7 +59,11 @@ class JudgedEffect:
 
 
 class Coverage(NamedTuple):
-    """The runs that decide: on how many of the claim's tasks in the paper, on how many others."""
+    """The tasks and seeds of the runs that decide a claim.
+
+    `tasks` of the paper's `of_paper` tasks have runs, and `other_tasks` stand in for the paper's.
+    `seeds` is the smallest number of seeds of a setting on a task.
+    """
 
     tasks: int
     of_paper: int
@@ -67,14 +72,14 @@ class Coverage(NamedTuple):
 
 
 class MissingRuns(NamedTuple):
-    """The runs that would decide a claim at the scale where that is cheapest.
+    """The runs that would decide a claim, at the scale that needs the fewest hours.
 
     Attributes:
-      scale: its name.
-      made: number of runs that are there.
-      missing: number of runs that are not.
-      hours: that these take; inf if that is not known yet.
-      commands: that make them.
+      scale: name of the scale.
+      made: number of runs that exist.
+      missing: number of runs that do not exist.
+      hours: time of the missing runs; inf if it is unknown.
+      commands: commands that make the missing runs.
     """
 
     scale: str
@@ -90,12 +95,12 @@ class Finding:
 
     Attributes:
       verdict: the verdict.
-      scale: of the runs; "" if no runs decide.
-      coverage: of the runs; None without effects.
-      effects: those that the verdict hangs on, the deciding ones first.
-      numbers: other numbers that it hangs on, by name.
-      missing: of an open verdict, if some scale has runs that would decide.
-      lacks: of an open verdict, what else there is not: a sentence, or the name of a record.
+      scale: scale of the runs that decide; "" if no runs do.
+      coverage: tasks and seeds of these runs; None without effects.
+      effects: the effects on which the verdict rests, the deciding ones first.
+      numbers: other numbers on which it rests, by name.
+      missing: for an open verdict, the runs that would decide it; None if no scale has them.
+      lacks: for an open verdict, what else is missing: a sentence, or the name of a record.
     """
 
     verdict: Verdict
@@ -108,18 +113,18 @@ class Finding:
 
     @property
     def is_complete(self) -> bool:
-        """True if an open verdict is that of all runs which the scale has for the claim."""
+        """True if the verdict is open although all runs that the scale has for the claim exist."""
         is_open = self.verdict is Verdict.OPEN and bool(self.effects)
         return is_open and self.missing is not None and not self.missing.missing
 
     @property
     def is_exploratory(self) -> bool:
-        """True if too few of its runs follow the rule, or began after the test was changed."""
+        """True if too few of its runs follow the rule, or started after the test was changed."""
         return any(not judged.effect.is_confirmed for judged in self.effects)
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds with which `effects.SOUGHT` would be found in all parts; None if unknown."""
+        """The seeds needed to find an effect of `effects.SOUGHT` in all parts; None if unknown."""
         needed = (judged.effect.seeds_needed for judged in self.effects)
         return max(filter(None, needed), default=None)
 
@@ -129,9 +134,9 @@ class Evidence:
     """The sources of findings.
 
     Attributes:
-      kept: the runs.
-      scale: of the runs; None: for each claim the nearest to the paper's with enough runs, which
-        is never `SMOKE`, nor one of `EARLIER`.
+      kept: the kept runs.
+      scale: scale of the runs; None: for each claim the scale nearest to the paper's that decides
+        it, except `SMOKE` and scales that end in `EARLIER`.
       reported: the papers' numbers.
       benchmarks: directory of the JSON files that benchmarks wrote.
     """
@@ -141,7 +146,7 @@ class Evidence:
     reported: Reported
     benchmarks: pathlib.Path
     _frames: dict = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
-    """Frames that were read: many claims are about the same ones."""
+    """The frames read so far, since many claims share a frame."""
 
     def frame(
         self, paper: Paper, scale: str, y: str = EPISODE_RETURN, clock: str = ""
@@ -153,11 +158,11 @@ class Evidence:
         return self._frames[key]
 
     def scales(self, paper: Paper) -> tuple[str, ...]:
-        """Returns the scales to look for runs at, in this order."""
+        """Returns the scales at which to look for runs, in order."""
         return (self.scale,) if self.scale else selection.deciding_scales(paper, self.kept)
 
     def benchmark(self, name: str) -> Any:
-        """Returns what benchmarks/NAME.json holds; None if there is no such file.
+        """Returns the content of a record, NAME.json in `benchmarks`; None if it does not exist.
 
         Raises:
           JsonError: the file is not JSON.
@@ -174,9 +179,9 @@ class Test(Protocol):
         """Returns the verdict with its evidence.
 
         Args:
-          paper: of the claim.
-          experiment: that the claim is about; None if there is none.
-          evidence: to decide by.
+          paper: the paper of the claim.
+          experiment: the experiment that the claim is about; None if there is none.
+          evidence: the runs and records that decide.
         """
 
 
@@ -189,9 +194,9 @@ class Claim:
       says: what the paper says, close to its words.
       source: "section 4.1, figure 2".
       experiment: name of the experiment that shows it; "" if none does.
-      test: decides it.
+      test: the test that decides it.
       is_headline: whether it is one of the paper's main statements.
-      rule: that of a test whose numbers do not say it, a sentence; else "".
+      rule: a sentence that states the rule of the test if its numbers do not; else "".
     """
 
     name: str
@@ -203,7 +208,7 @@ class Claim:
     rule: str = ""
 
     def judge(self, paper: Paper, evidence: Evidence) -> Finding:
-        """Returns the verdict."""
+        """Returns the verdict with its evidence."""
         experiment = paper.experiment(self.experiment) if self.experiment else None
         return self.test.find(paper, experiment, evidence)
 
@@ -214,7 +219,7 @@ class Check:
 
     Attributes:
       function: returns the finding.
-      basis: what the function looks at.
+      basis: the kind of evidence that the function reads.
     """
 
     function: Callable[[Evidence], Finding]
@@ -231,8 +236,8 @@ class Measured:
 
     Attributes:
       record: results/benchmarks/RECORD.json.
-      number: its name in the record.
-      bounds: between which it lies by the claim.
+      number: name of the number in the record.
+      bounds: the smallest and the largest number for which the claim holds.
     """
 
     record: str
@@ -257,17 +262,17 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class GameMedian:
-    """A test whether our median human-normalised score over all games is the paper's.
+    """A test that compares our median human-normalised score over all games with the paper's.
 
-    It holds if the mean over seeds of that median is surely not below 95 % of the paper's, at the
-    paper's scale.
+    The claim holds if the mean of this median over seeds, at the paper's scale, is surely not below
+    95 % of the paper's.
 
     Attributes:
-      setting: of our runs.
-      source: of the paper's median in results/reported, as `row` and `column` are.
-      row: the paper's.
-      column: the paper's.
-      is_percent: whether the paper's number is in percent, else in parts of a human.
+      setting: setting of our runs.
+      source: where the paper reports its median, as in `Reference`.
+      row: row of the paper's table.
+      column: column of the paper's table.
+      is_percent: whether the paper's number is in percent; else a human's score is 1.
     """
 
     setting: str
@@ -299,7 +304,7 @@ class GameMedian:
             human_normalised(ended["score"].to_numpy()[:num_seeds], evidence.reported.game(game))
             for game, ended in ends.groupby("game")
         ]
-        medians = 100 * np.median(by_game, axis=0)  # the paper has one run of a game
+        medians = 100 * np.median(by_game, axis=0)  # from one run of each game, as in the paper
         mean = float(medians.mean())
         low, high = effects.interval(mean, stats.sem(medians), num_seeds - 1)
         numbers |= {"median %": mean, "median %, low": low, "median %, high": high}
@@ -313,17 +318,18 @@ class GameMedian:
 
 @dataclasses.dataclass(frozen=True)
 class MainEffects:
-    """A test of main effects: all of its parts must hold, and a single failing part is enough.
+    """A test of main effects: the claim holds if all parts hold, and fails if one part fails.
 
     Attributes:
       parts: the effects.
-      environments: the tasks; the experiment's if empty.
-      measure: of a run.
-      quantity: a column of learner.csv in place of the experiment's; "": the experiment's.
-      clock: column along which runs are compared up to where the shortest ends; "": that of their
-        limit, which is the same for all.
-      since: the day from which on the test is as it is, "2026-11-27"; "": from before all runs.
-      at: the test at a scale where it is another, by its name; None: its runs cannot decide.
+      environments: the tasks; empty: the experiment's.
+      measure: the measure of a run.
+      quantity: the column of learner.csv that is measured; "": the experiment's quantity.
+      clock: column along which runs are compared, up to the end of the shortest run; "": the column
+        of their limit, which all runs share.
+      since: first day of the current test, "2026-11-27"; only runs from then on can confirm the
+        claim. "": the test is older than all runs.
+      at: {scale: the test there} where it differs; None: the scale's runs cannot decide.
     """
 
     parts: tuple[EffectPart, ...]
@@ -336,7 +342,7 @@ class MainEffects:
     basis = Basis.RUNS
 
     def at_scale(self, scale: str) -> "MainEffects":
-        """Returns the test of a scale's runs."""
+        """Returns the test for a scale's runs."""
         return self.at.get(scale) or self
 
     @property
@@ -345,7 +351,7 @@ class MainEffects:
         return tuple(dict.fromkeys(name for part in self.parts for name in part.weights))
 
     def tasks(self, experiment: Experiment, scale: str) -> tuple[str, ...]:
-        """Returns the claim's tasks at a scale: those that the experiment has for its settings."""
+        """Returns the claim's tasks on which the experiment has its settings at a scale."""
         planned = experiment.at(scale).runs
         there = dict.fromkeys(run.environment for run in planned if run.setting in self.settings)
         return tuple(task for task in there if task in (self.environments or there))
@@ -375,7 +381,7 @@ class MainEffects:
     def _at(
         self, paper: Paper, experiment: Experiment, evidence: Evidence, scale: str, listed: set[str]
     ) -> Finding:
-        """Returns the finding of a scale's runs; `listed` are the paper's tasks."""
+        """Returns the finding from a scale's runs; `listed` are the paper's tasks."""
         tasks, y = self.tasks(experiment, scale), self.quantity or experiment.y
         frame = evidence.frame(paper, scale, y, self.clock)
         frame = frame[frame["budget"] == str(planned_budget(paper, experiment, scale))]
@@ -403,7 +409,7 @@ class MainEffects:
     def _judged(
         self, part: EffectPart, runs: pandas.DataFrame, tasks: Sequence[str], is_better: bool
     ) -> JudgedEffect:
-        """Returns an effect of `effects.by_run`; `is_better`: more of it is."""
+        """Returns the effect and verdict of a part; `is_better`: larger values are better."""
         effect = effects.main_effect(runs, part.weights, tasks)
         by_task = {task: effects.main_effect(runs, part.weights, [task]) for task in tasks}
         return JudgedEffect(
@@ -416,7 +422,7 @@ class MainEffects:
         )
 
     def _can_decide(self, paper: Paper, experiment: Experiment, scale: str) -> bool:
-        """Returns whether a scale's runs can: those limited in minutes depend on the machine."""
+        """Returns whether a scale's runs can decide. Limits in minutes depend on the machine."""
         of = paper.scale(scale)
         if of.is_compact and scale not in experiment.substitutes:
             return False
@@ -427,7 +433,7 @@ class MainEffects:
 
 
 def seeds_of(experiment: Experiment, scale: str) -> int:
-    """Returns the number of seeds that a verdict needs: those of the plan, two at least."""
+    """Returns the number of seeds that a verdict needs: the planned number, at least two."""
     return max(2, experiment.seeds_at(scale))
 
 
@@ -442,13 +448,13 @@ def missing_runs(
     evidence: Evidence,
     needed: Mapping[str, Iterable[tuple[str, str]]],
 ) -> MissingRuns | None:
-    """Returns the runs that would decide a claim at the scale where that is cheapest.
+    """Returns the runs that would decide a claim, at the scale that needs the fewest hours.
 
     Args:
-      paper: of the claim.
-      experiment: of the claim.
-      evidence: has the runs that there are.
-      needed: by scales, each (setting, task) of the claim.
+      paper: the paper of the claim.
+      experiment: the experiment of the claim.
+      evidence: the runs that exist.
+      needed: {scale: each (setting, task) of the claim}.
 
     Returns:
       None if no scale has all settings and tasks.
@@ -463,7 +469,7 @@ def missing_runs(
         wanted = {curve: listed.get(curve) for curve in sorted(needed[scale])}
         if wanted and None not in wanted.values():
             plans[scale] = _missing_at(paper, evidence, scale, wanted)
-    # A substitute is a scale made for this experiment.
+    # A substitute is designed for this experiment, so its scale comes first.
     own = [plan for scale, plan in plans.items() if scale in experiment.substitutes]
     return min(own or plans.values(), key=lambda plan: plan.hours, default=None)
 
@@ -471,7 +477,7 @@ def missing_runs(
 def _missing_at(
     paper: Paper, evidence: Evidence, scale: str, wanted: Mapping[tuple[str, str], Experiment]
 ) -> MissingRuns:
-    """Returns the runs that lack at a scale, given each (setting, task) with its experiment."""
+    """Returns the missing runs at a scale, given the experiment of each (setting, task)."""
     ended = [run for run in evidence.kept.of(paper.name, scale) if run.has_ended]
     counts = Counter(run.curve for run in ended)
     speeds = Speeds(evidence.kept.of(paper.name, scale))
@@ -496,7 +502,7 @@ def _missing_at(
 def _command(
     paper: Paper, experiment: Experiment, scale: str, curves: Iterable[tuple[str, str]]
 ) -> str:
-    """Returns the command that makes runs, each (setting, task)."""
+    """Returns the command that makes runs of these curves, each (setting, task)."""
     there = experiment.at(scale)
     settings, tasks = map(set, zip(*curves))
     command = (

@@ -5,32 +5,33 @@ by default the last one that the source names ("": none). `headline = true` mark
 statements, which results/README.md shows. One of these keys says what decides it:
 
     effect     a comparison of settings in the kept runs, see below
-    median     our median human-normalised score over all games of a `setting`, and the paper's:
-               `source`, `row`, `column`, and whether it `is_percent`; see `GameMedian`
-    benchmark  `number` in results/benchmarks/`record`.json, which lies within `bounds`
-    check      a function of the paper's checks.py, with its `basis` ("runs" or "benchmark") and a
-               `rule`, a sentence
-    lacks      why nothing decides it, a sentence, with the `rule` that would
+    median     our median human-normalised score over all games for a `setting`, compared with the
+               paper's: `source`, `row`, `column`, and whether it `is_percent`; see `GameMedian`
+    benchmark  whether `number` in results/benchmarks/`record`.json lies within `bounds`
+    check      a function of the paper's checks.py, with its `basis` ("runs" or "benchmark") and its
+               `rule` in a sentence
+    lacks      a sentence that says why nothing decides it, with the `rule` that would
 
 An effect is "A > B" (A is ahead), "A >= B" (not behind), "A ~ B" (level), or "A" with the `bounds`
 between which A lies. A side is a mean over settings, "mean - mean", or 0. A mean lists names and
-patterns of settings, with ", " between them: "x_{a,b}" stands for x_a and x_b, and `*` and `?` for
-settings of the experiment. "trend x_{8,16,32}" stands in place of a mean for the gain from the
-smallest to the largest size, on a line over their logarithms, and "slope x_{8,16,32}" for the
-slope of that line. A size is the word in braces, or follows a name: "trend x_{8,16}, y=32".
+patterns of settings, separated by ", ": "x_{a,b}" stands for x_a and x_b, and `*` and `?` match
+settings of the experiment. Instead of a mean, "trend x_{8,16,32}" is the gain from the smallest to
+the largest size on a line fitted over their logarithms, and "slope x_{8,16,32}" is the slope of
+that line. A size is the word in braces, or follows a name: "trend x_{8,16}, y=32".
 
 Several effects, which must all hold, are a table {name = effect}. With a list `each` of words or
 patterns, an effect with "{each}" in its name is repeated for each word, which replaces "{each}".
-"{all}" stands for all words in braces. An effect without a table has the name "{each}" or none.
+"{all}" stands for all these words, as "{a,b}". An effect that is not in a table has the name
+"{each}" if it contains "{each}", and otherwise no name.
 
     each = ["d3pg", "impala"]
     effect = { mean = "aql > {all}", "{each}" = "aql >= {each}" }
 
 Further keys of effects: `over` ("mean", "uniform", "every" or "some" tasks, or "tally": on seven of
 nine with `least = [7, 9]`), `tasks` (names, patterns, and experiments, which stand for their
-tasks), `except` (tasks to leave out), `measure` (of `effects`), and `quantity`, `clock` and `since`
-(of `MainEffects`). `at.SCALE` replaces any of these at a scale. Runs of the scales in `not_at`
-cannot decide the claim.
+tasks), `except` (tasks to leave out), `measure` (a function of `effects`), and `quantity`, `clock`
+and `since` (see `MainEffects`). `at.SCALE` replaces any of these at a scale. Runs of the scales in
+`not_at` cannot decide the claim.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,11 +65,11 @@ from common.evidence.paper import Experiment, Paper
 _Table = Mapping[str, Any]
 
 Weights = dict[str, float]
-"""{setting: weight}, which sum to 0."""
+"""{setting: weight}; the weights sum to 0."""
 
 
 def slope(sizes: Mapping[str, float]) -> Weights:
-    """Returns the weights of the slope, by least squares, over the decimal logarithm of a size.
+    """Returns the weights of the least-squares slope over the decimal logarithm of a size.
 
     Args:
       sizes: {setting: size}.
@@ -99,7 +100,7 @@ def read(file: pathlib.Path, paper: Paper, checks: ModuleType | None = None) -> 
 
     Args:
       file: claims.toml.
-      paper: whose experiments, settings and tasks it names.
+      paper: the paper whose experiments, settings and tasks the file names.
       checks: the paper's checks.py.
 
     Raises:
@@ -147,7 +148,7 @@ def _claim(name: str, entry: _Table, paper: Paper, checks: ModuleType | None) ->
 
 
 def _main_effects(entry: _Table, paper: Paper, experiment: Experiment) -> MainEffects:
-    """Returns a test with its tests at other scales."""
+    """Returns a claim's test, with its variants at single scales."""
     at: dict[str, MainEffects | None] = {}
     for scale in entry.get("not_at", ()):
         at[paper.scale(scale).name] = None
@@ -159,7 +160,7 @@ def _main_effects(entry: _Table, paper: Paper, experiment: Experiment) -> MainEf
 
 
 def _at_scale(entry: _Table, paper: Paper, experiment: Experiment) -> MainEffects:
-    """Returns a test with the settings and tasks that the experiment has at a scale."""
+    """Returns a claim's test for an experiment as it is at a scale."""
     return MainEffects(
         _parts(entry, _Settings(paper, experiment)),
         _tasks(entry, paper, experiment),
@@ -176,7 +177,7 @@ def _bounds(table: _Table) -> Bounds:
 
 
 def _tasks(entry: _Table, paper: Paper, experiment: Experiment) -> tuple[str, ...]:
-    """Returns the tasks that are named; none stands for all of the experiment's."""
+    """Returns the tasks that a claim names; () stands for all tasks of the experiment."""
     of_experiments = {of.name: of.environments for of in paper.experiments}
 
     def named(key: str) -> list[str]:
@@ -219,7 +220,7 @@ class _Settings:
         self._of_experiment = experiment.settings
 
     def effect(self, text: str, bounds: Bounds | None) -> tuple[Weights, Bounds]:
-        """Returns the weights and the bounds of an effect; raises ValueError if it is none."""
+        """Returns the weights and the bounds of an effect; raises ValueError if it is malformed."""
         left, *right = re.split(" (>=|>|~) ", text)
         if len(right) != 2 * (bounds is None):
             raise ValueError('give ">", ">=" or "~" once, or `bounds`')
@@ -235,7 +236,7 @@ class _Settings:
         return weights, _BOUNDS[right[0]] if bounds is None else bounds
 
     def words(self, patterns: Iterable[str]) -> list[str]:
-        """Returns words, and in place of patterns the settings that fit, each once."""
+        """Returns the distinct words, with patterns replaced by the settings that match."""
         spread_out = (word for pattern in patterns for word, _ in spread(pattern))
         return list(dict.fromkeys(itertools.chain.from_iterable(map(self._fitting, spread_out))))
 
@@ -257,6 +258,6 @@ class _Settings:
         return dict.fromkeys(sizes, 1 / len(sizes))
 
     def _fitting(self, pattern: str) -> Sequence[str]:
-        """Returns the experiment's settings that fit a pattern; else the name itself."""
+        """Returns the experiment's settings that match a pattern; for a plain name, the name."""
         is_pattern = "*" in pattern or "?" in pattern
         return fnmatch.filter(self._of_experiment, pattern) if is_pattern else [pattern]

@@ -1,7 +1,7 @@
 """Main effects of settings over tasks, with an interval and one of four outcomes.
 
-All functions take a frame of `common.evidence.runs.frame`, or a part of it. Returns are in parts of
-the scale of their task: 0 is an untrained agent, and 1 a constant of the task (`normalised`).
+Frames are those of `common.evidence.runs.frame`, or parts of them. Returns are in units of their
+task's scale: 0 is an untrained agent, and 1 a constant of the task (`normalised`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,37 +14,37 @@ import pandas
 from scipy import stats
 
 CONFIDENCE = 0.95
-"""Confidence of the two-sided intervals that are shown."""
+"""Confidence of the displayed two-sided intervals."""
 FIRST_LOOK, SECOND_LOOK, LAST_LOOK = 5, 10, 20
-"""Seeds of each setting on each task at which runs are looked at. From the first look on, runs made
-by the rule decide alone."""
+"""Numbers of seeds of each setting on each task at which runs are judged. From the first look on,
+only runs that follow the rule decide."""
 POWER = 0.8
-"""The chance to find an effect, by which open claims say how many seeds they need."""
+"""The probability of finding an effect with the seeds that an open claim is said to need."""
 SOUGHT = 0.1
-"""The effect that this power is for, a part of the scale of a task."""
+"""The effect that is found with this power, in units of a task's scale."""
 MARGIN = 0.05
-"""Methods within this part of the scale are level."""
+"""The largest difference between methods that are level, in units of a task's scale."""
 LATE = 2 / 3
-"""The primary measure is of the evaluations after this part of a run."""
+"""The fraction of a run after which evaluations count for the primary measure."""
 EVALUATIONS = 10
-"""Evaluations in the last third; runs with fewer were made before this rule."""
+"""Minimum number of evaluations in the last third of a run. Runs older than the rule have fewer."""
 EPISODES = 5
-"""The fewest of such an evaluation."""
+"""Minimum number of episodes in such an evaluation."""
 _LEVELLED = 0.2
-"""Runs that gain at most this part of their rise in the last third have levelled off. A straight
-line gains 0.4 of it, an exponential approach of time constant 1/5 of the run 0.03."""
+"""The largest gain in the last third of a run that has levelled off, as a fraction of its rise. A
+straight line gains 0.4, an exponential approach with a time constant of 1/5 of the run 0.03."""
 _STRETCHES = 8
-"""Falls are between the ends of these parts of a run: the fewest evaluations that a run has."""
+"""The number of parts whose ends are compared for falls: the fewest evaluations that a run has."""
 _LEARNT = 0.5
-"""A run can fall once it has risen by this part of the scale. It has collapsed if it ends with less
-than half of its best stretch."""
+"""The rise from which on a run can fall, in units of a task's scale. The run has collapsed if it
+ends with less than half of its best stretch."""
 _RUN = ["setting", "task", "seed"]
 
 
 def interval(
     mean: float, error: float, freedom: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:
-    """Returns the ends of Student's two-sided interval of a mean; nan without a standard error."""
+    """Returns the ends of Student's two-sided interval of a mean; nan if the error is nan."""
     if error == 0:
         return mean, mean
     low, high = stats.t.interval(confidence, freedom, mean, error)
@@ -52,7 +52,7 @@ def interval(
 
 
 def signed(number: float, digits: int = 1) -> str:
-    """Returns "+12.3", or "-1.2e+07" of a large number, which only a method that diverges has."""
+    """Returns "+12.3", or "-1.2e+07" for a large number, which only a diverging method has."""
     return f"{number:+.{digits}f}" if abs(number) < 10_000 else f"{number:+.1e}"
 
 
@@ -67,17 +67,17 @@ class Outcome(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """A main effect: the weighted sum of settings, mean over tasks, in parts of the scale.
+    """A main effect: a weighted sum over settings, averaged over tasks, in units of their scales.
 
     Attributes:
       estimate: the effect.
       error: standard error, nan with one seed.
       freedom: Satterthwaite's degrees of freedom.
-      seeds: the fewest of a setting on a task.
-      tasks: their number.
-      has_levelled: whether the methods learnt and levelled off, without which none are level.
-      is_confirmed: whether runs made by the rule decide, and they are enough: see `deciding`.
-      collapses: the number of runs that learnt the task and lost it again.
+      seeds: the smallest number of seeds of a setting on a task.
+      tasks: the number of tasks.
+      has_levelled: whether the methods learnt and levelled off; otherwise they are never level.
+      is_confirmed: whether only runs that follow the rule decide, see `deciding`.
+      collapses: the number of runs that learnt the task and then collapsed.
     """
 
     estimate: float
@@ -95,12 +95,12 @@ class Effect:
 
     @property
     def low(self) -> float:
-        """The lower end of the interval that is shown."""
+        """The lower end of the displayed interval."""
         return self.interval(CONFIDENCE)[0]
 
     @property
     def high(self) -> float:
-        """The upper end of the interval that is shown."""
+        """The upper end of the displayed interval."""
         return self.interval(CONFIDENCE)[1]
 
     @property
@@ -121,7 +121,7 @@ class Effect:
 
     @property
     def seeds_needed(self) -> int | None:
-        """Seeds with which an effect of `SOUGHT` is found with `POWER`; None without a spread."""
+        """The seeds needed to find an effect of `SOUGHT` with `POWER`; None with one seed."""
         if not math.isfinite(self.error):
             return None
         reach = stats.norm.ppf((1 + self.confidence) / 2) + stats.norm.ppf(POWER)
@@ -132,13 +132,13 @@ class Effect:
     def is_too_early(self) -> bool:
         """True if runs collapsed and there are fewer than `LAST_LOOK` seeds.
 
-        The interval of few seeds is then too narrow: it rests on how many of them collapsed.
+        With few seeds the interval is then too narrow: it depends on how many of them collapsed.
         """
         return bool(self.collapses) and self.seeds < LAST_LOOK
 
 
 Bounds = tuple[float, float]
-"""Between which a number lies by the claim; an effect in parts of the scale of a task."""
+"""The bounds that a claim gives for a number; for an effect, in units of the tasks' scales."""
 
 AHEAD: Bounds = (0.0, math.inf)
 NOT_BEHIND: Bounds = (-MARGIN, math.inf)
@@ -151,7 +151,7 @@ class Verdict(enum.StrEnum):
     HOLDS = "holds"
     FAILS = "does not hold"
     MIXED = "mixed"
-    """It holds on some tasks and surely not on others, so that a mean over tasks says nothing."""
+    """The claim holds on some tasks and surely not on others, so a mean over tasks says nothing."""
     OPEN = "not yet decided"
 
 
@@ -159,15 +159,15 @@ class Over(enum.StrEnum):
     """The tasks on which a part of a claim must hold."""
 
     MEAN = "mean"
-    """In the mean over tasks, unless tasks are surely opposed."""
+    """In the mean over tasks, unless single tasks surely disagree."""
     UNIFORM = "uniform"
-    """In the mean over tasks, and on no task surely not."""
+    """In the mean over tasks, and it surely fails on no task."""
     EVERY = "every"
     """On every task."""
     SOME = "some"
-    """On one task or more."""
+    """On at least one task."""
     TALLY = "tally"
-    """On a part of the tasks, such as 7 of 9."""
+    """On a given share of the tasks, such as 7 of 9."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,10 +176,10 @@ class EffectPart:
 
     Attributes:
       name: short, for tables; "" if the claim has one part.
-      weights: {setting: weight}, which sum to 0.
-      bounds: between which the effect lies by the claim.
-      over: the tasks on which it must.
-      part: of the tasks, for a tally.
+      weights: {setting: weight}; the weights sum to 0.
+      bounds: the bounds that the claim gives for the effect.
+      over: the tasks on which the effect must be within the bounds.
+      part: share of the tasks that a tally needs.
     """
 
     name: str
@@ -191,14 +191,14 @@ class EffectPart:
     def verdict(self, effect: Effect, by_task: Mapping[str, Effect], num_parts: int = 1) -> Verdict:
         """Returns the verdict on the part.
 
-        All parts of a claim must hold, for which the confidence of each is enough. A single part
-        that does not is enough to fail, and a single task may be enough to hold or to fail, so
-        there the risk is divided by the number of parts and tasks (Bonferroni).
+        A claim holds only if all parts hold, so the confidence of each part is enough for that. It
+        fails if a single part fails, and a single task may decide a part. There the risk is divided
+        by the number of parts, tasks or both (Bonferroni).
 
         Args:
-          effect: over all tasks.
-          by_task: on each task.
-          num_parts: of the claim.
+          effect: the effect over all tasks.
+          by_task: the effect on each task.
+          num_parts: number of parts of the claim.
         """
         if effect.is_too_early:
             return Verdict.OPEN
@@ -228,7 +228,7 @@ class EffectPart:
     def _holds(self, effect: Effect, confidence: float) -> bool:
         low, high = effect.interval(confidence)
         is_within = self.bounds[0] < low and high < self.bounds[1]
-        # Methods that have not learnt are close, too. One that is ahead is not behind all the same.
+        # Methods that have not learnt are also close, but a method that is ahead is never behind.
         is_ahead = low > 0 and self.bounds[1] == math.inf
         return is_within and (self.bounds[0] >= 0 or is_ahead or effect.has_levelled)
 
@@ -255,11 +255,11 @@ def early_mean(run: pandas.DataFrame) -> float:
 
 
 def whole_mean(run: pandas.DataFrame) -> float:
-    """Returns the second measure, the mean of a whole run, larger the sooner the run is good.
+    """Returns the second measure: the mean of a whole run, larger if the run learns sooner.
 
-    It is the area below the curve over its length, so that runs that are evaluated at other
+    It is the area below the curve divided by its length, so that runs with evaluations at different
     positions can be compared. The evaluation before the first step does not count, since not every
-    run has it: the first one after it counts for the time before.
+    run has it; the next evaluation counts for the time before it.
     """
     run = run[run["x"] > 0].sort_values("x")
     x, value = run["x"].to_numpy(), run["value"].to_numpy()
@@ -267,10 +267,10 @@ def whole_mean(run: pandas.DataFrame) -> float:
 
 
 def largest_fall(run: pandas.DataFrame) -> float:
-    """Returns the largest part of its rise that a run loses again: its instability.
+    """Returns the largest fraction of its rise that a run loses again, a measure of instability.
 
-    A run that never rises by `_LEARNT` has nothing to lose. Values are those at the end of each
-    eighth of the run, because a run that is evaluated more often falls further by chance.
+    It is 0 for a run that never rises by `_LEARNT`. It compares values at the end of each eighth of
+    the run, because a run that is evaluated more often falls further by chance.
     """
     first, run = run["value"].iloc[0], run[run["x"] > 0].sort_values("x")
     values = run["value"].groupby(_eighth(run["x"] / run["x"].max())).last()
@@ -280,7 +280,7 @@ def largest_fall(run: pandas.DataFrame) -> float:
 
 
 def _eighth(part: pandas.Series) -> pandas.Series:
-    """Returns the eighth of a run, from 1, of positions in parts of its length; 0 of its start."""
+    """Returns the eighth of a run, from 1, for positions in [0, 1]; 0 for its start."""
     return np.ceil(_STRETCHES * part - 1e-9)
 
 
@@ -295,9 +295,9 @@ def whole_magnitude(run: pandas.DataFrame) -> float:
 
 
 Measure = Callable[[pandas.DataFrame], float]
-"""A function of a run: a frame with the columns x and value."""
+"""A function of a run, given as a frame with the columns x and value."""
 MEANS = (late_mean, whole_mean, early_mean)
-"""Measures that are larger of a better run."""
+"""Measures that are larger for a better run."""
 MAGNITUDES = (late_magnitude, whole_magnitude)
 MEASURES: dict[str, Measure] = {
     measure.__name__: measure for measure in (*MEANS, largest_fall, *MAGNITUDES)
@@ -305,7 +305,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def is_by_rule(x: Iterable[float]) -> bool:
-    """Returns whether evaluations of a run at these positions are as many as the rule asks."""
+    """Returns whether a run with evaluations at positions `x` has as many as the rule requires."""
     at = np.asarray(list(x), float)
     return bool(len(at)) and int((at > LATE * at.max()).sum()) >= EVALUATIONS
 
@@ -315,10 +315,10 @@ def deciding(
 ) -> pandas.DataFrame:
     """Returns the runs that decide a claim about settings on tasks.
 
-    These are the runs evaluated by the rule, if each setting has `FIRST_LOOK` seeds of them on each
-    task. Else they are all runs, by_rule is False for each, and the claim's verdict is exploratory.
-    Of each setting on each task they are the first seeds up to the last look that there was, or all
-    before the first look.
+    If each setting has `FIRST_LOOK` or more seeds evaluated by the rule on each task, only runs
+    evaluated by the rule decide. Otherwise all runs decide, by_rule is False for each, and the
+    claim's verdict is exploratory. Of each setting on each task, the first seeds up to the last
+    look that was reached count; before the first look all of them do.
     """
     wanted = pandas.MultiIndex.from_product([list(settings), list(tasks)])
     frame = frame[frame["setting"].isin(wanted.levels[0]) & frame["task"].isin(wanted.levels[1])]
@@ -335,10 +335,10 @@ def deciding(
 def normalised(
     frame: pandas.DataFrame, scales: Mapping[str, tuple[float, float]]
 ) -> pandas.DataFrame:
-    """Returns the runs with returns in parts of the scale of their task.
+    """Returns the runs with returns in units of their task's scale.
 
     Args:
-      frame: of returns.
+      frame: the runs, with returns as values.
       scales: {task: the return of an untrained agent, and the return that counts as 1}.
     """
     untrained = frame["task"].map({task: ends[0] for task, ends in scales.items()})
@@ -347,7 +347,7 @@ def normalised(
 
 
 def up_to_common_end(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """Returns the runs of each task up to where the shortest of them ends."""
+    """Returns the runs of each task up to the end of the shortest run."""
     ends = frame.groupby(_RUN)["x"].max().groupby("task").min()
     return frame[frame["x"] <= frame["task"].map(ends)]
 
@@ -355,22 +355,22 @@ def up_to_common_end(frame: pandas.DataFrame) -> pandas.DataFrame:
 def by_run(
     frame: pandas.DataFrame, measure: Measure = late_mean, is_return: bool = True
 ) -> pandas.DataFrame:
-    """Returns a row a run, by setting, task and seed.
+    """Returns a row for each run, by setting, task and seed.
 
     Args:
       frame: the runs.
-      measure: of a run.
-      is_return: whether values are returns, of which runs can collapse.
+      measure: the measure of a run.
+      is_return: whether values are returns; only then can runs collapse.
 
     Returns:
-      columns value, the measure; rise, by which the primary measure is above the first value; peak,
-      by which the best eighth of a return is; gain, the slope of the last third times its length,
-      from the means of its halves; and by_rule.
+      columns value, the measure; rise, the primary measure minus the first value; peak, the mean of
+      the best eighth minus the first value, nan without returns; gain, the slope of the last third
+      times its length, from the means of its halves; and by_rule.
     """
     grouped = frame.groupby(_RUN, sort=False)
     keys = [frame[name] for name in _RUN]
     part, value = frame["x"] / grouped["x"].transform("max"), frame["value"]
-    late, second = part > LATE, part > (1 + LATE) / 2 + 1e-9  # 25/30 is more than 5/6 of floats
+    late, second = part > LATE, part > (1 + LATE) / 2 + 1e-9  # as floats, 25/30 exceeds 5/6
     halves = [value[late & (second == half)].groupby(keys).mean() for half in (False, True)]
     means, first, peak = value[late].groupby(keys).mean(), grouped["value"].first(), math.nan
     if is_return:
@@ -389,13 +389,13 @@ def by_run(
 def main_effect(
     runs: pandas.DataFrame, weights: Mapping[str, float], tasks: Sequence[str]
 ) -> Effect:
-    """Returns the weighted sum over settings, as a mean over all tasks.
+    """Returns the weighted sum over settings, averaged over all tasks.
 
-    The variances are those of each setting on each task (Welch), with Satterthwaite's degrees of
-    freedom. Tasks are those of the claim, never drawn and never left out.
+    Each setting on each task has its own variance (Welch), with Satterthwaite's degrees of freedom.
+    The tasks of the claim are fixed: none is sampled or left out.
 
     Args:
-      runs: of any settings and tasks, see `by_run`. They have each setting on each task.
+      runs: `by_run` of any settings and tasks, which include each setting on each task.
       weights: {setting: weight}; they sum to 0.
       tasks: the tasks.
     """
@@ -415,7 +415,7 @@ def main_effect(
 
 
 def _cells(values: pandas.Series) -> pandas.DataFrame:
-    """Returns mean, variance and number of runs by setting and task."""
+    """Returns mean, variance and number of runs for each setting and task."""
     return values.groupby(["setting", "task"]).agg(["mean", "var", "count"])
 
 
@@ -430,11 +430,11 @@ def _welch(cells: pandas.DataFrame, factor: np.ndarray) -> tuple[float, float, f
 
 
 def _has_levelled(runs: pandas.DataFrame) -> bool:
-    """Returns whether the settings learnt, and surely gained little more in their last third.
+    """Returns whether the settings learnt, and surely gained little in their last third.
 
-    What a run gains beyond the part that it may, in a mean over all settings and tasks, must surely
-    lie below 0: this keeps the noise of checkpoints from looking as if a rise had ended. Of tasks,
-    more than half need a setting that learnt.
+    The gain beyond `_LEVELLED` of the rise, averaged over all settings and tasks, must surely lie
+    below 0, so that the noise of checkpoints does not look like the end of a rise. On more than
+    half of the tasks a setting must have learnt.
     """
     learnt = _cells(runs["rise"])["mean"].groupby("task").max() > MARGIN
     cells = _cells(runs["gain"] - _LEVELLED * runs["rise"])

@@ -3,11 +3,11 @@
     title = "D4PG"                     and `citation`, of `Paper`
     agents = ["d4pg", "d4pg_ppo"]      names of declarations
     band = "standard_error"            a `Band`, if the paper says what it shades
-    [tasks]                            lists of environments, by names for `tasks`
-    [flags]                            lists of flags, by names for `flags`
-    [curves]                           what a curve runs, by its name
+    [tasks]                            named lists of environments, for `tasks`
+    [flags]                            named lists of flags, for `flags`
+    [curves]                           what a curve runs, by name or pattern of names
     [scales.small]                     a `Scale`, after the paper's own
-    [defaults]                         of the figures, tables and sections that have runs
+    [defaults]                         defaults of figures, tables and sections that have runs
     [figure.2], [table.1]              an `Experiment`
     [figure.2.small]                   its `Substitute` at a scale
     [looks]                            labels and colours of curves
@@ -16,13 +16,13 @@
 
 A curve runs the setting of its name unless a pattern in `[curves]` matches the name. Its table may
 have `setting`, `flags`, `fixed` and a budget. `"dqn_{actors}_actors"` matches "dqn_8_actors", and
-`{actors}` in its values is then 8; `{setting}` may have underscores, and is the setting.
+`{actors}` in its values is then 8. `{setting}` may match underscores, and gives the setting.
 `[scales.small.curves]` replaces values of these tables in experiments that name the scale.
 
 An experiment has the fields of `Experiment` and a budget in `minutes`, `hours` or steps. Its runs
-are `curves` on `tasks`, a curve after the other, with `flags` and `fixed` that win over those of
-the curves; `runs` is a list of such tables where they differ. `[scales.small.figures]` has defaults
-of what replaces experiments at a scale.
+are `curves` on `tasks`, one curve after the other. Its `flags` override those of the curves, its
+`fixed` adds to theirs. `runs` is a list of such tables where curves differ in these keys.
+`[scales.small.figures]` has the defaults of substitutes at a scale.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class FileMistakeError(UserError):
 
 @contextlib.contextmanager
 def mistakes_in(where: object) -> Iterator[None]:
-    """Names the place of a mistake, such as a file and a key: raises FileMistakeError."""
+    """Turns an error into a FileMistakeError that names its place, such as a file and a key."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -85,8 +85,8 @@ def read(path: pathlib.Path, declared: Callable[[str], AgentDeclaration]) -> Pap
     """Returns the paper whose directory in `reproductions` has this file.
 
     Args:
-      path: of the file.
-      declared: returns the agent of a name.
+      path: path of the file.
+      declared: returns the agent with a name.
 
     Raises:
       FileMistakeError: a name or a key is not known.
@@ -96,7 +96,7 @@ def read(path: pathlib.Path, declared: Callable[[str], AgentDeclaration]) -> Pap
 
 
 def spread(pattern: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields the names that a pattern stands for, each with what was chosen in its braces."""
+    """Yields the names that a pattern stands for, each with the words chosen from its braces."""
     parts = re.split(r"\{([^{}]*,[^{}]*)\}", pattern)
     for chosen in itertools.product(*(part.split(",") for part in parts[1::2])):
         texts = itertools.zip_longest(parts[::2], chosen, fillvalue="")
@@ -110,7 +110,7 @@ def names(patterns: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class _Reader:
-    """The content of a file, and what it says."""
+    """A reader of the content of a file."""
 
     def __init__(self, content: _Table, declared: Callable[[str], AgentDeclaration]):
         self._content = content
@@ -183,7 +183,7 @@ class _Reader:
         return tuple(found)
 
     def _runs(self, table: _Table, scale: str = "") -> tuple[Run, ...]:
-        """Returns the runs of a table at a scale; "": at those that it does not name."""
+        """Returns the runs of a table at a scale; "": at the scales without a substitute."""
         shared = {key: table[key] for key in _OF_RUNS[1:] if key in table}
         return tuple(
             self._run(name, environment, {**shared, **each}, scale)
@@ -209,7 +209,7 @@ class _Reader:
         return Run(agent, name, environment, tuple(by_name.values()), _budget(curve), fixed)
 
     def _curve(self, name: str, scale: str) -> dict[str, Any]:
-        """Returns what [curves] says about a curve, also of the scale."""
+        """Returns the values of a curve in [curves], overridden by those of the scale."""
         found: dict[str, Any] = {}
         for tables in (self._content, self._scales.get(scale, {})):
             for patterns, table in tables.get("curves", {}).items():
@@ -220,7 +220,7 @@ class _Reader:
         return found
 
     def _tasks(self, listed: str | Sequence[str]) -> tuple[str, ...]:
-        """Returns environments, given patterns of them and names of lists."""
+        """Returns environments, given patterns of their names and names of lists."""
         found: list[str] = []
         for name in [listed] if isinstance(listed, str) else listed:
             known = self._content["tasks"].get(name)
@@ -231,13 +231,13 @@ class _Reader:
         return tuple(found)
 
     def _flags(self, listed: Sequence[str]) -> tuple[str, ...]:
-        """Returns flags, given some of them and names of lists."""
+        """Returns flags, given flags and names of lists."""
         lists = self._content.get("flags", {})
         parts = ([flag] if flag.startswith("--") else lists[flag] for flag in listed)
         return tuple(itertools.chain.from_iterable(parts))
 
     def _looks(self, experiments: Sequence[Experiment]) -> dict[str, Look]:
-        """Returns the looks; a curve without one has that of its setting."""
+        """Returns the looks; a curve without its own has the look of its setting."""
         looks = {}
         for pattern, look in self._content["looks"].items():
             found = dict(spread(pattern))
@@ -255,7 +255,7 @@ class _Reader:
 
 
 def _with_defaults(defaults: _Table, table: _Table) -> dict[str, Any]:
-    """Returns a table with the defaults of keys that it lacks; a budget replaces that of these."""
+    """Returns a table with defaults for missing keys; its limits replace all default limits."""
     left_out = _LIMITS if any(key in table for key in _LIMITS) else ()
     return {key: value for key, value in defaults.items() if key not in left_out} | table
 
@@ -276,7 +276,7 @@ def _regex(pattern: str) -> str:
 
 
 def _filled(value: Any, values: Mapping[str, str]) -> Any:
-    """Returns a value of TOML whose texts have `values` in the place of their names in braces."""
+    """Returns a TOML value in whose texts `values` replace their names in braces."""
     if isinstance(value, str):
         return value.format(**values)
     if isinstance(value, dict):
@@ -298,7 +298,7 @@ def _sizes(patterns: Sequence[str]) -> dict[str, float]:
 
 
 def _instance(table: _Table) -> Any:
-    """Returns an object of the class that a table names, made with its other values."""
+    """Returns an instance of the class that a table names, built from its other values."""
     values = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
@@ -313,11 +313,11 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "sizes": _sizes,
     "ours": _instance,
 }
-"""Readers of fields of `Experiment`, but for those that stand in the file as they are."""
+"""Readers of those fields of `Experiment` whose values in the file need a conversion."""
 
 
 def _shades(first: str, last: str, count: int) -> list[str]:
-    """Returns "#RRGGBB" of so many colours from the first to the last, at equal distances."""
+    """Returns `count` evenly spaced colours "#RRGGBB", from the first to the last."""
     ends = [np.array([int(color[at : at + 2], 16) for at in (1, 3, 5)]) for color in (first, last)]
     mixed = np.linspace(*ends, count)
     return ["#" + "".join(f"{round(part):02X}" for part in color) for color in mixed]

@@ -1,10 +1,10 @@
-"""A paper's figures and tables as named lists of runs, and the scales of these.
+"""A paper's figures and tables as named lists of runs, and the scales of the runs.
 
-The lists are in `reproductions/<paper>/figures.toml`. A run is made in
+The lists are in `reproductions/<paper>/figures.toml`. The directory of a run is
 
     <root>/<paper>/<scale>/<setting>/<environment, "-" for ":">/seed_<n>/
 
-Runs of different scales are in different tables once they are kept, and never meet in a figure.
+Kept runs of different scales are in different tables, and never in the same figure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,44 +22,44 @@ if TYPE_CHECKING:
     from common.evidence.tables import OwnNumbers
 
 RESULTS = pathlib.Path(__file__).parents[2] / "results"
-"""This repository's; `runs/` is the root of the kept runs."""
+"""The directory of this repository's results. Its `runs/` is the root of the kept runs."""
 
 DEFAULT_SCALE = "workstation"
-"""The scale of new runs, if none is asked for."""
+"""The scale of new runs if the user names none."""
 DEFAULT_SEEDS = 3
-"""The number of seeds if neither the paper nor a substitute says."""
+"""The number of seeds if neither the paper nor a substitute states it."""
 
 EPISODE_RETURN = "episode_return_mean"
-"""The column of evaluator.csv; values that are read from acting.csv have the same name."""
+"""The column of returns in evaluator.csv. Returns that are read from acting.csv have this name."""
 
 SMOKE = "smoke"
 """The name of the scale whose runs only show that everything works."""
 EARLIER = "_earlier"
-"""The end of the name of a scale with runs that others of the same seeds have replaced."""
+"""The suffix of a scale whose runs have been replaced by other runs of the same seeds."""
 
 
 class UnknownError(UserError):
-    """A name of no paper, experiment, scale, task or setting; the message lists those there are."""
+    """An unknown paper, experiment, scale, task or setting; the message lists the known names."""
 
 
 class Returns(enum.StrEnum):
-    """The episodes that a figure or a table shows."""
+    """The episodes whose returns a figure or a table shows."""
 
     EVALUATOR = "evaluations"
-    """Without the actors' exploration: evaluator.csv."""
+    """The evaluator's episodes, without exploration, in evaluator.csv."""
     GREEDIEST_ACTOR = "the greediest actor in training"
-    """The last actor in acting.csv."""
+    """The episodes of the last actor in acting.csv."""
     ALL_ACTORS = "all actors in training"
-    """All of acting.csv."""
+    """All episodes in acting.csv."""
 
     @property
     def column(self) -> str:
-        """The column of the table of training with their means."""
+        """The column of the means of these returns in the table of training."""
         return self.name.lower()
 
 
 class Band(enum.StrEnum):
-    """The shade around a paper's curves, or its error bars; here over the seeds of a curve."""
+    """The band around a paper's curves, or its error bars; ours are over the seeds of a curve."""
 
     UNSTATED = "25th to 75th percentile of seeds (the paper does not say)"
     PERCENTILES_20_80 = "20th to 80th percentile of seeds"
@@ -76,17 +76,17 @@ class OverTasks(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A curve on one environment; with a scale and a seed it is a run directory.
+    """A curve on one environment. With a scale and a seed it identifies a run directory.
 
     Attributes:
-      agent: the one that is run.
-      setting: name of the curve and of its directory, unique for what `flags` say.
-      environment: as given to `common.environments.make`.
-      flags: arguments of the program that make the setting. They win over those of a scale, and
-        are without environment, seed, workdir and limits.
-      budget: the paper's, if it is not that of the whole experiment.
-      fixed: flags, without their values, that the setting implies or that must stay the paper's
-        for the comparison's sake: a scale leaves them alone.
+      agent: the agent that is run.
+      setting: name of the curve and of its directory; different `flags` have different names.
+      environment: name of the environment, as given to `common.environments.make`.
+      flags: arguments of the program that select the setting, without environment, seed, workdir
+        and limits. They override a scale's flags.
+      budget: the paper's limits of this run; None: the experiment's.
+      fixed: flags, without values, that a scale must not change: the setting implies them, or the
+        comparison needs the paper's values.
     """
 
     agent: AgentDeclaration
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def agent_setting(self) -> str:
-        """The setting among its flags."""
+        """The agent's setting, from `flags`; "" if they have none."""
         return flag_values(self.flags).get("setting", "")
 
     @property
@@ -112,7 +112,7 @@ class Run:
         return (*self.flags, *self.fixed)
 
 
-@functools.cache  # a plan asks for each of thousands of runs, and a config is checked when made
+@functools.cache  # called for each of thousands of runs, and each new config is validated
 def _defaults(agent: AgentDeclaration) -> tuple[dict[str, Any], int]:
     """Returns the hyperparameters of an agent's default setting, and its number of actors."""
     setting = agent.settings.default
@@ -122,11 +122,11 @@ def _defaults(agent: AgentDeclaration) -> tuple[dict[str, Any], int]:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """An argument of a run's program that the paper's run does not have.
+    """A program argument of a scale's runs that the paper's runs do not have.
 
     Attributes:
-      flag: "--num_actors=8".
-      agent: whose runs change; None: those of all that the paper has.
+      flag: the argument, such as "--num_actors=8".
+      agent: the agent whose runs change; None: all agents of the paper.
     """
 
     flag: str
@@ -143,30 +143,31 @@ class Change:
         return self.flag.partition("=")[2]
 
     def reported(self, agent: AgentDeclaration) -> str:
-        """Returns the value that an agent has otherwise; "" for a flag of the program's."""
+        """Returns an agent's default for the flag; "" for a flag of the program, not the agent."""
         values, num_actors = _defaults(agent)
         if self.name == agent.num_actors_flag:
             return str(num_actors)
         return str(values.get(self.name.removeprefix("config."), ""))
 
     def words(self, agent: AgentDeclaration) -> str:
-        """Returns the change of an agent's runs: "num_actors 8 instead of 32"."""
+        """Returns the change of an agent's runs in words: "num_actors 8 instead of 32"."""
         reported = self.reported(agent)
         return f"{self.name} {self.value}" + f" instead of {reported}" * bool(reported)
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """A size of runs.
+    """A size of runs, relative to the paper's.
 
     Attributes:
-      name: also of the directory results/runs/<paper>/<name>/.
-      title: what it is meant for, a phrase.
-      budget: of each run; None leaves each experiment the paper's.
-      changes: what else differs from the paper. A run's own flags win over them.
-      flags: of every run, which the paper has so.
-      is_compact: its runs are many, so they are thinned when they are kept, and end with an
-        evaluation of their final parameters.
+      name: name of the scale, also of its run directories and tables of kept runs.
+      title: a phrase that says what the scale is for.
+      budget: limits of each run; None: the paper's limits of the experiment.
+      changes: other differences from the paper. A run's own flags override them.
+      flags: flags of every run that are not counted as differences from the paper.
+      is_compact: whether the scale has many runs. They are finished only once their final
+        parameters are evaluated, a campaign removes their directories once they are kept, and only
+        an experiment with a `Substitute` has such runs.
     """
 
     name: str
@@ -177,7 +178,7 @@ class Scale:
     is_compact: bool = False
 
     def budget_of(self, reported: Budget) -> Budget:
-        """Returns the budget of a run whose paper gives it `reported`."""
+        """Returns the budget at this scale of a run with the budget `reported` in the paper."""
         return reported if self.budget is None else self.budget
 
     def changes_of(self, agent: object, run_flags: Sequence[str]) -> tuple[Change, ...]:
@@ -196,13 +197,13 @@ class Scale:
         run_flags: Sequence[str],
         is_stated: bool = True,
     ) -> list[str]:
-        """Returns what differs from the paper's run, a phrase each; none at the paper's scale.
+        """Returns a phrase for each difference from the paper's run; none at the paper's scale.
 
         Args:
           reported: the paper's budget.
-          agent: of the run.
-          run_flags: of the run's own.
-          is_stated: whether `reported` is in the paper.
+          agent: the agent of the run.
+          run_flags: the run's own flags, which the scale does not change.
+          is_stated: whether the paper states `reported`.
         """
         budget = self.budget_of(reported)
         whose = "" if is_stated else " (not in the paper)"
@@ -215,14 +216,15 @@ PAPER_SCALE = Scale("paper", "the paper's actors and hours")
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """A reported number at which a figure has a line.
+    """A reported number that a figure shows as a line or a point.
 
     Attributes:
-      source: of results/reported/<paper>.csv, as `row` and `column` are.
-      row: the paper's.
-      column: the paper's.
+      source: where the paper reports it, as in the column source of results/reported/<paper>.csv.
+      row: row of the paper's table.
+      column: column of the paper's table.
       label: text in the legend.
-      days: the paper's column of training times, for a point in place of a line; "": a line.
+      days: column of the paper's training times in days; the number is then a point at its time.
+        "": it is a line.
     """
 
     source: str
@@ -234,11 +236,11 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A half of a figure, or a row of it, with panels of its own.
+    """A half or a row of a figure, with its own panels.
 
     Attributes:
-      name: "left" or "N = 1", for the text below the figure and, if it has curves of its own, above
-        its panels.
+      name: "left" or "N = 1", for the text below the figure and, if the part names its `settings`,
+        above its panels.
       settings: the settings that this part shows; empty shows all.
       environments: the tasks that this part shows; empty shows all.
       overrides: fields of `Experiment` to replace in this part.
@@ -252,15 +254,15 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Substitute:
-    """Runs that replace an experiment's at a scale for which those are too many or too large.
+    """Runs that replace an experiment's runs where these are too many or too large for a scale.
 
     Attributes:
       runs: as `Experiment.runs`.
-      note: which these are, a phrase.
-      budget: of each run; None: the scale's.
-      seeds: the default number of seeds; None: as many as the experiment has.
+      note: a phrase that says which runs these are.
+      budget: limits of each run; None: the scale's.
+      seeds: default number of seeds; None: the experiment's.
       overrides: fields of `Experiment` to replace at this scale.
-      is_evidence: whether its runs can decide claims; they cannot where they are one of many tasks.
+      is_evidence: whether the runs can decide claims; False where they cover one of many tasks.
     """
 
     runs: tuple[Run, ...]
@@ -273,32 +275,31 @@ class Substitute:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A figure or a table of a paper, or a result that a section tells without either.
+    """A figure or a table of a paper, or a result that a section reports without either.
 
     Attributes:
       name: "figure 2", "table 1", "section E".
-      title: what it shows, a phrase.
-      runs: of one seed, in the order of the paper's legend and panels; empty if there is nothing
-        to run.
-      budget: the paper's for a run.
-      states_budget: whether the budget is in the paper; else it is ours.
+      title: a phrase that says what it shows.
+      runs: the runs of one seed, in the order of the paper's legend and panels; empty if there is
+        nothing to run.
+      budget: the paper's limits of a run.
+      states_budget: whether the paper states the budget; otherwise we chose it.
       returns: which episodes it shows: the evaluator's, the greediest actor's or all actors'.
       x: column of evaluator.csv on the horizontal axis; "" for a table or final values.
-      sizes: a number of each setting, called `size_name`, which is then on the horizontal axis of
-        final values.
-      size_name: in words.
+      sizes: {setting: size} if final values are drawn over sizes; else empty.
+      size_name: label of the axis of sizes.
       y: quantity on the vertical axis, `EPISODE_RETURN` or a column of learner.csv.
       over_tasks: how tasks are combined.
-      is_of_ends: whether it shows a point for each method, its time and its final evaluations.
+      is_of_ends: whether it shows a point for each method: its final evaluations at its run time.
       smoothed: the number of points over which curves are smoothed.
-      seeds: the paper's number; None if it does not say.
-      references: lines of reported numbers.
-      levels: of an environment, lines at numbers that are known, as (value, label).
-      parts: its halves or rows, as the paper arranges it; empty: it is one whole.
-      substitutes: by the names of scales.
-      ours: of a table: our numbers for the paper's columns.
-      note: what the paper's text leaves open, and what was taken.
-      unavailable: why it cannot be run here, or why there is nothing to run; "" if it can be.
+      seeds: the paper's number of seeds; None if it is not stated.
+      references: reported numbers to draw.
+      levels: {environment: (value, label) of each known number at which to draw a line}.
+      parts: its halves or rows, as the paper arranges it; empty: it is not divided.
+      substitutes: {scale: the runs that replace `runs` at the scale}.
+      ours: source of our numbers for a table's columns; None if there are none.
+      note: what the paper's text leaves open, and what we chose.
+      unavailable: why it cannot be run here, or why there is nothing to run; "" if it can be run.
     """
 
     name: str
@@ -325,7 +326,7 @@ class Experiment:
 
     @property
     def flag(self) -> str:
-        """The argument that asks a program for it: "--figure=2", "--section=match"."""
+        """The program argument that selects it: "--figure=2", "--section=match"."""
         return f"--{self.name.replace(' ', '=')}"
 
     @property
@@ -334,16 +335,16 @@ class Experiment:
         return self.y == EPISODE_RETURN
 
     def budget_of(self, run: Run) -> Budget:
-        """Returns the paper's budget of one of the runs."""
+        """Returns the paper's budget for a run."""
         return self.budget if run.budget is None else run.budget
 
     @property
     def every_run(self) -> tuple[Run, ...]:
-        """`runs`, and those that replace them at some scales."""
+        """All `runs`, and the runs that replace them at some scales."""
         return self.runs + tuple(run for other in self.substitutes.values() for run in other.runs)
 
     def substitute(self, scale: str) -> Substitute:
-        """Returns what replaces the runs at a scale; by default the runs themselves."""
+        """Returns the substitute at a scale; if there is none, one with the same runs."""
         return self.substitutes.get(scale, Substitute(self.runs))
 
     def seeds_at(self, scale: str) -> int:
@@ -351,12 +352,12 @@ class Experiment:
         return self.substitute(scale).seeds or self.seeds or DEFAULT_SEEDS
 
     def scaled(self, scale: Scale) -> Scale:
-        """Returns a scale with the budget that it has for this experiment."""
+        """Returns a scale with the budget of this experiment's substitute, if that has one."""
         own = self.substitute(scale.name).budget
         return scale if own is None else dataclasses.replace(scale, budget=own)
 
     def at(self, scale: str) -> "Experiment":
-        """Returns the experiment with the runs that it has at a scale."""
+        """Returns the experiment with its runs and fields at a scale."""
         substitute = self.substitute(scale)
         note = "; ".join(filter(None, [self.note, substitute.note]))
         return dataclasses.replace(
@@ -364,7 +365,7 @@ class Experiment:
         )
 
     def divided(self) -> tuple["Experiment", ...]:
-        """Returns each part as an experiment; itself if it has none."""
+        """Returns each part as an experiment; the experiment itself if it has no parts."""
         if not self.parts:
             return (self,)
         found = []
@@ -379,12 +380,12 @@ class Experiment:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The curves, in their order."""
+        """The settings of the curves, in order."""
         return tuple(dict.fromkeys(run.setting for run in self.runs))
 
     @property
     def environments(self) -> tuple[str, ...]:
-        """The panels, in their order."""
+        """The environments of the panels, in order."""
         return tuple(dict.fromkeys(run.environment for run in self.runs))
 
 
@@ -409,8 +410,8 @@ class Look:
 
     Attributes:
       label: text in legends.
-      style: the same in all figures, but with other dashes where a setting before it has the same;
-        None: in each figure the next free colour.
+      style: style in all figures, with other dashes where an earlier setting has the same style;
+        None: the next free colour of each figure.
     """
 
     label: str
@@ -422,15 +423,15 @@ class Paper:
     """A paper with its experiments.
 
     Attributes:
-      name: of its directories in `reproductions` and results/runs, and of its file in
+      name: name of its directories in `reproductions` and results/runs, and of its file in
         results/reported.
-      title: of the agent.
+      title: the agent's name for readers, such as "D4PG".
       citation: "Author et al. 2018".
-      agents: all that its runs use.
-      experiments: figures, tables and sections, in the paper's order.
-      scales: that its runs can have, the paper's own first.
-      looks: of its settings in figures, by name.
-      band: the shade of its figures.
+      agents: all agents that its runs use.
+      experiments: figures, tables and sections, each kind in the paper's order.
+      scales: the scales that its runs can have, the paper's own first.
+      looks: {setting: its look in figures}.
+      band: the bands or error bars of its figures.
     """
 
     name: str
@@ -446,7 +447,7 @@ class Paper:
         """Returns the experiment called `name`, such as "figure 2".
 
         Raises:
-          UnknownError: there is none; the message lists all.
+          UnknownError: there is no such experiment; the message lists all.
         """
         return _named(name, self.experiments, f"{self.title} has no {name}")
 
@@ -458,7 +459,7 @@ class Paper:
         """Returns the scale called `name`.
 
         Raises:
-          UnknownError: there is none; the message lists all.
+          UnknownError: there is no such scale; the message lists all.
         """
         return _named(name, self.scales, f"{self.title} has no scale {name}")
 
@@ -473,12 +474,12 @@ def flag_name(flag: str) -> str:
 
 
 def flag_values(flags: Iterable[str]) -> dict[str, str]:
-    """Returns the values of flags by name, of arguments such as "--config.n_step=3"."""
+    """Returns {name: value} of flags such as "--config.n_step=3"."""
     return dict(flag.removeprefix("--").partition("=")[::2] for flag in flags)
 
 
 def same_value(value: Any, text: str) -> bool:
-    """Returns whether a value of JSON is the one that a flag's text says."""
+    """Returns whether a JSON value equals the value in a flag's text."""
     if isinstance(value, list):  # as "(128, 128)", "128,128" or "(128,)"
         texts = [part for part in text.strip("() ").split(",") if part]
         return len(texts) == len(value) and all(map(same_value, value, texts))
@@ -489,7 +490,7 @@ def same_value(value: Any, text: str) -> bool:
 
 
 def run_path(paper: str, scale: str, setting: str, environment: str, seed: int) -> pathlib.PurePath:
-    """Returns where a run is, below `RESULTS / "runs"` or any other root of runs."""
+    """Returns a run's directory relative to the root of the run directories."""
     return pathlib.PurePath(paper, scale, setting, run_folder(environment), f"seed_{seed}")
 
 

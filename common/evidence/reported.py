@@ -20,11 +20,11 @@ _FACTORS = {"K": 1e3, "M": 1e6}
 
 
 class ReportedError(UserError):
-    """A malformed file of reported numbers, or a number that it does not have."""
+    """A malformed file of reported numbers, or a number that is missing from it."""
 
 
 class Reported:
-    """Reads the files of a directory, by default this repository's results/reported."""
+    """The reported numbers in a directory, by default this repository's results/reported."""
 
     def __init__(self, directory: Path = DIRECTORY):
         self._directory = Path(directory)
@@ -50,7 +50,7 @@ class Reported:
         return source in set(self.rows(paper)["source"])
 
     def table(self, paper: str, source: str, cells: str = "number") -> pandas.DataFrame:
-        """Returns what one source of a paper reports, as the paper arranges it.
+        """Returns the numbers of one source of a paper, as the paper arranges them.
 
         Args:
           paper: the name of the file without its suffix.
@@ -61,7 +61,7 @@ class Reported:
           The paper's rows x its columns; nan where the paper prints nothing.
 
         Raises:
-          ReportedError, CsvError: as of `rows`, or the paper has no such source.
+          ReportedError, CsvError: as for `rows`, or the paper has no such source.
         """
         rows = self.rows(paper)
         found = rows[rows["source"] == source]
@@ -72,10 +72,10 @@ class Reported:
         )
 
     def number(self, paper: str, source: str, row: str, column: str) -> float:
-        """Returns one number, in the unit that its row of the file has.
+        """Returns one number, in the unit that the file gives for it.
 
         Raises:
-          ReportedError, CsvError: as of `table`, or that cell is missing or is not a single number.
+          ReportedError, CsvError: as for `table`, or the cell is missing or not a single number.
         """
         numbers = self.table(paper, source)
         found = numbers.at[row, column] if row in numbers.index and column in numbers else math.nan
@@ -110,19 +110,19 @@ class Reported:
         return self.atari_scores()
 
     def scales(self, tasks: Iterable[str]) -> dict[str, tuple[float, float]]:
-        """Returns `scale` of those of the tasks that have one."""
+        """Returns {task: scale} of the tasks that have a scale."""
         found = {task: self.scale(task) for task in tasks}
         return {task: pair for task, pair in found.items() if pair is not None}
 
     def without_scale(self, tasks: Iterable[str]) -> list[str]:
-        """Returns those of the tasks that have no scale."""
+        """Returns the tasks that have no scale."""
         return [task for task in tasks if self.scale(task) is None]
 
     def scale(self, task: str) -> tuple[float, float] | None:
-        """Returns a task's return of an untrained agent, and the one that counts as 1.
+        """Returns a task's return of an untrained agent, and the return that counts as 1.
 
-        These are Atari's reference scores, and the rows of task_scales.csv, whose tasks may be
-        patterns: the first that fits counts. None without a row.
+        They are from task_scales.csv, whose tasks may be patterns, or from Atari's reference
+        scores. The first task that matches counts; None if there is none.
 
         Raises:
           ReportedError, CsvError: a file is malformed.
@@ -154,18 +154,19 @@ def human_normalised(scores: Any, references: pandas.Series | pandas.DataFrame) 
     """Returns (score - random) / |human - random|: 0 is as good as random play, 1 as a human.
 
     Ape-X's percentages are 100 times this, Reactor's "normalized scores" its median over games.
-    The bars matter from human starts in Video Pinball, where random play scores more than a human.
-    They are not in the papers, but only with them the scores of Ape-X have its median of 358 %.
+    The absolute value matters from human starts in Video Pinball, where random play scores more
+    than a human. The papers do not mention it, but only with it the scores of Ape-X have its median
+    of 358 %.
 
     Args:
-      scores: unclipped; numbers, an array or a Series of a game, or a Series by games.
-      references: `random` and `human`: a row of `Reported.atari_scores`, or such a table.
+      scores: unclipped scores: a number, array or Series for one game, or a Series by games.
+      references: `random` and `human`: a row of `Reported.atari_scores`, or the whole table.
     """
     return (scores - references["random"]) / abs(references["human"] - references["random"])
 
 
 def _number(text: str) -> float:
-    """Returns the value of "1.5e-7" or "22800M"; nan of other text, such as "2^18"."""
+    """Returns the value of "1.5e-7" or "22800M"; nan for other text, such as "2^18"."""
     digits, factor = (text[:-1], _FACTORS[text[-1]]) if text[-1:] in _FACTORS else (text, 1.0)
     try:
         return float(digits) * factor

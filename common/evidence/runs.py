@@ -6,7 +6,7 @@
     <root>/<paper>/<scale>.training.csv       a row for each stretch of a run: means of learner.csv
 
 `keep` writes them, and checks what it writes. Two branches that both keep runs are merged line by
-line, so lines may stand in any order, and twice.
+line, so lines may be in any order, and may be there twice.
 """
 
 import collections
@@ -31,9 +31,9 @@ from common.user_error import UserError
 
 _RUNS = pathlib.Path("results/runs")
 IN_ORDER = ("finished", "stopped")
-"""Outcomes of starts whose files are whole."""
+"""Outcomes of starts that wrote complete files."""
 KEYS = ("setting", "environment", "seed")
-"""The columns that say of which run a row is."""
+"""The columns that identify the run of a row."""
 EVALUATIONS = (*KEYS, *csv_rows.RESULT)
 """The columns of the table of evaluations."""
 _NO_ROWS = pandas.DataFrame(columns=EVALUATIONS, dtype=float)
@@ -42,7 +42,7 @@ _RECORD = {
     **{"setting": str, "environment": str, "seed": int, "config": str, "rows": str},
     "progress": dict.fromkeys(csv_rows.PROGRESS, float),
 }
-"""The kinds of the members of a line of the table of runs, as of `json_file.require`."""
+"""The types of the values in a line of the table of runs, as `records.require_keys` takes them."""
 
 Key = tuple[str, str, int]
 """Setting, environment and seed of a run."""
@@ -54,7 +54,7 @@ def words_of(key: Key) -> str:
 
 
 class Progress(NamedTuple):
-    """The time and the steps that a run has done."""
+    """The time that a run has taken, and the steps that it has done."""
 
     wall_seconds: float = 0
     actor_steps: float = 0
@@ -94,10 +94,10 @@ class Tables(NamedTuple):
         return found
 
     def read_records(self) -> dict[Key, tuple[str, dict[str, Any]]]:
-        """Returns the line of each run, as its place "FILE:LINE" and what it holds, sorted by key.
+        """Returns the line of each run, as its place "FILE:LINE" and its content, sorted by key.
 
         Raises:
-          JsonError, RunDirectoryError: a line is malformed, or two different ones are of a run.
+          JsonError, RunDirectoryError: a line is malformed, or a run has two different lines.
         """
         found: dict[Key, tuple[str, dict[str, Any]]] = {}
         for where, record in _json_lines(self.runs):
@@ -126,15 +126,15 @@ class KeptRun:
       paper: name of the paper.
       scale: name of the scale.
       setting: name of the curve, not of the agent's setting.
-      environment: as given to `common.environments.make`.
-      seed: of the run.
-      config: as in config.json.
-      starts: as in run.json; of a diff only the hash.
-      progress: how far it went, over all starts together.
-      evaluations: its rows of the table, by wall-clock time.
-      training: its rows of the table, by wall-clock time.
-      from_start_states: origin, episode_return_mean and episode_returns of its last evaluation's
-        episodes from a file of starts; None if it had no such file.
+      environment: name of the environment, as given to `common.environments.make`.
+      seed: seed of the run.
+      config: content of config.json.
+      starts: the starts in run.json, with the hash of a diff instead of the diff.
+      progress: its time and steps, over all starts together.
+      evaluations: its rows of the table of evaluations, by wall-clock time.
+      training: its rows of the table of training, by wall-clock time.
+      from_start_states: origin, episode_return_mean and episode_returns of the last evaluation's
+        episodes from a file of start states; None if the run had no such file.
     """
 
     where: str
@@ -167,13 +167,13 @@ class KeptRun:
 
     @property
     def limit(self) -> str:
-        """The column of its limit: learner steps, actor steps, else seconds."""
+        """The column of its limit: learner steps, else actor steps, else seconds."""
         limits = ("learner_steps", "actor_steps")
         return next((name for name in limits if getattr(self.budget, name)), "wall_seconds")
 
     @property
     def is_by_rule(self) -> bool:
-        """True if it was evaluated as often as claims ask, with enough episodes."""
+        """True if it was evaluated as often as claims require, with enough episodes."""
         rows = self.evaluations
         return is_by_rule(rows[self.limit][rows["episodes"] >= EPISODES])
 
@@ -185,7 +185,7 @@ class KeptRun:
 
     @property
     def budget(self) -> Budget:
-        """The limits of its last start; for a run that was stopped before, the minutes it took."""
+        """The limits of its last start; the minutes that it took if it stopped before them."""
         limits = Budget(**self._last_start.get("budget", {}))
         is_finished = self._last_start.get("outcome") == "finished" and limits != Budget()
         if is_finished or limits.reached(*self.progress):
@@ -194,7 +194,7 @@ class KeptRun:
 
     @property
     def overestimates(self) -> bool | None:
-        """True if its mean Q ends above the largest possible return; None if that is not known."""
+        """True if its mean Q ends above the largest possible return; None if either is unknown."""
         bound = q_bound(self.environment, self.config["config"])
         if "mean_q" not in self.training or bound == math.inf:
             return None
@@ -214,12 +214,12 @@ class KeptRun:
 
     @property
     def cores(self) -> int:
-        """The number that its machine let it use; 1 if its line does not say."""
+        """The number of cores that its machine let it use; 1 if its line does not say."""
         return self._machine.get("usable_cores") or 1
 
     @property
     def gpus(self) -> int:
-        """The number of its machine; 0 if its line does not say."""
+        """The number of GPUs of its machine; 0 if its line does not say."""
         return len(self._machine.get("gpus") or ())
 
     @property
@@ -231,12 +231,12 @@ class KeptRun:
         return self.starts[-1]
 
     def points(self, x: str, y: str, returns: Returns) -> pandas.DataFrame:
-        """Returns what a figure draws of this run.
+        """Returns the points that a figure draws of this run.
 
         Args:
           x: "wall_seconds", "actor_steps", "learner_steps" or "environment_frames".
           y: `EPISODE_RETURN`, or a column of learner.csv.
-          returns: which episodes, if y is a return.
+          returns: the episodes whose returns to take, if y is a return.
 
         Returns:
           columns x and y, float64, sorted by x; empty if the run has nothing to show. Columns of
@@ -263,15 +263,14 @@ def frame(
     Args:
       paper: name of the paper.
       scale: name of the scale.
-      root: of the tables of kept runs.
+      root: root of the tables of kept runs.
       y: `EPISODE_RETURN` for evaluations, or a column of learner.csv.
-      clock: the column to take x from; "": the quantity that limits a run, which is learner steps,
-        actor steps, else seconds.
+      clock: the column of x; "": the column of each run's limit, see `KeptRun.limit`.
 
     Returns:
-      columns setting, task, seed, x, value, budget, commit, started and by_rule, a row a value.
-      started is the date and time of the first start. by_rule says of a run whether it was
-      evaluated as often as claims ask. Runs without the column have no row.
+      columns setting, task, seed, x, value, budget, commit, started and by_rule, with a row for
+      each value. started is the date and time of the first start. by_rule is whether the run was
+      evaluated as often as claims require. Runs without the column y have no row.
     """
     rows: list[tuple] = []
     for run in KeptRuns(root).of(paper, scale):
@@ -285,10 +284,10 @@ def frame(
 
 
 class KeptRuns:
-    """Every run below a root, by paper and scale.
+    """All kept runs below a root, by paper and scale.
 
     Args:
-      root: of the tables.
+      root: root of the tables.
     """
 
     def __init__(self, root: pathlib.Path):
@@ -304,12 +303,12 @@ class KeptRuns:
         """Returns the runs of a scale, sorted by setting, environment and seed.
 
         Raises:
-          UserError: a line is malformed, or two different ones are of a run.
+          UserError: a line is malformed, or a run has two different lines.
         """
         return tuple(self._by_key(paper, scale).values())
 
     def find(self, paper: str, scale: str, key: Key) -> KeptRun | None:
-        """Returns a run as its table has it at this moment; None if it has none."""
+        """Returns a run as it is in its table at this moment; None if it is not there."""
         return self._by_key(paper, scale).get(key)
 
     def _by_key(self, paper: str, scale: str) -> dict[Key, KeptRun]:
@@ -327,7 +326,7 @@ class KeptRuns:
 
 
 def _stamp(path: pathlib.Path) -> tuple[int, int]:
-    """Returns what tells a file from the one that replaces it; zeros if there is none."""
+    """Returns inode and time of a file, to notice its replacement; zeros if there is no file."""
     try:
         state = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -358,7 +357,7 @@ def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
 
 
 def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    """Yields the place "FILE:LINE" of each distinct line, and what it holds."""
+    """Yields the place "FILE:LINE" and the content of each distinct line."""
     try:
         lines = path.read_bytes().splitlines()
     except (FileNotFoundError, NotADirectoryError):
@@ -373,12 +372,12 @@ def read_rows(
     """Returns the distinct rows of each run in a table; empty cells are NaN.
 
     Args:
-      path: of the table; if it does not exist, it has no rows.
-      columns: that it must have.
-      kind: of its numbers; str leaves them as they are written.
+      path: path of the table; a file that does not exist has no rows.
+      columns: the columns that the table must have.
+      kind: type of its numbers; str leaves them as they are written.
 
     Raises:
-      CsvError: it is malformed.
+      CsvError: the table is malformed.
     """
     if not path.exists():
         return {}

@@ -21,24 +21,24 @@ from common.reporting.budget import Budget, duration
 from common.reporting.run_directory import RunDirectoryError
 
 ALL_RUNS = "runs"
-"""The name of the figure of everything that was run at a scale."""
+"""The name of the figure that shows all runs of a scale."""
 FINAL = "the mean of all values in the last third of a run"
 """The definition of a final return."""
 _FINAL_SPEED = "the mean over the last third of a run's time"
 _CLOCKS = ("wall_seconds", "actor_steps", "learner_steps", "environment_frames")
 _FINAL_CLOCK = "a run's last value"
 FEWEST_SEEDS = 3
-"""The least number of seeds with a shade."""
+"""The minimum number of seeds of a curve with a band."""
 LISTED = 6
-"""The most tasks that are named; of more there is the number."""
+"""The maximum number of tasks that are named; more tasks are only counted."""
 _SUITES = {"atari": "Atari", "control": "Control Suite", "gym": "Gym", "minatar": "MinAtar"}
 
 
 def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, ...]:
-    """Returns those of `runs` that the experiment lists, by setting, environment and seed.
+    """Returns the runs that the experiment lists, in the order of its curves and by seed.
 
     Raises:
-      RunDirectoryError: a run's config is of another setting than its place says.
+      RunDirectoryError: the setting in a run's config is not that of its curve.
     """
     order = {
         run.curve: (number, run.agent_setting) for number, run in enumerate(experiment.every_run)
@@ -81,20 +81,20 @@ def scales_of(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
 
 
 def deciding_scales(paper: Paper, kept: KeptRuns) -> tuple[str, ...]:
-    """Returns those of `scales_of` whose runs are evidence for the paper's claims.
+    """Returns the scales with runs that are evidence for the paper's claims.
 
-    Runs that others have replaced are none: nobody is to choose between two runs of a seed.
+    Replaced runs are not evidence, so that nobody can choose between two runs of a seed.
     """
     there = scales_of(paper, kept)
     return tuple(scale for scale in there if scale != SMOKE and not scale.endswith(EARLIER))
 
 
 def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> None:
-    """Checks that there is a directory of runs, and that a paper lists the scale or has runs of it.
+    """Checks that the directory of runs exists, and that a paper lists the scale or has runs of it.
 
     Raises:
-      RunDirectoryError: there is no directory.
-      UnknownError: no paper does; the message lists the scales there are.
+      RunDirectoryError: the directory does not exist.
+      UnknownError: no paper has the scale; the message lists the known scales.
     """
     if not kept.root.is_dir():
         raise RunDirectoryError(
@@ -120,9 +120,9 @@ def clock(experiment: Experiment, budget: Budget | None = None) -> str:
     """Returns the column along which runs are followed, also for a figure without such an axis.
 
     Args:
-      experiment: what they are of.
-      budget: theirs; None: the paper's. Runs with a limit in steps are followed by steps, so that
-        a slower machine gives the same evidence.
+      experiment: the experiment of the runs.
+      budget: the limits of the runs; None: the paper's. Runs with a limit in steps are followed by
+        steps, so that a slower machine gives the same evidence.
     """
     if budget is not None and budget.minutes is None and budget != Budget():
         return "actor_steps" if budget.learner_steps is None else "learner_steps"
@@ -135,7 +135,7 @@ def final(values: Sequence[float] | np.ndarray | pandas.Series) -> float:
     """Returns the final value of a run, as `FINAL` defines it.
 
     Args:
-      values: one or more, in the order of the run.
+      values: the run's values in order, at least one.
     """
     return float(np.mean(np.asarray(values)[-math.ceil(len(values) / 3) :]))
 
@@ -144,7 +144,7 @@ def final_speed(values: pandas.Series) -> float:
     """Returns the final value of a run's speed: the mean over the last third of its time.
 
     Args:
-      values: by wall-clock seconds; each is of the time since the one before.
+      values: speeds by wall-clock seconds; each is a mean over the time since the previous one.
     """
     ends = values.index.to_numpy()
     is_late = ends > 2 / 3 * ends[-1]
@@ -152,14 +152,14 @@ def final_speed(values: pandas.Series) -> float:
 
 
 def final_of(column: str) -> tuple[Callable[[pandas.Series], float], str]:
-    """Returns the function that takes a column's final value, and its definition in words."""
+    """Returns the function that computes a column's final value, and its definition in words."""
     if column in _CLOCKS:
         return lambda values: float(values.iloc[-1]), _FINAL_CLOCK
     return (final_speed, _FINAL_SPEED) if column.endswith("_per_second") else (final, FINAL)
 
 
 def file_name(paper: str, name: str, scale: str | None) -> str:
-    """Returns "PAPER_figure_2" or "PAPER_table_2"; with "_smoke" if its runs are of that scale."""
+    """Returns "PAPER_figure_2", or "PAPER_figure_2_smoke" for a scale other than the paper's."""
     stem = paper if name == ALL_RUNS else f"{paper}_{name.replace(' ', '_')}"
     return stem if scale in (None, PAPER_SCALE.name) else f"{stem}_{scale}"
 
@@ -167,7 +167,7 @@ def file_name(paper: str, name: str, scale: str | None) -> str:
 def title(paper: Paper, experiment: Experiment, scale: str, tasks: Sequence[str]) -> str:
     """Returns the title of a figure: paper, figure, scale, and what is drawn.
 
-    A title that begins with a suite has those of the tasks that are drawn in its place.
+    If the experiment's title starts with a suite, the suites of the drawn tasks replace it.
     """
     head, colon, rest = experiment.title.partition(": ")
     if colon and head in _SUITES.values():
@@ -185,13 +185,13 @@ def caption(
     settings: Sequence[str],
     left_out: Sequence[KeptRun] = (),
 ) -> str:
-    """Returns the text below a figure, of which these runs and curves are drawn.
+    """Returns the text below a figure.
 
     Args:
-      paper: of the figure.
+      paper: the paper of the figure.
       experiment: the figure.
-      runs: that are drawn.
-      settings: of the curves that are drawn.
+      runs: the runs that are drawn.
+      settings: the settings of the curves that are drawn.
       left_out: other runs of the figure.
     """
     curves = {run.curve for run in runs}
@@ -222,7 +222,7 @@ def caption(
 
 
 def _has_band(experiment: Experiment, seeds: Mapping[tuple[str, str], int]) -> bool:
-    """Returns whether a curve has enough seeds on its task, or on each that it is a mean of."""
+    """Returns whether any curve has enough seeds for a band on each of its tasks."""
     for part in experiment.divided():
         tasks, fewest = shown_tasks(part, seeds), dict[tuple[str, str], int]()
         for setting, task in (run.curve for run in part.runs if run.curve in seeds):
@@ -235,7 +235,7 @@ def _has_band(experiment: Experiment, seeds: Mapping[tuple[str, str], int]) -> b
 
 
 def contents(experiment: Experiment) -> dict[str, str]:
-    """Returns whose episodes are shown, and how tasks and values are combined, part by part."""
+    """Returns whose returns are shown, and how tasks and values are combined, part by part."""
     parts = experiment.divided()
     found = [
         {
@@ -250,14 +250,14 @@ def contents(experiment: Experiment) -> dict[str, str]:
 
 
 def joined(items: Mapping[str, str]) -> str:
-    """Returns what there is: "returns of: evaluations; seeds: 3"."""
+    """Returns the items with a text, joined: "returns of: evaluations; seeds: 3"."""
     return "; ".join(f"{name}: {text}" for name, text in items.items() if text)
 
 
 def task_title(environment: str) -> str:
     """Returns a task in words: "cartpole swingup sparse", "Humanoid", "ms pacman".
 
-    Of an environment's own module and function only what tells it apart: "match 21".
+    An environment that is a Python function has only its distinguishing words: "match 21".
     """
     suite, _, name = environment.partition(":")
     words = (name or suite).replace(":", " ").replace("_", " ").removesuffix("-v4").split()
@@ -267,19 +267,19 @@ def task_title(environment: str) -> str:
 
 
 def _by_part(names: Iterable[str], texts: Sequence[str]) -> str:
-    """Returns the text of all parts, or that of each if they differ."""
+    """Returns the text that all parts share, or each part's text if they differ."""
     if len(set(texts)) == 1:
         return texts[0]
     return ", ".join(f"{name} {text}" for name, text in zip(names, texts) if text)
 
 
 def _few(names: Sequence[str], of: int) -> str:
-    """Returns names, or of many the number: "7/9"."""
+    """Returns the names, or their number if they are many: "7/9"."""
     return ", ".join(names) if len(names) <= LISTED // 2 else f"{len(names)}/{of}"
 
 
 def _budget(experiment: Experiment) -> str:
-    """Returns the paper's limits of a run; those that it does not state are in brackets."""
+    """Returns the paper's limits of a run, in brackets if the paper does not state them."""
     if experiment.budget == Budget():
         return ""
     return str(experiment.budget) if experiment.states_budget else f"({experiment.budget})"
