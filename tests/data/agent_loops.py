@@ -44,11 +44,11 @@ def make_loop(agent, policy, environments, on_episode=lambda *_: None, actors=No
 
     Args:
       agent: as a program in `binaries` makes it.
-      policy: of the actors.
+      policy: the actors' policy.
       environments: a batch, an actor for each.
       on_episode: see `ActingLoop`.
       actors: indices; default: from 0 on.
-      options: of `Data.make_adder`; the default seed is 0.
+      options: arguments of `Data.make_adder`; the default seed is 0.
     """
     specs = agent.step_specs(EnvironmentSpec.of(environments))
     actors = actors or range(environments.num_environments)

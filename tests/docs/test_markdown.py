@@ -266,20 +266,32 @@ def test_a_page_is_in_plain_english(page):
     assert not phrases, "\n".join(lines)
 
 
-def strings(source: str) -> Iterator[str]:
-    """Yields every string of a program, docstrings and parts of messages alike."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield joined(node.value)
+def strings() -> Iterator[tuple[str, str]]:
+    """Yields the path and every string of the programs, docstrings and parts of messages alike."""
+    for folder in ("binaries", "common", "reproductions", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if path == pathlib.Path(__file__):
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield str(path.relative_to(ROOT)), node.value
 
 
 def test_docstrings_and_messages_are_in_plain_english():
     phrases = [
-        f"{path.relative_to(ROOT)}: {name} ({IDIOM[name][1]}): ... {around} ..."
-        for folder in ("binaries", "common", "reproductions", "tests")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if path != pathlib.Path(__file__)
-        for string in strings(path.read_text())
-        for name, around in found(string)
+        f"{path}: {name} ({IDIOM[name][1]}): ... {around} ..."
+        for path, string in strings()
+        for name, around in found(joined(string))
     ]
     assert not phrases, "\n".join(phrases)
+
+
+NO_NOUN = re.compile(r"^ +\*{0,2}(?!note)\w+: (?:of|those|that|by|one) .*", re.M)
+"""A description that relies on the name of its argument or attribute: "seed: of the actors"."""
+
+
+def test_descriptions_of_arguments_have_a_noun():
+    entries = [
+        f"{path}: {entry}" for path, string in strings() for entry in NO_NOUN.findall(string)
+    ]
+    assert not entries, "\n".join(entries)

@@ -127,8 +127,8 @@ def check_changes(before, variables, gradients, factor):
 
     Args:
       before: `Float64Networks` from before the update.
-      variables: of the policy or of the critic.
-      gradients: of the objective in each variable; each has a number that tells.
+      variables: the variables of the policy or of the critic.
+      gradients: gradient of the objective in each variable; each has a number that tells.
       factor: 1 where the update ascends, -1 where it descends, times a clipped norm's scale.
     """
     for variable, gradient in zip(variables, gradients, strict=True):

@@ -49,8 +49,8 @@ def show(estimated, columns, steps, sample, remove, length=1):
       columns: {name: (spec, values of 1,000 steps)}.
       steps: the capacity.
       sample: the distribution to sample from.
-      remove: that to remove by.
-      length: of an item.
+      remove: the distribution that picks the items to remove.
+      length: number of steps of an item.
     """
     specs = {name: spec for name, (spec, _) in columns.items()}
     values = {name: value for name, (_, value) in columns.items()}

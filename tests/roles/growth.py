@@ -96,7 +96,7 @@ class Growth:
         then loads the last checkpoint.
       workdir: run directory, whose size is the run's use of the disk.
       quiet_seconds: after the first sample, in which every role makes the threads that it needs.
-      warm_up_seconds: of a process: imports, compilation, the caches of allocators, and its replay,
+      warm_up_seconds: a process's imports, compilation, allocator caches, and its replay,
         which has to be full by then.
     """
 

@@ -85,9 +85,9 @@ class RunOnRay:
         """Causes a fault and returns when these tasks run anew and the learner makes updates.
 
         Args:
-          name: of the fault.
+          name: the fault's name.
           fault: function that causes it.
-          tasks: that start again, such as "actor-0".
+          tasks: the tasks that start again, such as "actor-0".
         """
         pids = self.run.pids()
         before = {name: self.run.learner(name) for name in _COLUMNS[:2]}

@@ -19,8 +19,8 @@ class RayNode:
     Args:
       log: gets its output.
       host: its address, one of the loopback's, but not 127.0.0.1, for which Ray takes another.
-      cores: that it says it has.
-      *options: of `ray start`.
+      cores: number of cores that the node reports.
+      *options: options of `ray start`.
     """
 
     def __init__(self, log: pathlib.Path, host: str, cores: int, *options: str):
@@ -70,7 +70,7 @@ def two_nodes(folder: str | os.PathLike, cores: int):
 
     Args:
       folder: gets logs; its path is short, since Ray's sockets are below it.
-      cores: of each node.
+      cores: number of cores of each node.
     """
     folder = pathlib.Path(folder)
     (port,) = free_ports(1)

@@ -14,11 +14,11 @@ def make_context(agent, spec, layout, path, topology=None, **others):
     """Returns the context of `topology`'s task in a run without limits.
 
     Args:
-      agent: of the run.
-      spec: of the environment.
-      layout: of the run.
-      path: of the run directory.
-      topology: of the cluster; None: its keeper alone.
+      agent: the agent.
+      spec: the environment's spec.
+      layout: the layout of the processes.
+      path: the run directory.
+      topology: the cluster; None: the keeper alone.
       **others: other values of fields.
     """
     topology = topology or Topology.local(layout.roles, {layout.keeper.name: 1})

@@ -42,8 +42,8 @@ class Fault:
     Attributes:
       kind: "kill" (-9), "kill_in_save", which waits until a checkpoint is being written, "freeze"
         (SIGSTOP, then SIGCONT) or "fill" of the disk.
-      role: of the process, also "launcher"; "disk" if none.
-      index: of the process.
+      role: the role of the process, also "launcher", or "disk" for no process.
+      index: the task index of the process.
       seconds: length.
       is_alone: whether it keeps apart from others; kills of acting processes come at any time.
       at: when it began; before that, when it is planned.
@@ -140,7 +140,7 @@ class Disk:
     """A small file system of its own, which can be filled: a tmpfs, which only root can mount.
 
     Args:
-      path: of the directory to make.
+      path: the directory to create.
     """
 
     def __init__(self, path: pathlib.Path):
@@ -193,9 +193,9 @@ class Faults:
     Args:
       run: to attack.
       launch: starts the launcher of the run.
-      layout: of the run.
-      acting_processes: that share the run's actors.
-      disk: that holds the run.
+      layout: the layout of the run's processes.
+      acting_processes: number of processes that share the run's actors.
+      disk: the disk that holds the run.
 
     Attributes:
       launcher: the newest one.

@@ -110,7 +110,7 @@ class Run:
     """An evaluator in a thread, and the learner in this one.
 
     Attributes:
-      error: that ended the evaluator.
+      error: the error that ended the evaluator.
     """
 
     def __init__(self, path):

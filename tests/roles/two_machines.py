@@ -139,7 +139,7 @@ class RolesByHand:
     """The roles of a run, each with its TF_CONFIG, on one machine or on two.
 
     Args:
-      name: of the soak whose program and flags they have.
+      name: the soak whose program and flags they use.
       link: between the machines.
       folder: gets the run and the logs.
       is_apart: whether the roles are on both machines.

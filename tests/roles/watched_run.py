@@ -221,10 +221,10 @@ class RunByHand(WatchedRun):
 
     Args:
       start: starts forks, see `forked`.
-      workdir: of the run; logs go to its parent.
+      workdir: the run directory; logs go to its parent.
       module: the agent's program.
-      flags: of all roles.
-      layout: of the run.
+      flags: flags of all roles.
+      layout: the layout of the processes.
       **counts: tasks by job that the cluster lists.
     """
 
