@@ -13,8 +13,7 @@ import tree
 from common.data.data import Adder, Data, Delivery, StoredState
 from common.data.rollout_config import HELD_ROLLOUTS
 from common.environments.batch import FIRST
-from common.replay.columns import Signature
-from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
+from common.replay.store import UNLIMITED, Counters, NestWire, RateLimiter, Store, equal_batch
 from common.types import Batch, Nest
 from common.values import multistep
 
@@ -152,26 +151,6 @@ class RolloutAdder(Adder):
         return Rollout(rows(*versions).astype(np.int64), steps)
 
 
-class RolloutWire(Wire):
-    """The form in which rollouts are sent."""
-
-    consumes = True
-
-    def __init__(self, specs: Nest):
-        """Prepares the columns; `specs` are those of `RolloutStore`."""
-        self.signature = Signature(specs)
-        version = tf.TensorSpec([None], tf.int64, "version")
-        self.put_specs = [version, *self.signature.column_specs]
-
-    def columns(self, rows: Rollout) -> list:
-        """Returns the versions and the columns of the steps."""
-        return [rows.version, *self.signature.flatten(rows.steps)]
-
-    def rows(self, columns: Sequence) -> Rollout:
-        """Reverses `columns`."""
-        return Rollout(columns[0], self.signature.unflatten(columns[1:]))
-
-
 class RolloutStore(Store):
     """Store of the current policy's steps; a draw empties it, since the policy then changes.
 
@@ -184,10 +163,10 @@ class RolloutStore(Store):
         """Creates an empty store.
 
         Args:
-          specs: columns of a step, nest of `tf.TensorSpec` without batch dimension.
+          specs: columns of the steps, nest of `tf.TensorSpec` without batch dimension.
           capacity: maximum number of stored steps.
         """
-        self.wire: RolloutWire = RolloutWire(specs)
+        self.wire: NestWire = _wire(specs)
         self.capacity = capacity
         self._lock = threading.Lock()
         self._puts: list[list[np.ndarray]] = []
@@ -248,17 +227,13 @@ class RolloutStore(Store):
 
     def _columns(self, rows: Rollout) -> list[np.ndarray]:
         """Checks the columns and returns copies of them."""
-        steps = self.wire.signature.checked(rows.steps)
-        version, num_rows = np.asarray(rows.version), len(steps[0])
-        if version.dtype != np.int64 or version.shape != (num_rows,):
-            raise ValueError(
-                f"version must be int64 [{num_rows}], is {version.dtype} {list(version.shape)}"
-            )
-        if num_rows > self.capacity:
-            raise ValueError(f"{num_rows} steps exceed the store, which holds {self.capacity}")
+        columns = self.wire.signature.checked(rows)
+        version = columns[0]
+        if len(version) > self.capacity:
+            raise ValueError(f"{len(version)} steps exceed the store, which holds {self.capacity}")
         if (version != version[:1]).any():
             raise ValueError(f"version must be one, is {version.min()} to {version.max()}")
-        return [*map(np.array, (version, *steps))]
+        return [*map(np.array, columns)]
 
 
 class Rollouts(Data):
@@ -294,9 +269,9 @@ class Rollouts(Data):
         del seed, num_shards
         return RolloutStore(_columns(specs), HELD_ROLLOUTS * self._horizon)
 
-    def wire(self, specs: Nest) -> RolloutWire:
+    def wire(self, specs: Nest) -> NestWire:
         """See base class."""
-        return RolloutWire(_columns(specs))
+        return _wire(_columns(specs))
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns `UNLIMITED`: actors wait for the parameters that were learnt from their steps."""
@@ -307,3 +282,8 @@ class Rollouts(Data):
 def _columns(states: Nest) -> RolloutSteps:
     scalar = tf.TensorSpec([])
     return RolloutSteps(states, scalar, scalar, scalar)
+
+
+def _wire(steps: Nest) -> NestWire:
+    """Returns the wire of steps with the version of their parameters."""
+    return NestWire(Rollout(tf.TensorSpec([], tf.int64), steps))

@@ -12,9 +12,8 @@ import tree
 
 from common.data.data import Adder, Data, Delivery
 from common.environments.batch import FIRST
-from common.replay.columns import Signature
 from common.replay.local_replay import LocalReplay
-from common.replay.store import UNLIMITED, Counters, RateLimiter, Store, Wire, equal_batch
+from common.replay.store import UNLIMITED, Counters, NestWire, RateLimiter, Store, equal_batch
 from common.types import Batch, Nest
 
 
@@ -152,34 +151,10 @@ class UnrollBatch(NamedTuple):
         return equal_batch(self.steps)
 
 
-class UnrollWire(Wire):
-    """The form in which unrolls are sent.
-
-    Attributes:
-      signature: the columns of an unroll.
-    """
-
-    consumes = True
-
-    def __init__(self, specs: Nest):
-        """Prepares the columns; `specs` are those of `UnrollQueue`."""
-        self.signature = Signature(specs)
-        self.put_specs = self.signature.column_specs
-
-    def columns(self, rows: Nest) -> list:
-        """Returns the columns of unrolls."""
-        return self.signature.flatten(rows)
-
-    def rows(self, columns: Sequence) -> Nest:
-        """Reverses `columns`."""
-        return self.signature.unflatten(columns)
-
-
 class UnrollQueue(Store):
     """A first-in, first-out queue of unrolls, which are drawn only once (AQL section 4, A.1).
 
     Attributes:
-      signature: the columns of an unroll.
       capacity: maximum number of unrolls in the queue.
     """
 
@@ -190,8 +165,7 @@ class UnrollQueue(Store):
           specs: nest of `tf.TensorSpec` of shape [T, ...]: the columns of an unroll.
           capacity: maximum number of unrolls in the queue.
         """
-        self.wire = UnrollWire(specs)
-        self.signature = self.wire.signature
+        self.wire: NestWire = NestWire(specs)
         self.capacity = capacity
         self._lock = threading.Lock()
         self._rows: collections.deque[Sequence[np.ndarray]] = collections.deque()
@@ -210,7 +184,7 @@ class UnrollQueue(Store):
           ValueError: `rows` is a nest of another structure, M exceeds the capacity, or a column has
             another dtype or shape, or values that are not finite. The queue is unchanged.
         """
-        columns = self.signature.checked(rows)
+        columns = self.wire.signature.checked(rows)
         num_rows = len(columns[0])
         if num_rows > self.capacity:
             raise ValueError(f"{num_rows} unrolls exceed the queue, which holds {self.capacity}")
@@ -233,9 +207,9 @@ class UnrollQueue(Store):
         # `np.stack` would convert strings to dtype "S", which drops trailing zero bytes.
         columns = [
             np.array(column, dtype.as_numpy_dtype)
-            for column, dtype in zip(zip(*rows), self.signature.dtypes)
+            for column, dtype in zip(zip(*rows), self.wire.signature.dtypes)
         ]
-        return UnrollBatch(self.signature.unflatten(columns))
+        return UnrollBatch(self.wire.rows(columns))
 
     def counters(self) -> Counters:
         """Returns the counters, in unrolls; a drawn unroll counts as sampled, not as removed."""
@@ -293,9 +267,9 @@ class ReplayedUnrolls(Data):
             )
         return UnrollQueue(specs, config.queue_capacity)
 
-    def wire(self, specs: Nest) -> UnrollWire:
+    def wire(self, specs: Nest) -> NestWire:
         """See base class."""
-        return UnrollWire(specs)
+        return NestWire(specs)
 
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns `UNLIMITED`, because the queue's capacity limits the actors."""

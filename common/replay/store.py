@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 import tensorflow as tf
 
+from common.replay.columns import Signature
 from common.types import Batch, Nest
 
 
@@ -98,6 +99,29 @@ class Wire(abc.ABC):
     def drawn(self, parts: Sequence[Sequence[tf.Tensor]]) -> Any:
         """Reverses `drawn_columns` and joins the parts of a draw."""
         raise NotImplementedError
+
+
+class NestWire(Wire):
+    """The form of rows that are nests of columns and are drawn only once.
+
+    Attributes:
+      signature: the columns of a row.
+    """
+
+    consumes = True
+
+    def __init__(self, specs: Nest):
+        """Prepares the columns; `specs` is a nest of `tf.TensorSpec` without batch dimension."""
+        self.signature = Signature(specs)
+        self.put_specs = self.signature.column_specs
+
+    def columns(self, rows: Nest) -> list:
+        """See base class."""
+        return self.signature.flatten(rows)
+
+    def rows(self, columns: Sequence) -> Nest:
+        """See base class."""
+        return self.signature.unflatten(columns)
 
 
 def equal_batch(steps: Nest) -> Batch:

@@ -303,8 +303,13 @@ class Rollouts(Kind):
 
     refuses, length, version = True, 1, 0
     wrong = [
-        *Kind.wrong,
-        ("version", lambda version: version + np.arange(2), "version must be one, is"),
+        *(
+            (name.replace(" ", " steps/"), change, words.replace(" ", " steps/", 1))
+            for name, change, words in Kind.wrong
+        ),
+        ("column version", lambda version: version[:, None], "column version must have shape"),
+        ("column version", lambda version: version.astype(np.int32), "column version must be int"),
+        ("column version", lambda version: version + np.arange(2), "version must be one, is"),
     ]
 
     def make(self, width=4, capacity=100):
