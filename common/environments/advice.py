@@ -105,16 +105,16 @@ def faults(specimen: Specimen) -> Iterator[str]:
         yield "a reward is not finite"
     for shape in specimen.flattened:
         yield (
-            f"an image of floats, {list(shape)}, becomes a vector: give it as uint8 from 0 to 255 "
-            "for the networks with convolutions"
+            f"an image of floats, {list(shape)}, is flattened to a vector: return it as uint8 from "
+            "0 to 255 for convolutional networks"
         )
     lengths = specimen.lengths
     are_equal = len(lengths) > 2 and len({*lengths}) == 1 and lengths[0] >= _LONG
     if are_equal and specimen.true_ends == len(lengths):
         yield (
-            f"all {len(lengths)} episodes ended after {lengths[0]} steps as if nothing could "
-            "follow: if the time is up then, return `truncated` instead of `terminated` "
-            "(discount 1), so that the agent bootstraps from the last state"
+            f"all {len(lengths)} episodes terminated after exactly {lengths[0]} steps: if that is "
+            "a time limit, return `truncated` instead of `terminated` (discount 1), so that the "
+            "agent bootstraps from the last state"
         )
 
 
@@ -125,23 +125,23 @@ def hints(specimen: Specimen) -> Iterator[str]:
         most = max(-specimen.low.min(), specimen.high.max())
         some = ", ".join(map(str, large[:8])) + ", ..." * (large.size > 8)
         yield (
-            f"numbers {some} of the observation reach {most:.4g}: scale them to about [-1, 1], for "
-            "example by gymnasium.wrappers.RescaleObservation, or give "
-            "--config.normalize_observations, unless the agent standardises them anyway"
+            f"elements {some} of the observation reach {most:.4g}: scale them to about [-1, 1], "
+            "for example with gymnasium.wrappers.RescaleObservation, or give "
+            "--config.normalize_observations, unless the agent standardises observations itself"
         )
     shape = specimen.spec.picture_shape
     if shape is not None and shape[2] in (1, 3) and not specimen.spec.vector_size:
         yield (
-            "an observation is a single image, which shows no motion: stack images by Gymnasium's "
-            "wrappers GrayscaleObservation and FrameStackObservation(stack_size=4), unless the "
-            "agent is recurrent"
+            "an observation is a single image, which shows no motion: stack images with "
+            "Gymnasium's wrappers GrayscaleObservation and FrameStackObservation(stack_size=4), "
+            "unless the agent is recurrent"
         )
     if not np.any(specimen.rewards):
-        yield f"random play got no reward in {len(specimen.rewards):,} steps"
+        yield f"random play received no reward in {len(specimen.rewards):,} steps"
     if not specimen.lengths:
         yield (
-            f"no episode ended in {len(specimen.rewards):,} steps: if episodes have no end, limit "
-            "them, for example by gymnasium.wrappers.TimeLimit"
+            f"no episode ended in {len(specimen.rewards):,} steps: if episodes never end, limit "
+            "their length, for example with gymnasium.wrappers.TimeLimit"
         )
 
 
@@ -176,16 +176,16 @@ def return_range(specimen: Specimen, config: Any) -> str | None:
     low = min(0.0, least * horizon, returns.min())
     high = max(0.0, most * horizon, returns.max())
     lie = (
-        f"rewards, mostly in [{least:.3g}, {most:.3g}], give discounted returns in about "
+        f"rewards are mostly in [{least:.3g}, {most:.3g}], so discounted returns are in about "
         f"[{low:.3g}, {high:.3g}]"
     )
     has = f"v_min={config.v_min:g} and v_max={config.v_max:g}"
-    should = f"--config.v_min={_rounded(low)} --config.v_max={_rounded(high)} would suit them"
+    should = f"try --config.v_min={_rounded(low)} --config.v_max={_rounded(high)}"
     if low < config.v_min or high > config.v_max:
-        return f"{lie}, beyond {has}, where they are cut: {should}"
+        return f"{lie}, but {has} clip them: {should}"
     largest = max(rewards.max() * horizon, high) - min(rewards.min() * horizon, low)
     if 0 < largest < (config.v_max - config.v_min) / 20:
-        return f"{lie}, a small part of {has}: {should}"
+        return f"{lie}, a small part of the range between {has}: {should}"
     return None
 
 

@@ -201,24 +201,26 @@ class BatchedEnvironment:
         gave = dm_env.StepType(step_types[index]).name
         if self._ended[index]:
             return BrokenSpecError(
-                f"environment {index} gave a {gave} step where FIRST is due: the step after LAST "
-                "begins the next episode, as reset() does"
+                f"environment {index} returned a {gave} step instead of FIRST: the step after LAST "
+                "must start the next episode, as reset() does"
             )
-        return BrokenSpecError(f"environment {index} gave a FIRST step before the episode's LAST")
+        return BrokenSpecError(
+            f"environment {index} returned a FIRST step before the episode's LAST step"
+        )
 
     def _misfit(self, index: int, timestep: dm_env.TimeStep) -> BrokenSpecError:
         """Returns the error that names the invalid part of a timestep."""
         for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
             if not isinstance(value, numbers.Real) and getattr(value, "shape", None) != ():
-                what = f"a {name} of {kind_of(value)}, where a number is due"
+                what = f"a {name} of {kind_of(value)} instead of a number"
                 break
         else:
             gave, says = (
                 ", ".join(kind_of(array) for array in tree.flatten(nest))
                 for nest in (timestep.observation, self._observation_spec)
             )
-            what = f"an observation of {gave}, where its spec says {says}"
-        return BrokenSpecError(f"environment {index} gave {what}")
+            what = f"an observation of {gave}, but its spec says {says}"
+        return BrokenSpecError(f"environment {index} returned {what}")
 
 
 class SingleEnvironment(dm_env.Environment):
@@ -272,8 +274,8 @@ def require_equal(environment_specs: Sequence[Any], kind: str) -> None:
     for index, actual in enumerate(others, 1):
         if actual != expected:
             raise BrokenSpecError(
-                f"environment {index} has another {kind} spec than environment 0: "
-                f"{actual} and {expected}; a batch takes one kind of environment"
+                f"environment {index} has a different {kind} spec from environment 0: "
+                f"{actual}, not {expected}; the environments of a batch need equal specs"
             )
 
 
@@ -356,7 +358,7 @@ class WatchedBatch:
         if not largest <= _LARGEST_REWARD:
             self._check("a reward", timestep.reward)
             index = int(np.argmax(np.abs(timestep.reward)))
-            what = f"a reward of size {largest:g}, beyond {_LARGEST_REWARD:g}"
+            what = f"a reward of size {largest:g}, above the limit of {_LARGEST_REWARD:g}"
             raise UnusableEnvironmentError(self._complaint(what, index))
         if timestep.discount.tobytes() != self._ones:  # this is quicker than NumPy's comparison
             self._check_discount(timestep.discount)
@@ -380,7 +382,7 @@ class WatchedBatch:
 
     def _complaint(self, what: str, index: int) -> str:
         return (
-            f"{self._name} gave {what}, in environment {index} of this process at its timestep "
+            f"{self._name} returned {what}, in environment {index} of this process at timestep "
             f"{self._timestep}: correct the environment"
         )
 

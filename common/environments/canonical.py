@@ -153,8 +153,8 @@ class CanonicalEnvironment(Wrapper):
             if axes is not None:
                 if self._image is not None:
                     raise UnusableEnvironmentError(
-                        f"its {what} is a second image, and networks here take a single one: join "
-                        "the images in the environment, or leave one out, for example with "
+                        f"its {what} is a second image, but the networks take only one: join the "
+                        "images in the environment, or remove one, for example with "
                         "gymnasium.wrappers.FilterObservation"
                     )
                 self._image = path, spec, axes
@@ -286,7 +286,7 @@ class CanonicalEnvironment(Wrapper):
             return image
         vector = np.concatenate(self.parts(observation), dtype=np.float32, casting="unsafe")
         if not np.isfinite(vector).all():
-            raise UnusableEnvironmentError("it gave an observation that is not finite")
+            raise UnusableEnvironmentError("it returned an observation that is not finite")
         joined = np.zeros((height, width, channels), np.uint8)
         joined[: len(image)] = image
         joined[len(image) :].reshape(-1)[: vector.nbytes] = vector.view(np.uint8)
@@ -401,8 +401,7 @@ def leaves(spec: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
 
 def _broken(path: _Path, entry: Any, spec: specs.Array) -> BrokenSpecError:
     return BrokenSpecError(
-        f"it gave an observation{_subscripts(path)} of {kind_of(entry)}, where its spec says "
-        f"{kind_of(spec)}"
+        f"its observation{_subscripts(path)} is {kind_of(entry)}, but its spec says {kind_of(spec)}"
     )
 
 
@@ -422,12 +421,12 @@ def _require_numbers(spec: Any, what: str) -> None:
         raise UnusableEnvironmentError(f"its {what} must be an array of numbers, not {spec!r}")
     if spec.dtype == np.uint8 and len(spec.shape) > 4:
         raise UnusableEnvironmentError(
-            f"its {what} is a uint8 array of {len(spec.shape)} axes: a stack of images has 4"
+            f"its {what} is a uint8 array of {len(spec.shape)} axes, but a stack of images has 4"
         )
     if _num_choices(spec) > _MOST_CHOICES:
         raise UnusableEnvironmentError(
             f"its {what} is an integer of {_num_choices(spec):,} values, too many for a one-hot "
-            f"vector (at most {_MOST_CHOICES:,}): give its digits or features"
+            f"vector (at most {_MOST_CHOICES:,}): return its digits or features instead"
         )
 
 
@@ -436,13 +435,13 @@ def _require_bounded(spec: Any) -> None:
     if not bounded or not np.prod(spec.shape):
         raise UnusableEnvironmentError(
             "its actions must be one bounded array of floats or integers "
-            f"(dm_env.specs.BoundedArray), their spec is {spec!r}"
+            f"(dm_env.specs.BoundedArray), not {spec!r}"
         )
     if not (np.all(np.isfinite(spec.minimum)) and np.all(np.isfinite(spec.maximum))):
         raise UnusableEnvironmentError(
-            f"its actions must have finite bounds, their spec is {spec!r}"
+            f"its actions must have finite bounds, but their spec is {spec!r}"
         )
     if spec.dtype.kind in "iu" and np.any(spec.maximum - 1.0 * spec.minimum > _MAX_INTEGER):
         raise UnusableEnvironmentError(
-            f"its actions must be integers of fewer than 2^31 values, their spec is {spec!r}"
+            f"its actions must be integers of fewer than 2^31 values, not {spec!r}"
         )

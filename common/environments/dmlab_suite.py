@@ -51,15 +51,15 @@ class LabEnvironment(EpisodicEnvironment):
         lab = extra_package(
             "deepmind_lab",
             f"dmlab:{name}",
-            "build it as github.com/google-deepmind/lab says, or take the stand-in maze:goal "
-            "(make maze)",
+            "build it as described at github.com/google-deepmind/lab, or use the stand-in "
+            "maze:goal (make maze)",
         )
         try:
             self._lab: Any = lab.Lab(_FOLDER + name, [_OBSERVATION], config)
         except Exception as error:
             raise UnusableEnvironmentError(
                 f'environment "dmlab:{name}": DeepMind Lab cannot start the level '
-                f"{_FOLDER}{name} ({' '.join(str(error).split())}): see whether its build has it"
+                f"{_FOLDER}{name} ({' '.join(str(error).split())}): check that its build has it"
             ) from error
         self._random = np.random.RandomState(seed)
 

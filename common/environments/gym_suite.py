@@ -117,8 +117,8 @@ def make(
         task, _, version = name.rpartition("-")
         if version in ("v2", "v3") and is_known(f"{task}-v4"):
             raise UnusableEnvironmentError(
-                f'environment "gym:{name}": Gymnasium no longer has it: use "gym:{task}-v4", with '
-                "its sizes and rewards"
+                f'environment "gym:{name}": Gymnasium no longer has it: use "gym:{task}-v4", which '
+                "has the same sizes and rewards"
             ) from None
         raise
 
@@ -227,8 +227,8 @@ class GymEnvironment(dm_env.Environment):
         simulation: Any = self.unwrapped
         if not isinstance(getattr(simulation, "model", None), mujoco.MjModel):
             raise UnusableEnvironmentError(
-                "only Gymnasium's tasks of MuJoCo can be drawn without a render mode: give "
-                "--env_kwargs=render_mode=rgb_array, or create your own environment with it"
+                "only Gymnasium's MuJoCo tasks can be drawn without a render mode: give "
+                "--env_kwargs=render_mode=rgb_array, or set this mode in your own environment"
             )
         return self._camera.picture(simulation.model, simulation.data, height, width)
 
@@ -248,8 +248,8 @@ def _returned(method: str, given: Any, names: Sequence[str]) -> tuple:
         return given
     values = f"{len(given)} values" if isinstance(given, tuple) else kind_of(given)
     raise BrokenSpecError(
-        f"its {method}() gave {values}, where Gymnasium has ({', '.join(names)}): "
-        "gymnasium.utils.env_checker.check_env names all that differs"
+        f"its {method}() returned {values}, but Gymnasium's API has ({', '.join(names)}): "
+        "gymnasium.utils.env_checker.check_env lists all differences"
     )
 
 

@@ -44,7 +44,9 @@ def make(
         environment = CanonicalEnvironment(wrapped)
         first = environment.reset()
         if not first.first():
-            raise UnusableEnvironmentError(f"its reset() must return a FIRST step, it gave {first}")
+            raise UnusableEnvironmentError(
+                f"its reset() must return a FIRST step, but returned {first}"
+            )
         environment.observation_spec().validate(first.observation)
         user_code.try_step(environment, 0)
     wrapped.is_fresh = True
@@ -95,7 +97,7 @@ def _made(function: Callable, seed: int, arguments: Mapping[str, Any]) -> dm_env
         made = function(**arguments)
         if isinstance(made, dm_env.Environment):
             raise UnusableEnvironmentError(
-                "it takes no seed, so that all actors would see the same"
+                "it takes no seed, so all actors would see the same episodes: add a seed parameter"
             )
     else:  # as in make(_)
         made = function(seed, **arguments)
@@ -104,7 +106,7 @@ def _made(function: Callable, seed: int, arguments: Mapping[str, Any]) -> dm_env
     gymnasium = sys.modules.get("gymnasium")  # whose import takes seconds
     if gymnasium is None or not isinstance(made, gymnasium.Env):
         raise UnusableEnvironmentError(
-            f"it gave {kind_of(made)}, neither a dm_env.Environment nor a gymnasium.Env"
+            f"it returned {kind_of(made)}, neither a dm_env.Environment nor a gymnasium.Env"
         )
     from common.environments.gym_suite import GymEnvironment
 
@@ -116,8 +118,8 @@ def _function(name: str) -> Callable[[int], dm_env.Environment]:
     if module_name == "__main__":
         raise UnusableEnvironmentError(
             "the processes of a run cannot import __main__, which is the notebook or the script "
-            f"itself: write {function_name or 'the function'} into a module of its own, such as "
-            f'my_module.py, and name it "python:my_module:{function_name or "make"}"'
+            f"itself: move {function_name or 'the function'} into a module, such as my_module.py, "
+            f'and name the environment "python:my_module:{function_name or "make"}"'
         )
     if not all(part.isidentifier() for part in [*module_name.split("."), function_name]):
         raise UnusableEnvironmentError('a name looks like "python:my_package.my_module:make"')

@@ -159,7 +159,8 @@ def _find(name: str) -> tuple[ModuleType, str, dict[str, Any]]:
         return module, rest, {}
     if "arguments" not in inspect.signature(module.make).parameters:
         raise UnusableEnvironmentError(
-            f'environment "{name}": those of {suite} take no arguments; only gym and python do'
+            f'environment "{name}": environments of {suite} take no arguments; only those of gym '
+            "and python do"
         )
     return module, rest, {"arguments": arguments}
 
@@ -238,7 +239,7 @@ def _unknown(
         hint = "did you mean " + " or ".join(f'"{near_name}"' for near_name in near) + "?"
     else:
         looks = ", ".join(f'"{example}"' for example in examples)
-        hint = f'a name looks like {looks}, or "python:MODULE:FUNCTION" for one of your own'
+        hint = f'a name looks like {looks}, or "python:MODULE:FUNCTION" for your own environment'
     reason = f"{why}; " if why else ""
     return UnknownEnvironmentError(
         f'unknown environment "{name}": {reason}{hint} (python -m binaries.environments lists all)'

@@ -38,7 +38,9 @@ class HybridArray(specs.BoundedArray):
         """
         self.choices = tuple(choices)
         if min(self.choices, default=1) != 0 or max(self.choices) < 1:
-            raise ValueError(f"choices must be numbers above 0, and 0s, got {choices}")
+            raise ValueError(
+                f"choices must contain 0 and numbers above 0, and no others, got {choices}"
+            )
         low = [0 if k else -1 for k in self.choices]
         high = [k - 1 if k else 1 for k in self.choices]
         super().__init__((len(self.choices),), np.float32, low, high, name)
@@ -215,7 +217,7 @@ def require_control(config: Any, spec: EnvironmentSpec) -> None:
         seen = "" if takes_images else "flat observations and "
         raise ValueError(
             f"--environment has {' and '.join(found)}, but this agent needs {seen}continuous "
-            "actions: name another one, for example control:cartpole:swingup"
+            "actions: choose another environment, for example control:cartpole:swingup"
         )
     if takes_images:
         _require_torso(config.torso, spec)
@@ -231,8 +233,8 @@ def require_discrete(config: Any, spec: EnvironmentSpec) -> None:
     """
     if not spec.is_discrete:
         raise ValueError(
-            f"{_found(spec)} discrete actions: name another one, for example atari:pong, or "
-            "gym:CartPole-v1 with --config.torso=mlp"
+            f"{_found(spec)} discrete actions: choose another environment, for example "
+            "atari:pong, or gym:CartPole-v1 with --config.torso=mlp"
         )
     _require_torso(config.torso, spec)
 

@@ -107,14 +107,14 @@ def require_trusted(environment: str, directory: str | os.PathLike) -> None:
     elif any(run.is_relative_to(folder) for folder in around):
         place = "from a package that contains the run directory"
     elif package in sys.stdlib_module_names and (source or library).is_relative_to(library):
-        place = "of Python's standard library"
+        place = "from Python's standard library"
     elif "(" in environment and source is not None and _is_installed(source):
-        place = "of an installed package with arguments that the run chose"
+        place = "from an installed package with arguments chosen by the run"
     else:
         return
     raise UnusableEnvironmentError(
         f"the run's environment {environment} would import code {place}, {source or package}: read "
-        "it, then give --trust_environment, in Python trust_environment=True"
+        "it, then give --trust_environment (in Python: trust_environment=True)"
     )
 
 
@@ -155,10 +155,10 @@ def try_step(environment: dm_env.Environment, action: Any) -> None:
     for name, value in (("reward", timestep.reward), ("discount", timestep.discount)):
         if np.shape(value) != () or value is None or not np.isfinite(value):
             raise UnusableEnvironmentError(
-                f"the {name} of a step must be a finite number, it is {value!r}"
+                f"the {name} of a step must be a finite number, is {value!r}"
             )
     if not 0 <= timestep.discount <= 1:
-        raise UnusableEnvironmentError(f"a discount must be in [0, 1], it is {timestep.discount!r}")
+        raise UnusableEnvironmentError(f"a discount must be in [0, 1], is {timestep.discount!r}")
 
 
 _LIBRARIES = (

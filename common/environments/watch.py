@@ -18,7 +18,7 @@ limit_seconds = math.inf
 """Limit in seconds on a call in this process; programs set it to `--environment_seconds`."""
 exit_code: int | None = None
 """Exit code with which to end this process if it hangs after its work; None: still at work."""
-MAKING = "the function that makes it, its first reset or its first step"
+MAKING = "its creation, first reset or first step"
 _MAKE_CALLS = 10
 """Limit on creating an environment, in limits of a call: a flow compiles its solver first."""
 _POLL_SECONDS = 0.5
@@ -135,8 +135,8 @@ def _left() -> str:
     threads = {
         thread.name for thread in threading.enumerate() if not thread.daemon and thread.is_alive()
     }
-    what = f"its threads {', '.join(sorted(threads))}" if threads else "a function of its end"
+    what = f"its threads {', '.join(sorted(threads))}" if threads else "an exit handler"
     return (
-        f"this process has done its work, but {what} did not end for {limit_seconds:g} s: "
-        "exits without waiting; an environment that starts a thread must end it in close()"
+        f"this process has finished its work, but {what} did not end within {limit_seconds:g} s: "
+        "it exits without waiting; an environment that starts a thread must end it in close()"
     )

@@ -87,7 +87,7 @@ def test_an_action_in_the_units_of_the_environment(workdir, policy):
     action = policy.act(own)
     assert action.dtype == np.float32 and action.shape == (1,)
     np.testing.assert_allclose(action, 2 * policy(observation), rtol=1e-6)
-    with pytest.raises(ValueError, match=r"gave an observation\['position'\] of float64 \[3\]"):
+    with pytest.raises(ValueError, match=r"its observation\['position'\] is float64 \[3\]"):
         policy.act({**own, "position": np.zeros(3)})
 
 

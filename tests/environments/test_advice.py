@@ -86,9 +86,18 @@ def _stuck(timestep):
     "change, words",
     [
         (_stuck, "failed: RuntimeError: the valve is stuck ("),
-        (lambda step: step._replace(reward=None), "gave a reward of None, where a number is due ("),
-        (lambda step: step._replace(discount=np.ones(1)), "gave a discount of float64 [1], where"),
-        (lambda step: dm_env.restart(step.observation), "gave a FIRST step before the episode's"),
+        (
+            lambda step: step._replace(reward=None),
+            "returned a reward of None instead of a number (",
+        ),
+        (
+            lambda step: step._replace(discount=np.ones(1)),
+            "returned a discount of float64 [1] instead",
+        ),
+        (
+            lambda step: dm_env.restart(step.observation),
+            "returned a FIRST step before the episode's",
+        ),
     ],
 )
 def test_a_mistake_that_random_play_finds_is_one_line(change, words):
@@ -122,13 +131,13 @@ def test_what_is_fine_gets_no_advice():
     "advise, changes, words",
     [
         (advice.faults, {"high": np.array([np.inf, 1])}, "not finite"),
-        (advice.faults, {"flattened": [(8, 9, 3)]}, "an image of floats, [8, 9, 3]"),
+        (advice.faults, {"flattened": [(8, 9, 3)]}, "an image of floats, [8, 9, 3], is flattened"),
         (
             advice.faults,
             {"lengths": [100] * 4, "true_ends": 4},
-            "all 4 episodes ended after 100 steps as if",
+            "all 4 episodes terminated after exactly 100 steps",
         ),
-        (advice.hints, {"low": np.array([-1, -30.0])}, "numbers 1 of the observation reach 30:"),
+        (advice.hints, {"low": np.array([-1, -30.0])}, "elements 1 of the observation reach 30:"),
         (advice.hints, {"spec": EnvironmentSpec(3, 2, (1, 1, 3), True)}, "a single image"),
         (advice.hints, {"rewards": np.zeros(200)}, "no reward in 200 steps"),
         (advice.hints, {"lengths": []}, "no episode ended in 200 steps"),
@@ -143,12 +152,12 @@ def test_the_range_of_returns():
     """A reward of 10 at each of 100 steps has the discounted return 10 (1 - 0.99^100) / 0.01."""
     dense = FINE._replace(rewards=np.full(200, 10.0))
     line = advice.return_range(dense, D4PG)
-    assert "discounted returns in about [0, 634], beyond v_min=-150 and v_max=150" in line
-    assert line.endswith("--config.v_min=0 --config.v_max=640 would suit them")
+    assert "returns are in about [0, 634], but v_min=-150 and v_max=150 clip them" in line
+    assert line.endswith("try --config.v_min=0 --config.v_max=640")
     clipped = types.SimpleNamespace(**vars(D4PG), reward_clip=1.0)
     assert advice.return_range(dense, clipped) is None
     faint = advice.return_range(FINE._replace(rewards=-0.01 * FINE.rewards), D4PG)
-    assert "a small part of" in faint and "--config.v_min=-0.64 --config.v_max=0" in faint
+    assert "a small part of the range" in faint and "--config.v_min=-0.64 --config.v_max=0" in faint
     # A rare penalty counts once, not at each step.
     rare = FINE._replace(rewards=np.array([*[0.5] * 99, -100.0] * 2))
     assert advice.return_range(rare, D4PG) is None
@@ -159,4 +168,4 @@ def test_the_range_of_returns():
         assert advice.return_range(no_end, config) is None
     assert advice.return_range(dense, types.SimpleNamespace(discount=0.9)) is None
     rounded = no_end._replace(rewards=np.full(200, float(np.float32(1.6))))
-    assert advice.return_range(rounded, D4PG).endswith("--config.v_max=160 would suit them")
+    assert advice.return_range(rounded, D4PG).endswith(" --config.v_max=160")

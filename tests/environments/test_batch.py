@@ -80,7 +80,7 @@ def test_a_wrong_number_of_actions_is_refused():
 
 
 def test_environments_must_agree():
-    with pytest.raises(ValueError, match="environment 1 has another observation spec"):
+    with pytest.raises(ValueError, match="environment 1 has a different observation spec"):
         BatchedEnvironment([Counter(3), Counter(3, size=4)])
     with pytest.raises(ValueError, match="at least one"):
         BatchedEnvironment([])
@@ -103,9 +103,9 @@ class OutOfTurn(Counter):
 @pytest.mark.parametrize(
     "types, words",
     [
-        ((FIRST, FIRST, MID, LAST, MID), "gave a MID step where FIRST is due"),
-        ((FIRST, FIRST, MID, FIRST), "gave a FIRST step before"),
-        ((MID,), "gave a MID step where FIRST is due"),
+        ((FIRST, FIRST, MID, LAST, MID), "returned a MID step instead of FIRST"),
+        ((FIRST, FIRST, MID, FIRST), "returned a FIRST step before"),
+        ((MID,), "returned a MID step instead of FIRST"),
     ],
 )
 def test_an_episode_begins_after_the_last_step_of_another(types, words):
@@ -159,8 +159,12 @@ def watched(*simulators):
         ({"reward": -np.inf}, UnusableEnvironmentError, ["a reward that is not finite"]),
         ({"discount": np.inf}, UnusableEnvironmentError, ["a discount that is not finite"]),
         ({"position": np.nan}, UnusableEnvironmentError, ["an observation that is not finite"]),
-        ({"reward": -3e38}, UnusableEnvironmentError, ["a reward of size 3e+38, beyond 1e+30"]),
-        ({"reward": None}, BrokenSpecError, ["a reward of None", "a number is due"]),
+        (
+            {"reward": -3e38},
+            UnusableEnvironmentError,
+            ["a reward of size 3e+38, above the limit of 1e+30"],
+        ),
+        ({"reward": None}, BrokenSpecError, ["a reward of None instead of a number"]),
         ({"reward": [0.5]}, BrokenSpecError, ["a reward of [0.5]"]),
         ({"discount": np.zeros([1, 1])}, BrokenSpecError, ["a discount of float64 [1, 1]"]),
         ({"discount": 1.25}, BrokenSpecError, ["a discount of 1.25", "[0, 1]"]),

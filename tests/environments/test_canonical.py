@@ -181,8 +181,8 @@ def test_what_is_no_continuous_control_is_refused(observations, actions, words, 
     "spec, observation, words",
     [
         (specs.Array((2, 2), float), np.zeros(1), ["float64 [1]", "float64 [2, 2]"]),
-        (FLOATS, 5.0, ["observation of 5.0", "float32 [2]"]),
-        (specs.Array((), float), None, ["observation of None", "float64 []"]),
+        (FLOATS, 5.0, ["observation is 5.0", "float32 [2]"]),
+        (specs.Array((), float), None, ["observation is None", "float64 []"]),
         (FLOATS, np.array(["1", "2"]), ["<U1 [2]"]),
         (FLOATS, [[1.0], [2.0, 3.0]], ["[[1.0], [2.0, 3.0]]"]),
         ({"arm": {"q": FLOATS}}, {"arm": {"p": np.zeros(2)}}, ["observation['arm']['q']", "'p'"]),
@@ -260,12 +260,14 @@ def test_a_batch_gives_what_its_environments_give_one_by_one():
 def test_a_batch_takes_one_kind_of_wrapped_actions():
     bounds = specs.BoundedArray((1,), np.float64, -1, 1)
     kinds = [CanonicalEnvironment(Still(FLOATS, each)) for each in (BOUNDED, bounds)]
-    with pytest.raises(BrokenSpecError, match="environment 1 has another action spec .*float64"):
+    with pytest.raises(
+        BrokenSpecError, match="environment 1 has a different action spec .*float64"
+    ):
         CanonicalBatch(kinds)
 
 
 def test_a_batch_names_the_environment_that_breaks_its_spec():
     good, bad = (Still(FLOATS, BOUNDED, np.zeros(size)) for size in (2, 3))
     batch = CanonicalBatch([CanonicalEnvironment(good), CanonicalEnvironment(bad)])
-    with pytest.raises(BrokenSpecError, match=r"environment 1: it gave .*float64 \[3\]"):
+    with pytest.raises(BrokenSpecError, match=r"environment 1: its observation is float64 \[3\]"):
         batch.reset()

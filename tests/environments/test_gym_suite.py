@@ -243,7 +243,7 @@ def test_nests_are_joined_and_integers_become_one_hot_vectors():
     np.testing.assert_array_equal(flat, [0, 0, 1, 0, 1, 1, 0, 0, 0, 1, 7, 4.5, 5])
     assert flat.dtype == np.float32 and environment.observation_spec().shape == (13,)
     gym.a = 2
-    with pytest.raises(BrokenSpecError, match=r"observation\['a'\] of 2, where its spec"):
+    with pytest.raises(BrokenSpecError, match=r"observation\['a'\] is 2, but its spec"):
         environment.reset()
     frozen_lake = environments.make("gym:FrozenLake-v1(is_slippery=False)", 0)
     frozen_lake.reset()
@@ -283,8 +283,8 @@ def test_an_image_has_the_bytes_of_the_numbers_below_it():
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"camera": Camera.camera[:2]}, r"observation\['camera'\] of uint8 \[2, 4, 5\], where"),
-        ({"speed": np.zeros(3, np.float32)}, r"observation\['speed'\] of float32 \[3\], where"),
+        ({"camera": Camera.camera[:2]}, r"observation\['camera'\] is uint8 \[2, 4, 5\], but"),
+        ({"speed": np.zeros(3, np.float32)}, r"observation\['speed'\] is float32 \[3\], but"),
         ({"speed": np.float32([0, np.nan, 0, 0])}, "not finite"),
     ],
 )
@@ -330,7 +330,7 @@ def test_arguments_and_wrappers(refusal):
         ("gym:Pendulum-v1(gravity=1)", "unexpected keyword argument 'gravity'"),
         ('gym:CartPole-v1(wrappers="FrameStack")', 'gymnasium.wrappers has no "FrameStack"; did y'),
         ("gym:CartPole-v1(3)", "arguments look like"),
-        ("control:cartpole:swingup(a=1)", "those of control take no arguments"),
+        ("control:cartpole:swingup(a=1)", "environments of control take no arguments"),
     ):
         assert words in refusal(environments.make, name, 0)
 
@@ -411,7 +411,7 @@ def test_every_registered_id_with_arrays_may_be_given():
     assert (
         "gym:Walker2d-v4" in environments.names() and "gym:Pendulum-v1" not in environments.names()
     )
-    with pytest.raises(UnusableEnvironmentError, match="only Gymnasium's tasks of MuJoCo"):
+    with pytest.raises(UnusableEnvironmentError, match="only Gymnasium's MuJoCo tasks"):
         environment.render(10, 10)
 
 

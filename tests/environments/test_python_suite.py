@@ -211,7 +211,7 @@ def test_arguments_and_seeds_of_functions_and_classes(own_modules):
         ("h3_package.still:without_a_seed", ["takes no seed", "still.py, line"]),
         (
             "h3_package.still:another_kind",
-            ["gave [0], neither a dm_env.Environment nor a g", "still.py, line"],
+            ["returned [0], neither a dm_env.Environment nor a g", "still.py, line"],
         ),
         ("h3_package.still:failing", ["RuntimeError: no simulator found here (", "still.py, line"]),
         ("h3_package.still:leaving", ["SystemExit: usage: simulator"]),
@@ -222,8 +222,11 @@ def test_arguments_and_seeds_of_functions_and_classes(own_modules):
         ("h3_package.still:Still(start=1)", ["reset()", "FIRST", "MID"]),
         ("h3_package.still:Still(most=1)", ["AssertionError: too far (", "still.py, line"]),
         ("h3_package.still:Still(least=-1)", ["AssertionError: too far (", "still.py, line"]),
-        ("h3_package.still:WithoutInfo", ["its reset() gave float32 [2]", "(observation, info)"]),
-        ("h3_package.still:Old", ["its step() gave 4 values", "check_env", "still.py, line"]),
+        (
+            "h3_package.still:WithoutInfo",
+            ["its reset() returned float32 [2]", "(observation, info)"],
+        ),
+        ("h3_package.still:Old", ["its step() returned 4 values", "check_env", "still.py, line"]),
         ("h3_package.still:Unseeded", ["unexpected keyword argument 'seed' (", "still.py, line"]),
         ("h3_package.still:Wrong", ["ValueError", "operands", "still.py, line"]),
         ("h3_package.still:Unclosed", ["no attribute 'window' (", "still.py, line"]),
@@ -247,14 +250,14 @@ def test_a_mistake_is_named_in_one_line(name, words, own_modules, refusal):
     [
         ("python:project.runs.sent.code:make", "from the run directory"),
         ("python:project.runs.code:make", "from a package that contains the run directory"),
-        ("python:os:_exit", "of Python's standard library"),
-        ("python:posix:_exit", "of Python's standard library"),
+        ("python:os:_exit", "from Python's standard library"),
+        ("python:posix:_exit", "from Python's standard library"),
         ("python:code:make", None),  # a user's own, in the place of the standard library's
         ("python:mine.code:make", None),
         ("python:absent:make", None),
         (
             "python:numpy:load(file='x')",
-            "of an installed package with arguments that the run chose",
+            "from an installed package with arguments chosen by the run",
         ),
         ("python:mine.code:make(size=3)", None),
         ("gym:project.runs.sent.code:Id-v0", "from the run directory"),

@@ -78,7 +78,7 @@ def test_a_frame_skip_is_not_part_of_a_name(name, refusal):
 @pytest.mark.parametrize(
     "name, package, remedy",
     [
-        ("dmlab:explore_goal_locations_small", "deepmind_lab", "take the stand-in maze:goal"),
+        ("dmlab:explore_goal_locations_small", "deepmind_lab", "use the stand-in maze:goal"),
         ("hand:catch", "myosuite", 'run "make hand"'),
         ("maze:goal", "vizdoom", 'run "make maze"'),
         ("minatar:breakout", "minatar", "GPL-3"),

@@ -142,7 +142,7 @@ THREAD = "threading.Thread(target=time.sleep, args=[99], name='a').start()", "it
     [
         (*THREAD, "return 0", 0),
         (*THREAD, "1 / 0", 1),
-        ("atexit.register(time.sleep, 99)", "a function of its end did", "sys.exit(7)", 7),
+        ("atexit.register(time.sleep, 99)", "an exit handler did", "sys.exit(7)", 7),
     ],
 )
 def test_a_process_ends_whatever_an_environment_leaves(leave, what, end, code):
@@ -151,7 +151,7 @@ def test_a_process_ends_whatever_an_environment_leaves(leave, what, end, code):
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert ended.returncode == code and ended.stdout == "done\n"
-    assert f"done its work, but {what} not end for 0.5 s" in ended.stderr
+    assert f"finished its work, but {what} not end within 0.5 s" in ended.stderr
 
 
 def test_a_users_process_may_take_its_time():

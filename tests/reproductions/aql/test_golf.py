@@ -70,7 +70,7 @@ def test_it_is_a_hybrid_environment():
 
 @pytest.mark.parametrize("choices", [(), (3, 2), (0, 0), (3, -1)])
 def test_a_hybrid_spec_has_elements_of_both_kinds(choices):
-    with pytest.raises(ValueError, match="^choices must be"):
+    with pytest.raises(ValueError, match="^choices must contain 0 and numbers"):
         HybridArray(choices)
 
 
