@@ -160,7 +160,7 @@ def write_maps(path: str, map_text: bytes) -> None:
       ValueError: the text is longer than the slot.
     """
     if len(map_text) > _SLOT:
-        raise ValueError(f"a map's text of {len(map_text)} bytes is longer than {_SLOT}")
+        raise ValueError(f"the map's text has {len(map_text)} bytes, more than {_SLOT}")
     lumps = ((MAP_NAME, 0), ("TEXTMAP", _SLOT), ("ENDMAP", 0))
     directory, place = b"", _HEADER.size
     for name, size in lumps:
@@ -234,8 +234,8 @@ class DoomEngine:
         vizdoom = extra_package("vizdoom", name, 'run "make maze"')
         if shutil.which("setpriv") is None:
             raise UnusableEnvironmentError(
-                f'environment "{name}": there is no program setpriv, without which engines would '
-                "outlive a killed actor: install it (Debian: apt-get install util-linux)"
+                f'environment "{name}": the program setpriv is missing, without which engines '
+                "would outlive a killed actor: install it (Debian: apt-get install util-linux)"
             )
         self._folder = tempfile.TemporaryDirectory(prefix="maze_")
         folder = Path(self._folder.name)
@@ -268,7 +268,7 @@ class DoomEngine:
             self._folder.cleanup()
             raise UnusableEnvironmentError(
                 f'environment "{name}": the engine of vizdoom does not start '
-                f"({' '.join(str(error).split())}): see whether it is installed whole (make maze)"
+                f"({' '.join(str(error).split())}): check its installation (make maze)"
             ) from error
         _unname_memory()
         self._game = game

@@ -113,7 +113,7 @@ class FilmedEnvironment(dm_env.Environment):
         except (EOFError, ConnectionError):
             self._process.join(_CLOSE_SECONDS)
             raise UnusableEnvironmentError(
-                f"the process that draws ended with exit code {self._process.exitcode}: try "
+                f"the rendering process ended with exit code {self._process.exitcode}: try "
                 "another renderer (MUJOCO_GL=egl, osmesa or glfw), or leave the video out"
             ) from None
         if isinstance(result, UnusableEnvironmentError):
@@ -156,11 +156,11 @@ class _Camera:
         try:
             drawn = np.asarray(picture(self._environment, *self._size))
         except UnusableEnvironmentError as error:
-            raise UnusableEnvironmentError(f"no picture of {self._name}: {error}") from error
+            raise UnusableEnvironmentError(f"cannot draw {self._name}: {error}") from error
         if drawn.dtype != np.uint8 or drawn.shape[2:] != (3,):
             raise UnusableEnvironmentError(
-                f"no picture of {self._name}: its render(height, width) gave {kind_of(drawn)}, "
-                "where uint8 [height, width, 3] is due"
+                f"cannot draw {self._name}: its render(height, width) returned {kind_of(drawn)} "
+                "instead of uint8 [height, width, 3]"
             )
         return drawn
 

@@ -65,7 +65,8 @@ def why_unknown(name: str) -> str | None:
     if not _NAME.fullmatch(name):
         return None
     return (
-        "the cells a diameter must be a multiple of 8, at least 8, and the Courant number in (0, 1]"
+        "the cells per diameter must be a multiple of 8, at least 8, and the Courant number must "
+        "be in (0, 1]"
     )
 
 
@@ -168,7 +169,7 @@ class FlowBatch:
             row = int(np.argmin(is_finite))
             raise UnusableEnvironmentError(
                 f"{self._name}: the flow of environment {row} of this process is not finite after "
-                f"action {self._actions[row] + 1} of its episode, {actions[row].tolist()}: take "
+                f"action {self._actions[row] + 1} of its episode, {actions[row].tolist()}: use "
                 "smaller actions or more cells"
             )
         self._actions += 1
@@ -267,6 +268,6 @@ def _require_memory(name: str, cells: int, flows: int) -> None:
     has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > has:
         raise UnusableEnvironmentError(
-            f"{name}: {flows} flows on {nx} x {ny} cells take {needed / 1e9:.0f} GB of memory, and "
-            f"this machine has {has / 1e9:.0f} GB: choose fewer cells a diameter, or fewer actors"
+            f"{name}: {flows} flows on {nx} x {ny} cells need {needed / 1e9:.0f} GB of memory, but "
+            f"this machine has {has / 1e9:.0f} GB: choose fewer cells per diameter or fewer actors"
         )

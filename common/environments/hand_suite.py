@@ -116,7 +116,7 @@ def _folder(environment: str) -> pathlib.Path:
     folder = extra_folder("myosuite", environment, remedy) / "simhive" / "MPL_sim"
     if not (folder / "assets" / "handR_chain.xml").exists():
         raise UnusableEnvironmentError(
-            f'environment "{environment}": the package myosuite has no right MPL hand: {remedy}'
+            f'environment "{environment}": the package myosuite lacks the right MPL hand: {remedy}'
         )
     return folder
 

@@ -110,8 +110,8 @@ def _module(name: str) -> ModuleType:
     folder = extra_folder(
         "minatar",
         f"minatar:{name}",
-        'run "make minatar" or ".venv/bin/pip install -e \'.[minatar]\'" (its licence, GPL-3, is '
-        'why "make setup" leaves it out)',
+        'run "make minatar" or ".venv/bin/pip install -e \'.[minatar]\'" ("make setup" does not '
+        "install it because of its licence, GPL-3)",
     )
     path = folder / "environments" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"minatar.environments.{name}", path)

@@ -44,7 +44,7 @@ def unusable(error: Exception) -> UnusableEnvironmentError:
     return UnusableEnvironmentError(
         f"cannot draw with {_VARIABLE}={os.environ.get(_VARIABLE)} ({reason}): drawing without "
         "a screen needs MUJOCO_GL=egl, libEGL and a driver (Debian: apt-get install libegl1 "
-        "libgl1-mesa-dri); programs that draw nothing do not: unset MUJOCO_GL"
+        "libgl1-mesa-dri); if the program draws nothing, unset MUJOCO_GL"
     )
 
 

@@ -88,8 +88,8 @@ def read(path: pathlib.Path, environment: str) -> StartStates:
         ) from None
     if found.environment != environment or not starts:
         raise UnusableEnvironmentError(
-            f"--starts={path} has {len(starts)} starts of {found.environment}: the run needs some "
-            f"of {environment}"
+            f"--starts={path} has {len(starts)} start states of {found.environment}, but the run "
+            f"needs some of {environment}"
         )
     return found
 
@@ -99,9 +99,9 @@ def _starts_of(episode: dict[str, Any]) -> Iterator[StartState]:
     for step, before in episode["starts"]:
         seed, actions = int(episode["seed"]), episode["actions"]
         if not 0 <= seed < 2**32:
-            raise ValueError(f"a seed is in [0, 2^32), not {seed}")
+            raise ValueError(f"a seed must be in [0, 2^32), is {seed}")
         if not 0 <= step <= len(actions):
-            raise ValueError(f"a start after {step} actions is in an episode of {len(actions)}")
+            raise ValueError(f"a start is after {step} actions of an episode of {len(actions)}")
         yield StartState(seed, actions[:step], float(before))
 
 
@@ -164,8 +164,8 @@ class StartedEnvironment(Wrapper):
             except Exception as error:  # whatever else the environment's code raises
                 reason = " ".join(f"{type(error).__name__}: {error}".split())
                 raise UnusableEnvironmentError(
-                    f"--starts={self._starts.path}: {self._starts.environment} does not take the "
-                    f"action {reprlib.repr(action)} of seed {start.seed} ({reason})"
+                    f"--starts={self._starts.path}: {self._starts.environment} refuses the action "
+                    f"{reprlib.repr(action)} of seed {start.seed} ({reason})"
                 ) from error
             total += timestep.reward or 0.0
             if timestep.last():
@@ -173,8 +173,8 @@ class StartedEnvironment(Wrapper):
         if timestep.last() or not np.isclose(total, start.episode_return, rtol=1e-3, atol=1e-3):
             raise UnusableEnvironmentError(
                 f"--starts={self._starts.path}: seed {start.seed} and {len(start.actions)} actions "
-                f"have a return of {total:g}, not {start.episode_return:g}, or end the episode: "
-                f"the file is of another version of {self._starts.environment}"
+                f"lead to a return of {total:g} instead of {start.episode_return:g}, or end the "
+                f"episode: the file is from another version of {self._starts.environment}"
             )
         self._is_over = False
         return dm_env.restart(timestep.observation)
@@ -242,7 +242,9 @@ def recorded(
         for step in range(1, min(len(actions), LATEST_STEP))
     ]
     if not moments:
-        raise UnusableEnvironmentError(f"episodes of {name} have one step: there are no starts")
+        raise UnusableEnvironmentError(
+            f"all episodes of {name} ended after one step, so there are no start states to record"
+        )
     drawn = np.random.default_rng(seed).permutation(len(moments))[:NUM_STARTS]
     chosen: dict[int, list[int]] = {}
     for index, step in sorted(moments[i] for i in drawn):

@@ -106,13 +106,13 @@ def test_a_renderer_that_crashes_is_named(make):
     filmed = make(OWN)
     (process,) = set(multiprocessing.active_children()) - before
     process.kill()
-    with pytest.raises(UnusableEnvironmentError, match="draws ended with exit code -9"):
+    with pytest.raises(UnusableEnvironmentError, match="rendering process ended with exit code -9"):
         filmed.reset()
 
 
 def test_an_environment_that_does_not_draw_itself_is_named(make):
     filmed = make("python:reproductions.aql.golf:make")
-    with pytest.raises(UnusableEnvironmentError, match="^no picture of python:.*golf:make: it has"):
+    with pytest.raises(UnusableEnvironmentError, match="^cannot draw python:.*golf:make: it has"):
         filmed.reset()
 
 
@@ -159,7 +159,7 @@ class Stuck(Base):
     "name, words",
     [
         ("WithoutSizes", ["failed: TypeError: ", "takes 1 positional argument but 3 were given"]),
-        ("OfFloats", ["no picture of", "gave float64 [240, 320, 3], where uint8 [height, width"]),
+        ("OfFloats", ["cannot draw", "returned float64 [240, 320, 3] instead of uint8 [height, w"]),
         ("Stuck", ["failed: RuntimeError: the valve is stuck (", "faulty.py, line 36)"]),
     ],
 )

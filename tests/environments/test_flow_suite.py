@@ -324,11 +324,11 @@ def test_a_name_has_the_grid_and_the_courant_number(name, cells, courant):
 @pytest.mark.parametrize(
     "name, words",
     [
-        ("cylinder_20", '": the cells a diameter must be a multiple of 8'),
-        ("cylinder_0", '": the cells a diameter must be'),
-        ("cylinder_8_courant_0", '": the cells a diameter must be'),
-        ("cylinder_courant_1.5", '": the cells a diameter must be'),
-        ("cylinder_16000", ": 1 flows on 128000 x 64000 cells take "),
+        ("cylinder_20", '": the cells per diameter must be a multiple of 8'),
+        ("cylinder_0", '": the cells per diameter must be'),
+        ("cylinder_8_courant_0", '": the cells per diameter must be'),
+        ("cylinder_courant_1.5", '": the cells per diameter must be'),
+        ("cylinder_16000", ": 1 flows on 128000 x 64000 cells need "),
     ],
 )
 def test_a_grid_of_other_sizes_is_refused_in_one_line(name, words, refusal):

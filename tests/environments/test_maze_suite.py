@@ -237,7 +237,7 @@ def test_a_missing_setpriv_is_said_in_one_line(monkeypatch, refusal):
     monkeypatch.setitem(sys.modules, "vizdoom", types.ModuleType("vizdoom"))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     message = refusal(environments.make, "maze:goal", 0)
-    assert message.startswith('environment "maze:goal": there is no program setpriv')
+    assert message.startswith('environment "maze:goal": the program setpriv is missing')
 
 
 has_labmaze = pytest.mark.skipif(
@@ -311,5 +311,5 @@ def test_a_map_replaces_the_one_before_in_its_file(tmp_path):
     assert [name.rstrip(b"\0") for _, _, name in lumps] == [b"MAP01", b"TEXTMAP", b"ENDMAP"]
     place, size, _ = lumps[1]
     assert content[place : place + size].rstrip() == b"second"
-    with pytest.raises(ValueError, match="longer than 65536"):
+    with pytest.raises(ValueError, match="65537 bytes, more than 65536"):
         doom_engine.write_maps(str(path), b"x" * 65537)
