@@ -100,7 +100,7 @@ _SHORTEST_BAR, _LONGEST_BAR = 10, 24
 
 
 class ProgressLine(LiveLine):
-    """What is left of a run, its speeds and its last evaluation, on one line redrawn in place.
+    """The rest of a run, its speeds and its last evaluation, on one line redrawn in place.
 
     A stream that is not a terminal receives a whole line every 15 s instead. The line shows the
     limit of the budget that the run is closest to.
