@@ -50,7 +50,7 @@ class Policy(abc.ABC):
         Raises:
           ValueError: the policy is not an MLP.
         """
-        raise ValueError("it is not a function of the observation through layers alone")
+        raise ValueError("the policy is not an MLP: it is not defined by layers alone")
 
     @abc.abstractmethod
     def __call__(
@@ -228,7 +228,7 @@ class ProposingPolicy(Policy):
 def require_proposals(policy: Policy) -> None:
     """Raises ValueError, in one line, if a policy has no proposals with probabilities."""
     if not isinstance(policy, ProposingPolicy):
-        raise ValueError("its policy samples no actions to choose from")
+        raise ValueError("the policy does not propose actions")
     policy.require_proposals()
 
 

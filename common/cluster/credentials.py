@@ -104,7 +104,7 @@ def load_token(environment: Mapping[str, str] = os.environ) -> str:
         return _from_file(environment[TOKEN_FILE_VARIABLE])
     raise ClusterError(
         f"no cluster token: set {TOKEN_VARIABLE} to the same secret for every role, or "
-        f"{TOKEN_FILE_VARIABLE} to a file with it (`openssl rand -hex 32` makes one)"
+        f"{TOKEN_FILE_VARIABLE} to a file with it (`openssl rand -hex 32` generates one)"
     )
 
 
@@ -139,10 +139,10 @@ def _from_file(path: str) -> str:
 def _checked(text: str, source: str) -> str:
     token = text.strip()
     if not token.isprintable():
-        raise ClusterError(f"the token in {source} has control characters: write another one")
+        raise ClusterError(f"the token in {source} contains control characters: use another token")
     if len(token) < MIN_TOKEN_LENGTH:
         raise ClusterError(
             f"the token in {source} has {len(token)} characters, but needs at least "
-            f"{MIN_TOKEN_LENGTH}: `openssl rand -hex 32` makes one"
+            f"{MIN_TOKEN_LENGTH}: `openssl rand -hex 32` generates one"
         )
     return token

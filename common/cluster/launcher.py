@@ -336,7 +336,7 @@ class Cluster:
         with self._lock:
             state.restarts += 1
             if state.exit_code == 0:
-                self._events.append(f"{_how(state)} though the run goes on: restart")
+                self._events.append(f"{_how(state)} although the run is not over: restart")
         self._spawn(state)
 
     def _gives_up(self, state: ProcessState) -> bool:
@@ -351,8 +351,8 @@ class Cluster:
         path = self.log_path(state.process.name, state.process.index)
         if state.repeats == _MOST_REPEATS:
             return (
-                f"{name} has ended {_MOST_REPEATS} times in a row by {_in_words(state.reason)}: "
-                f"correct that, then the same command goes on (its log is {path})"
+                f"{name} has ended {_MOST_REPEATS} times in a row with {_in_words(state.reason)}: "
+                f"correct the error, then the same command resumes the run (its log is {path})"
             )
         how = _how(state)
         if state.exit_code not in (GIVE_UP_CODE, FINAL_CODE):

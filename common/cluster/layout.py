@@ -144,9 +144,9 @@ class Layout:
             )
         if acting and shards > acting:
             raise LayoutError(
-                f"there are {shards} {self.store} processes for {acting} {job} processes, each of "
-                f"which adds to one of them: lower --replay_shards (or the {self.store} tasks in "
-                f"TF_CONFIG), or raise --{self.acting_flag}"
+                f"there are {shards} {self.store} processes, but only {acting} {job} processes, "
+                f"each of which adds to a single one: lower --replay_shards (or the {self.store} "
+                f"tasks in TF_CONFIG), or raise --{self.acting_flag}"
             )
 
     def actors_of(self, index: int, tasks: int, num_actors: int) -> range:
@@ -168,7 +168,7 @@ class Layout:
             )
         if index >= tasks:
             raise LayoutError(
-                f"this is {job} {index}, counted from 0, but there are {tasks}: give every role "
-                f"the same --{self.acting_flag}"
+                f"this is {job} {index}, counted from 0, but there are only {tasks} such tasks: "
+                f"give every role the same --{self.acting_flag}"
             )
         return range(index * num_actors // tasks, (index + 1) * num_actors // tasks)

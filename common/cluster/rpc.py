@@ -305,17 +305,17 @@ class Client:
                 identity, proof = [*np.ravel(answer.numpy()), b"", b""][:2]
         except tf.errors.OpError as error:
             raise _readable(error, self.address) or NoServiceError(
-                f"the process at {self.address} gives no proof of the cluster's token: check that "
-                "all roles run the same version, and who listens there"
+                f"the process at {self.address} does not prove that it knows the cluster's token: "
+                "check that all roles run the same version, and which program listens there"
             ) from None
         facts = self.address, identity.decode("ascii", "replace")
         expected = self._credentials.server_proof(*facts, nonce)
         if not hmac.compare_digest(proof, expected.encode()):
             raise WrongTokenError(
-                f"the service at {self.address} does not know this role's token, or calls itself "
-                "by another address: start every role with the same REPLAY_RL_TOKEN or "
-                "REPLAY_RL_TOKEN_FILE and the same addresses in TF_CONFIG, and check who listens "
-                "there"
+                f"the service at {self.address} does not know this role's token, or has another "
+                "address in its TF_CONFIG: start every role with the same REPLAY_RL_TOKEN or "
+                "REPLAY_RL_TOKEN_FILE and the same addresses in TF_CONFIG, and check which program "
+                "listens there"
             )
         with tf.init_scope():
             self._presented = tf.constant(
@@ -345,8 +345,8 @@ def _readable(error: tf.errors.OpError, address: str) -> ClusterError | None:
     text = error.message
     if isinstance(error, tf.errors.ResourceExhaustedError) and "larger than max" in text:
         return MessageTooLargeError(
-            f"a message to or from {address} exceeds 4 MiB: send or ask for less at a time, in "
-            f"several calls ({first_line(text)})"
+            f"a message to or from {address} exceeds 4 MiB: split it into several calls "
+            f"({first_line(text)})"
         )
     if isinstance(error, _UNAVAILABLE):
         return ServiceUnavailableError(

@@ -91,7 +91,7 @@ class Server:
         """
         self._credentials = Credentials.of(credentials)
         if not self._credentials.token:
-            raise ClusterError("a server needs a token that is not empty: set REPLAY_RL_TOKEN")
+            raise ClusterError("the cluster token of this server is empty: set REPLAY_RL_TOKEN")
         _check_can_bind(address)
         self.address = address
         self.advertised_address = advertised_address or address
@@ -170,7 +170,7 @@ class Server:
         """Returns this start's identity, and the proof that this server knows the token."""
         text = nonce.decode("ascii")
         if len(text) != 2 * NONCE_BYTES:
-            raise ValueError(f"a nonce has {2 * NONCE_BYTES} characters, not {len(text)}")
+            raise ValueError(f"a nonce must have {2 * NONCE_BYTES} characters, has {len(text)}")
         proof = self._credentials.server_proof(self.advertised_address, self._identity, text)
         return np.array([self._identity, proof], object)
 
@@ -246,7 +246,7 @@ def _checked(argument: tf.Tensor, spec: tf.TensorSpec | Count) -> tf.Tensor:
 
 def _address_in_use(address: str) -> AddressInUseError:
     return AddressInUseError(
-        f"another process serves at {address}: stop it, or give this role another port"
+        f"another process already listens at {address}: stop it, or give this role another port"
     )
 
 

@@ -66,14 +66,14 @@ def check_address(address: str) -> None:
         split_address(address)
     elif not path.isprintable() or set(path) & set(_NOT_IN_SOCKET):
         raise ClusterError(
-            f"the path of the socket {path!r:.200} has one of {' '.join(_NOT_IN_SOCKET)} or a "
-            "character that is not printable: set TMPDIR to another path, it is "
+            f"the socket's path {path!r:.200} contains one of {' '.join(_NOT_IN_SOCKET)} or an "
+            "unprintable character: set TMPDIR to another path; it is now "
             f"{tempfile.gettempdir()!r:.200}"
         )
     elif (size := len(os.fsencode(path))) > _SOCKET_BYTES:
         raise ClusterError(
-            f"the path of the socket {path} has {size} bytes, and a socket's has at most "
-            f"{_SOCKET_BYTES}: set TMPDIR to a shorter path, it is {tempfile.gettempdir()}"
+            f"the socket's path {path} has {size} bytes, but may have at most "
+            f"{_SOCKET_BYTES}: set TMPDIR to a shorter path; it is now {tempfile.gettempdir()}"
         )
 
 
@@ -180,13 +180,13 @@ class Topology:
             count = len(self.cluster[self.job])
             if self.index >= count:
                 raise ClusterError(
-                    f"the task is {self.job} {self.index}, but the cluster lists {count} of that "
-                    "job, counted from 0: correct the index or add an address"
+                    f"the task is {self.job} {self.index}, but the cluster lists only {count} "
+                    "tasks of that job, counted from 0: correct the index or add an address"
                 )
         elif job.is_called:
             raise ClusterError(
                 f"the task is {self.job} {self.index}, but the cluster has no job {self.job!r}: "
-                "add its address, because other jobs have to reach it"
+                "add its address, because other jobs call it"
             )
 
     @classmethod
@@ -203,7 +203,7 @@ class Topology:
         text = environment.get("TF_CONFIG")
         if not text:
             raise ClusterError(
-                f"TF_CONFIG is not set: a single role needs it, {_FORM}; --role=local needs none"
+                f"TF_CONFIG is not set: a single role needs it, {_FORM}; --role=local does not"
             )
         try:
             config = records.parse_json(text, "TF_CONFIG")
@@ -331,7 +331,7 @@ def _parse(config: Any) -> tuple[dict[str, tuple[str, ...]], str, int]:
     records.require_keys("TF_CONFIG", config, {"cluster": {}, "task": {"type": str}})
     cluster, task = config.get("cluster"), config.get("task", {})
     if not cluster or not task.get("type"):
-        raise ClusterError(f"it has no cluster, or no task: {_FORM}")
+        raise ClusterError(f"the cluster or the task is missing: write JSON {_FORM}")
     for job, addresses in cluster.items():
         is_list = isinstance(addresses, list) and addresses
         if not is_list or not all(type(each) is str for each in addresses):
@@ -377,7 +377,7 @@ def probe(address: str, timeout_seconds: float = 2.0) -> None:
             f"nothing answers at {address} ({error.strerror or error})"
         ) from None
     if not answer:
-        raise ServiceUnavailableError(f"the process that listens at {address} sends nothing")
+        raise ServiceUnavailableError(f"the process that listens at {address} does not reply")
     if len(answer) < len(_EMPTY_SETTINGS) or answer[3] != _SETTINGS_TYPE:
         raise NoServiceError(
             f"the process at {address} is not a service of a cluster: correct the address in "

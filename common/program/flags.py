@@ -49,9 +49,9 @@ WORKDIR = flags.DEFINE_string(
 ROLE = flags.DEFINE_string(
     "role",
     "local",
-    "local starts all roles as processes of this machine. A single role, such as learner, takes "
+    "local starts all roles as processes on this machine. A single role, such as learner, takes "
     "the addresses from TF_CONFIG and the cluster token from REPLAY_RL_TOKEN or "
-    "REPLAY_RL_TOKEN_FILE. slurm, with srun, becomes the role of this task of a Slurm step. ray "
+    "REPLAY_RL_TOKEN_FILE. slurm, under srun, runs the role of this task of the Slurm step. ray "
     "starts all roles on the Ray cluster at --ray_address.",
 )
 RAY_ADDRESS = flags.DEFINE_string(
@@ -88,8 +88,8 @@ STOP_AT_RETURN = flags.DEFINE_float(
 INIT_FROM = flags.DEFINE_string(
     "init_from",
     None,
-    "A new run begins with the networks of this run directory or kept checkpoint "
-    "(RUN/checkpoints/step_N) instead of random networks. Their sizes must be equal.",
+    "A new run starts with the networks of this run directory or kept checkpoint "
+    "(RUN/checkpoints/step_N) instead of random networks. The networks must have equal sizes.",
 )
 KEEP_CHECKPOINTS_EVERY = flags.DEFINE_integer(
     "keep_checkpoints_every",
@@ -101,13 +101,13 @@ KEEP_CHECKPOINTS_EVERY = flags.DEFINE_integer(
 FILM_EVERY = flags.DEFINE_integer(
     "film_every",
     None,
-    "Evaluations from one film of an episode to the next, for TensorBoard and as films/step_N.gif.",
+    "Films an episode every this many evaluations, for TensorBoard and as films/step_N.gif.",
     lower_bound=1,
 )
 EVALUATION_EPISODES = flags.DEFINE_integer(
     "evaluation_episodes",
     10,
-    "Episodes of an evaluation, without noise. Not in the paper.",
+    "Episodes of each evaluation, played without noise. Not in the paper.",
     lower_bound=1,
 )
 FINAL_EPISODES = flags.DEFINE_integer(
@@ -166,8 +166,9 @@ PATIENCE_MINUTES = flags.DEFINE_float(
 ENVIRONMENT_SECONDS = flags.DEFINE_float(
     "environment_seconds",
     60.0,
-    "Longest call of one environment: a reset, a step, close(). If a call takes longer, its "
-    "process reports it, ends and is restarted. Making an environment may take ten times as long.",
+    "Seconds that a call of one environment (a reset, a step or close()) may take. If a call takes "
+    "longer, its process reports it, ends and is restarted. Creating an environment may take ten "
+    "times as long.",
     lower_bound=0,
 )
 SCALE = flags.DEFINE_string(
@@ -222,7 +223,7 @@ def check() -> None:
         run = RunDirectory(source.parent.parent if source.name.startswith("step_") else source)
         raise UsageError(
             f"--{INIT_FROM.name}={source} has no checkpoint: name a run directory, or a kept "
-            f"checkpoint, RUN/checkpoints/step_N (of {run.path} {run.kept_in_words})"
+            f"checkpoint, RUN/checkpoints/step_N (in {run.path} {run.kept_in_words})"
         )
 
 
@@ -393,7 +394,7 @@ def _chosen_configuration(settings: Settings) -> Config:
     if setting not in settings.names:
         near = _near_setting(setting, settings)
         hint = f"did you mean {near}? " if near else ""
-        fail(f"unknown --setting={setting}: {hint}all are {', '.join(settings.names)}")
+        fail(f"unknown --setting={setting}: {hint}the settings are {', '.join(settings.names)}")
     return settings.configuration(setting)
 
 
@@ -410,9 +411,9 @@ def _read_setting(default: str) -> tuple[str, list[str]]:
     except flags.Error as error:
         fail(error_in_words(error))
     except UnicodeDecodeError as error:
-        fail(f"a file of --flagfile is not text ({error})")
+        fail(f"a --flagfile is not a text file ({error})")
     if any("\0" in line for line in others):
-        fail("a file of --flagfile is not text: it has the character NUL")
+        fail("a --flagfile is not a text file: it contains the character NUL")
     return setting.value, others
 
 

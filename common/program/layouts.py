@@ -44,8 +44,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "evaluation_steps",
     None,
-    "For runs of one process: learner steps from one evaluation to the next, which that process "
-    "then makes itself, so that the run does not depend on the machine's speed. Default: another "
+    "For runs of one process: learner steps from one evaluation to the next. That process then "
+    "also evaluates, so that the run does not depend on the machine's speed. Default: another "
     "process evaluates, every --evaluation_seconds. Not in the paper.",
     lower_bound=1,
 )

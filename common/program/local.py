@@ -190,7 +190,7 @@ class LaunchedRun:
         progress = ProgressLine(self._run.limits, self._run.min_replay_size)
         progress.print(f"{self._run.title}; run directory {self._directory.path}")
         if self._last_wall >= 0 and not (self._directory.checkpoints / "checkpoint").exists():
-            progress.print("the run has rows but no checkpoint: learning begins again at step 0")
+            progress.print("the run has CSV rows but no checkpoint: learning restarts at step 0")
         failure = None
         # The descriptor keeps the inode number, which identifies the directory, from being reused.
         opened = os.open(self._directory.path, os.O_RDONLY)
@@ -225,8 +225,8 @@ class LaunchedRun:
         for name, index in running:
             if states[name, index].exit_code == -signal.SIGKILL:
                 print(
-                    f"{name} {index} did not end within {seconds:.0f} s and was killed: what it "
-                    "had not saved by then is lost",
+                    f"{name} {index} did not end within {seconds:.0f} s and was killed: "
+                    "its unsaved data is lost",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -298,7 +298,7 @@ class LaunchedRun:
 
 def _how_to_go_on() -> str:
     """Returns a hint how to resume: the command line that started this program, for a shell."""
-    return f"to go on: {records.as_shell_words(sys.orig_argv)}"
+    return f"to resume: {records.as_shell_words(sys.orig_argv)}"
 
 
 def _departure(path: pathlib.Path, opened: int) -> str | None:
@@ -315,11 +315,11 @@ def _departure(path: pathlib.Path, opened: int) -> str | None:
         pass
     except OSError:  # a file system that does not answer now
         return None
-    lost = f"the run directory {path} was {{}} while the run went on: the run has ended"
+    lost = f"the run directory {path} was {{}} during the run: the run has ended"
     now = os.path.realpath(f"/proc/self/fd/{opened}")
     if now.endswith(" (deleted)"):
         return lost.format("removed")
-    return f"{lost.format(f'moved to {now}')}; --workdir={now} goes on from the last checkpoint"
+    return f"{lost.format(f'moved to {now}')}; --workdir={now} resumes from the last checkpoint"
 
 
 def _has_ended(state: ProcessState) -> bool:

@@ -85,7 +85,7 @@ class NotebookAgent:
         """
         if user_code.is_importing():
             raise ValueError(
-                "the import of the environment's module makes an agent: put the lines that make "
+                "importing the environment's module creates an agent: move the lines that create "
                 'and train it below `if __name__ == "__main__":`, or into another file'
             )
         environment = with_arguments(_name_of(environment), env_kwargs or {})
@@ -203,7 +203,9 @@ class NotebookAgent:
         if raised is not None:
             raise raised
         if code and not is_enough:
-            message = error.removeprefix(_ERROR).strip() or f"it ended with exit code {code}"
+            message = (
+                error.removeprefix(_ERROR).strip() or f"the program ended with exit code {code}"
+            )
             raise TrainingError(_in_keywords(message))
         return self
 
@@ -270,7 +272,7 @@ class NotebookAgent:
 
     def _require_rows(self, path: pathlib.Path) -> None:
         if not path.exists():
-            raise TrainingError(f"{path.name} is not there yet: call train(learner_steps) first")
+            raise TrainingError(f"{path.name} does not exist yet: call train(learner_steps) first")
 
     def _load(self, checkpoint: str) -> "TrainedRun":
         self._require_rows(self.directory.learner_csv)
@@ -302,8 +304,8 @@ def _name_of(environment: str | Callable[..., Any]) -> str:
         return f"python:{module}:{names[0]}"
     known = getattr(getattr(environment, "spec", None), "id", "ID")
     raise ValueError(
-        f'environment must be a name, such as "gym:{known}", or a function or class at the top of '
-        "a module, since the processes of a run import it (from a notebook, write it into a file "
+        f'environment must be a name, such as "gym:{known}", or a function or class at the top '
+        "level of a module that the run's processes can import (in a notebook, write it to a file "
         f"with %%writefile my_module.py): got {environment!r}"
     )
 

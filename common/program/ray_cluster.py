@@ -202,9 +202,9 @@ class RayCluster(Cluster):
             if time.monotonic() > deadline or self._is_stopping:
                 flags = " or ".join(f"--{name}" for name in self._layout.flags)
                 raise ClusterError(
-                    f"Ray found no place for {self._resources} within {_PLACE_SECONDS:g} s: it has "
-                    "too few cores, others use them, or no node has enough of them together, see "
-                    f"`ray status`: add nodes, or lower {flags}"
+                    f"Ray could not reserve {self._resources} within {_PLACE_SECONDS:g} s: it has "
+                    "too few cores, others use them, or no single node has enough for a task (see "
+                    f"`ray status`): add nodes, or lower {flags}"
                 )
         self._place(self._nodes())
 
@@ -225,7 +225,7 @@ class RayCluster(Cluster):
                 self._place(nodes)
                 names = ", ".join(f"{name} {index}" for name, index in moved)
                 with self._lock:
-                    self._events.append(f"{names} moved to another node: all roles start again")
+                    self._events.append(f"{names} moved to another node: all roles restart")
                 self._end_all(_MOVE_SECONDS)
                 for each in self._supervised.values():
                     if not each.is_done and not self._is_stopping:

@@ -104,14 +104,14 @@ def check_resources(
     parts = [name for name, number in need._asdict().items() if number]
     verb = "needs" if parts in (["replay"], ["queue"]) else "need"
     needs = f"{', '.join(parts)} {verb} about {size_in_words(in_memory)}"
-    line = "no replay here"
+    line = "no replay on this machine"
     if in_memory:
         line = f"{needs} of memory when full ({size_in_words(memory)} available)"
     kept = f"{size_in_words(on_disk)} of disk ({size_in_words(disk)} free)"
     if is_saved:
-        line += f", and {kept} to survive a stop"
+        line += f", and {kept} to save the replay"
     elif need.replay and saves is None:
-        line += f"; a stop loses the replay: to survive it needs {kept} and --checkpoint_replay"
+        line += f"; a stop loses the replay: saving it needs {kept} and --checkpoint_replay"
     problem = ""
     if in_memory > memory:
         largest = _LOWER[need.index(max(need))]

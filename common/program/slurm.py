@@ -51,8 +51,8 @@ def topology(layout: Layout, values: FlagValues, num_actors: int) -> Topology:
         others = ", ".join(f"{jobs[name]} x {name}" for name in jobs if name != acting.name)
         needed = num_tasks - jobs[acting.name] + 1
         raise ClusterError(
-            f"the Slurm step has {num_tasks} tasks: give srun --ntasks={needed}, for {others} and "
-            f"{acting.name}{'' if acting.max_tasks else ', or more'}"
+            f"the Slurm step has {num_tasks} tasks: use srun --ntasks={needed}, for {others} and "
+            f"1 x {acting.name}{'' if acting.max_tasks else ', or more'}"
         )
     layout.require_tasks(jobs, num_actors)
     number = _number("SLURM_JOB_ID") + _STEP * _number("SLURM_STEP_ID")

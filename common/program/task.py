@@ -245,7 +245,9 @@ def run_task(run: ProgramRun) -> NoReturn:
     try:
         processes.limit_threads(threads)
     except RuntimeError:
-        logging.warning("the environment runs TensorFlow: the threads of this role are not limited")
+        logging.warning(
+            "the environment has used TensorFlow: this role's threads cannot be limited"
+        )
     from common.environments import BrokenSpecError, watch
     from common.roles.run_context import RunContext
 
@@ -303,10 +305,10 @@ def run_task(run: ProgramRun) -> NoReturn:
         print(progress.result_of(run.directory, run.title, finished=True), flush=True)
     end = functools.partial(watch.end_process, code=stop.exit_code)
     try:
-        with watch.Call(run.environment, "its end", end):
+        with watch.Call(run.environment, "close()", end):
             context.closing.close()
     except Exception:  # pylint: disable=broad-except
-        logging.exception("all is written, but %s has failed at its end", run.environment)
+        logging.exception("all files are written, but closing %s failed", run.environment)
     sys.exit(stop.exit_code)
 
 
@@ -359,4 +361,4 @@ def _greet(partners: tuple[str, ...], credentials: Credentials) -> None:
             topology_lib.probe(address)  # faster than a client if nothing listens
             rpc.Client(address, credentials).wait_until_available(5.0)
         except ServiceUnavailableError as error:
-            logging.info("not yet: %s", error)
+            logging.info("a partner is not available yet: %s", error)

@@ -121,8 +121,8 @@ def run_episodes(
         if is_long.any() and not was_cut:
             was_cut = True
             tell(
-                f"an episode had no end after {max_steps:,} steps and was cut there, as later ones "
-                "are: its return is the sum of its rewards up to there"
+                f"an episode did not end within {max_steps:,} steps and was cut off there; so will "
+                "be later ones. Its return is the sum of the rewards so far"
             )
         is_cut = (is_cut | is_long) & ~is_last
         current[is_last], lengths[is_last] = 0, 0

@@ -166,7 +166,7 @@ class Keeper:
         file.load()
         least = self.context.agent.min_replay_size
         if self.bookkeeping.steps and least and not store.counters().items:
-            logging.info("the replay is empty: it is filled with %d items first", least)
+            logging.info("the replay is empty: learning waits until it has %d items", least)
 
 
 class RemoteStoreKeeper(Keeper):
@@ -193,7 +193,7 @@ class RemoteStoreKeeper(Keeper):
             self.store.disconnect(finished)
         except ServiceUnavailableError as error:
             if finished:  # after a stop, the replay has been stopped as well
-                logging.warning("the replay was not told that the run is over: %s", error)
+                logging.warning("could not tell the replay that the run is over: %s", error)
         super().close(finished)
 
 
@@ -300,9 +300,9 @@ def make_keeper(context: RunContext, learner: Learner, server: rpc_server.Server
         has_turns = agent.rate_limiter(in_turns=True).samples_per_insert is not None
         if not (has_turns or agent.data.wire(context.step_specs).consumes):
             raise UserError(
-                "--config.samples_per_insert is 0, no limit, but here one process acts and learns "
-                "in turns: after an update it would not act again; give a number above 0, such as "
-                f"{agent.batch_size} (batch_size) for an update a step"
+                "--config.samples_per_insert is 0 (no limit), but here one process acts and learns "
+                "in turns and would never act after the first update: set it above 0, such as "
+                f"{agent.batch_size} (batch_size) for an update after each step"
             )
         return ActingKeeper(context, learner, server)
     if layout.applies_gradients:

@@ -26,7 +26,7 @@ def run(context: RunContext) -> None:
     service = StoreService(server, store)
     server.start()
     report_ready()
-    patience, before = Patience("nobody has used the replay"), None
+    patience, before = Patience("no role has used the replay"), None
     while not service.finished and not context.stop.wait(0.5):
         counters = store.counters()
         if counters != before:

@@ -206,7 +206,7 @@ def test_an_episode_without_an_end_is_cut_and_the_others_are_not():
     said = []
     returns = run_episodes(environment, CountingPolicy(), 4, max_steps=6, tell=said.append)
     np.testing.assert_array_equal(returns, [6, 6, 4, 3])
-    assert len(said) == 1 and "no end after 6 steps" in said[0]
+    assert len(said) == 1 and "did not end within 6 steps" in said[0]
 
 
 def test_an_episode_that_ends_at_the_limit_is_not_cut():

@@ -131,7 +131,8 @@ def test_what_is_kept_is_a_copy():
 
 
 @pytest.mark.parametrize(
-    "policy, words", [(Pushing(), "samples no actions"), (Proposing(), "none today")]
+    "policy, words",
+    [(Pushing(), "the policy does not propose actions"), (Proposing(), "none today")],
 )
 def test_a_policy_without_proposals_is_refused(policy, words):
     with pytest.raises(ValueError, match=words):

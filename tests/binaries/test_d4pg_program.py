@@ -245,7 +245,7 @@ def test_a_run_survives_kill_9_of_roles_is_stopped_and_goes_on_to_its_end(tmp_pa
     out, err = launcher.communicate(timeout=SECONDS)
     assert launcher.returncode == 130 and "Traceback" not in err, err
     assert "stopping: the learner saves what it has learnt" in err
-    assert "stopped; to go on: " in out and " -m binaries.d4pg " in out.splitlines()[-1]
+    assert "stopped; to resume: " in out and " -m binaries.d4pg " in out.splitlines()[-1]
     assert time.monotonic() - begin < 55  # nobody had to be killed
     for role in ("actor", "replay"):
         assert f"{role} 0 ended with signal 9 (Killed)" in err

@@ -101,7 +101,7 @@ def test_a_killed_run_without_its_replay_fills_it_again_and_goes_on(tmp_path):
     rows = read_rows(run.workdir / "evaluator.csv")
     assert rows["learner_steps"].tolist() == [0, 300, 600, 900, 1200]
     log = "".join(path.read_text() for path in tmp_path.glob("learner-*.log"))
-    assert f"the replay is empty: it is filled with {MIN_SIZE} items first" in log
+    assert f"the replay is empty: learning waits until it has {MIN_SIZE} items" in log
     assert np.isfinite(run.updates()[["beta", "kl_divergence", "value_loss"]].iloc[-1]).all()
     policy = reproductions.load_policy(run.workdir)
     assert policy.learner_steps == 1200

@@ -146,7 +146,7 @@ def test_exit_code_zero_is_the_end_once_the_run_is_over(tmp_path, monkeypatch):
         assert cluster.states()["actor", 0].restarts == restarts
         assert cluster.states()["learner", 0].restarts == 0
         assert cluster.failure() is None
-        assert all("though the run goes on" in event for event in cluster.take_events())
+        assert all("although the run is not over" in event for event in cluster.take_events())
 
 
 def test_a_process_that_is_never_ready_is_given_up(tmp_path):
@@ -296,9 +296,10 @@ def test_the_same_exception_three_times_in_a_row_ends_the_run_with_its_place(tmp
         said, state = cluster.failure(), cluster.states()["actor", 0]
         place, path = f"{tmp_path}/environment.py, line 4", cluster.log_path("actor", 0)
         assert said.startswith(
-            "actor 0 has ended 3 times in a row by json.decoder.JSONDecodeError: Expecting property"
+            "actor 0 has ended 3 times in a row with json.decoder.JSONDecodeError: Expecting "
+            "property"
         )
-        assert f"({place}): correct that" in said and said.endswith(f"(its log is {path})")
+        assert f"({place}): correct the error" in said and said.endswith(f"(its log is {path})")
         assert "\n" not in said and state.has_been_ready and state.restarts == 2
 
 

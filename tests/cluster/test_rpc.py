@@ -162,7 +162,7 @@ def test_a_proof_is_of_its_address_and_a_nonce_is_never_repeated(service):
     assert len(own.told) == 3 and TOKEN.encode() not in own.told
     impostor = Impostor(lambda nonce: answer_of(service.server.address, nonce))
     for _ in range(2):
-        with pytest.raises(WrongTokenError, match="by another address"):
+        with pytest.raises(WrongTokenError, match="another address in its TF_CONFIG"):
             rpc.Client(impostor.address, TOKEN).call("ping")
     assert len(set(impostor.told)) == 2
     assert len({presented_to(service.server.address) for _ in range(2)}) == 1
@@ -254,9 +254,9 @@ def test_messages_up_to_the_limit_pass_and_larger_ones_name_it(client):
     with pytest.raises(MessageTooLargeError, match="exceeds 4 MiB"):
         client.call("echo", [tf.zeros([rows + 2**14, 2])])
     assert client.call("bytes", [tf.fill([4_000_000], tf.constant(127, tf.uint8))]) == 4_000_000
-    with pytest.raises(MessageTooLargeError, match="send or ask for less"):
+    with pytest.raises(MessageTooLargeError, match="split it into several calls"):
         client.call("bytes", [tf.fill([4_000_000], tf.constant(128, tf.uint8))])
-    with pytest.raises(MessageTooLargeError, match="send or ask for less"):
+    with pytest.raises(MessageTooLargeError, match="split it into several calls"):
         client.call("zeros", [2**20 + 1])
 
 
@@ -397,7 +397,7 @@ def test_a_server_that_cannot_be_reached_says_so():
     [
         ("no-such-host.invalid:4000", TOKEN, "cannot resolve"),
         ("192.0.2.1:4000", TOKEN, "REPLAY_RL_BIND_HOST"),  # for documentation, nobody's
-        ("127.0.0.1:4000", "", "not empty"),
+        ("127.0.0.1:4000", "", "token of this server is empty"),
     ],
 )
 def test_a_server_that_cannot_be_is_one_line(address, token, words):

@@ -99,7 +99,10 @@ def test_help_describes_each_hyperparameter_of_the_setting(monkeypatch):
         ),
         # Its beginning counts, and among equals the default.
         (["--setting=d4gp"], "unknown --setting=d4gp: did you mean d4pg_prioritized_n5? "),
-        (["--setting=rainbow"], "unknown --setting=rainbow: all are d3pg_uniform_n1, d4pg_"),
+        (
+            ["--setting=rainbow"],
+            "unknown --setting=rainbow: the settings are d3pg_uniform_n1, d4pg_",
+        ),
         (["--setting"], "Missing value for flag --setting"),
         (
             ["--noconfig.layer_nrm"],

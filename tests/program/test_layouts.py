@@ -126,7 +126,7 @@ def test_a_local_run_that_cannot_be(given, words):
 def test_actors_are_shared_evenly():
     shares = [DISTRIBUTED.actors_of(index, 3, 8) for index in range(3)]
     assert shares == [range(0, 2), range(2, 5), range(5, 8)]
-    with pytest.raises(LayoutError, match="actor 3, counted from 0, but there are 3"):
+    with pytest.raises(LayoutError, match="actor 3, counted from 0, but there are only 3"):
         DISTRIBUTED.actors_of(3, 3, 8)
 
 
@@ -289,7 +289,8 @@ def test_roles_by_hand_end_with_the_same_record_and_result(by_hand):
     "name, code, words",
     [
         ("impostor", 2, ["does not know this role's token", "REPLAY_RL_TOKEN"]),
-        ("same_port", 1, ["another process serves", "another port"]),  # it may be free again
+        # It may be free again.
+        ("same_port", 1, ["another process already listens", "another port"]),
         ("same_workdir", 2, ["another tally uses", "another --workdir"]),
         (
             "other",

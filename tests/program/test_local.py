@@ -174,7 +174,7 @@ def test_starting_ends_where_there_is_no_learner_csv(run):
 
 
 def test_a_run_that_goes_on_without_a_checkpoint_says_so(run, tmp_path):
-    words = "the run has rows but no checkpoint: learning begins again at step 0"
+    words = "the run has CSV rows but no checkpoint: learning restarts at step 0"
     checkpoints = RunDirectory(tmp_path / "run").checkpoints
     assert words not in run("sys.exit(0)")
     assert words in run("", "sys.exit(0)")
@@ -233,9 +233,11 @@ def test_a_run_directory_that_is_moved_or_removed_ends_the_run_with_a_line(run, 
     with pytest.raises(ClusterError) as error:
         run(f"import signal; signal.signal(15, signal.SIG_IGN); {away}; {sleep}")
     now = {"moved": tmp_path / "away", "replaced": tmp_path / "copy"}.get(end)
-    how = f"moved to {now} while" if now else "removed while"
-    assert f"the run directory {tmp_path / 'run'} was {how} the run went on" in str(error.value)
-    assert (f"--workdir={now} goes on" in str(error.value)) == bool(now)
+    how = f"moved to {now} during" if now else "removed during"
+    assert f"the run directory {tmp_path / 'run'} was {how} the run: the run has ended" in str(
+        error.value
+    )
+    assert (f"--workdir={now} resumes" in str(error.value)) == bool(now)
     assert "\n" not in str(error.value)
 
 
@@ -281,7 +283,7 @@ except KeyboardInterrupt as interrupt:
         process.send_signal(number)
     out, err = process.communicate(timeout=50)
     assert ("interrupted twice" in out) == (number == signal.SIGINT) and not err
-    assert "; to go on: " in out and "python -c " in out
+    assert "; to resume: " in out and "python -c " in out
     assert process.returncode == 0
     # The learner is deaf to the first one, and is given a minute.
     assert number != signal.SIGINT or time.monotonic() - begin < local._STOP_SECONDS
@@ -304,7 +306,9 @@ def test_a_stop_takes_longer_with_a_large_replay_and_says_whose_save_was_cut(
     stop.wait = lambda seconds: wait_for(log.read_text) or stop.request() or True
     LaunchedRun(launched(directory), stop).run(LocalCluster(found, directory.logs))
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "killed" in line]
-    assert line.startswith("replay 0 did not end within 1 s and was killed: what it had not saved")
+    assert line.startswith(
+        "replay 0 did not end within 1 s and was killed: its unsaved data is lost"
+    )
 
 
 # A start removes what earlier starts of its run have left behind.
@@ -456,7 +460,7 @@ def test_a_replay_that_fits(machine):
     machine(12 * GB)
     said = (
         "replay needs about 3.1 GB of memory when full (12 GB available), and 6.2 GB of disk "
-        "(100 GB free) to survive a stop"
+        "(100 GB free) to save the replay"
     )
     assert check(3_100_000_000) == (said, True)
     assert check(3_100_000_000, saves=True) == (said, True)
@@ -487,7 +491,7 @@ def test_a_disk_without_room_for_the_contents_twice(machine):
     line, is_saved = check(3 * GB)
     assert not is_saved
     assert line.endswith(
-        "a stop loses the replay: to survive it needs 6.0 GB of disk (6.0 GB free) and "
+        "a stop loses the replay: saving it needs 6.0 GB of disk (6.0 GB free) and "
         "--checkpoint_replay"
     )
     with pytest.raises(ClusterError, match="--checkpoint_replay needs 6.0 GB, 6.0 GB are free"):

@@ -114,7 +114,7 @@ def test_an_environment_may_be_a_call_with_fixed_arguments(name):
 def test_before_it_is_trained_there_is_nothing_to_play_or_to_save(tmp_path):
     agent = reproductions.make("d4pg", OWN)
     for call in (agent.evaluate, agent.policy, agent.evaluations, lambda: agent.save(tmp_path)):
-        with pytest.raises(TrainingError, match=r"is not there yet: call train\(learner_steps\)"):
+        with pytest.raises(TrainingError, match=r"does not exist yet: call train\(learner_steps\)"):
             call()
     with pytest.raises(ValueError, match="episodes must be at least 1, is 0"):
         agent.evaluate(episodes=0)
@@ -149,7 +149,7 @@ def test_a_function_of_the_notebook_itself_is_told_how_to_become_one_of_a_module
     exec("def make(seed): ...", vars(notebook))
     monkeypatch.setitem(sys.modules, "__main__", notebook)
     with pytest.raises(
-        ValueError, match=r"(?s)at the top of a module.*%%writefile.*<function make"
+        ValueError, match=r"(?s)at the top level of a module.*%%writefile.*<function make"
     ):
         reproductions.make("d4pg", notebook.make)
 

@@ -121,7 +121,7 @@ def test_a_layout_of_one_process_has_one_task_that_acts(monkeypatch):
     step = {"nodes": "n9", "per_node": "2", "tasks": 2}
     places = [topology(monkeypatch, "n9", k, k, layout=ONE_PROCESS, **step) for k in range(2)]
     assert [place.job for place in places] == ["evaluator", "learner"]
-    with pytest.raises(ClusterError, match="--ntasks=2, for 1 x evaluator and learner$"):
+    with pytest.raises(ClusterError, match="--ntasks=2, for 1 x evaluator and 1 x learner$"):
         topology(monkeypatch, "n9", 0, 0, layout=ONE_PROCESS, **step | {"tasks": 3})
 
 
@@ -230,7 +230,7 @@ def test_roles_on_two_nodes_of_which_one_dies(tmp_path):
             nodes[1].kill()
             wait_for(lambda: all_ready(1), 120)
             events = cluster.take_events()
-            assert events[-1].endswith("moved to another node: all roles start again"), events
+            assert events[-1].endswith("moved to another node: all roles restart"), events
             assert any("was lost with its node or worker" in event for event in events)
             for name, index in CORES:
                 assert starts(name, index)[-1][1].startswith("127.0.0.2:")

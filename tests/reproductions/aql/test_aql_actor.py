@@ -175,7 +175,7 @@ def test_probabilities_are_those_of_the_learners_proposal_along_the_best_action(
         ("aql_gaussian", "continuous"),
         ("uniform_q", "no proposal"),
         ("qt_opt", "no proposal"),
-        ("d3pg", "samples no actions"),
+        ("d3pg", "the policy does not propose actions"),
     ],
 )
 def test_methods_without_probabilities_say_so(name, words):
