@@ -50,8 +50,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         action="store_true",
-        help="also measure other libraries, once `make peers` has installed them. replay, "
-        "image_replay: cpprb; learner: JAX, PyTorch and Stable-Baselines3",
+        help="also measure other libraries, which `make peers` installs: cpprb in replay and "
+        "image_replay; JAX, PyTorch and Stable-Baselines3 in learner",
     )
     parser.add_argument(
         "--json",
@@ -69,7 +69,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="small sizes and few calls: shows that it works, not how fast",
+        help="small sizes and few calls: shows that the benchmarks work, not how fast the code is",
     )
     arguments = parser.parse_args(argv)
     if arguments.repeats < 1:

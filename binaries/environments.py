@@ -34,7 +34,10 @@ from reproductions import declared
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.environments", description=__doc__)
     parser.add_argument(
-        "which", nargs="?", metavar="SUITE", help=f"one of {', '.join(suites())}, or a whole name"
+        "which",
+        nargs="?",
+        metavar="SUITE",
+        help=f"one of {', '.join(suites())}, or the full name of an environment",
     )
     parser.add_argument(
         "--check", action="store_true", help="test an environment, and say what should be changed"
@@ -149,14 +152,14 @@ def main(argv: list[str] | None = None) -> None:
     watch.limit_seconds = watch.DEFAULT_SECONDS
     which = arguments.which
     if arguments.check and (which is None or ":" not in which):
-        fail("--check needs a whole name, such as gym:CartPole-v1")
+        fail("--check needs a full name, such as gym:CartPole-v1")
     logging.set_verbosity(logging.ERROR)  # simulators log messages when imported
     if which is None:
         print(*environments.names(), sep="\n")
     elif which in suites():
         names = names_of(which)
         if not names:
-            fail(f"the suite {which} has no list of names: give a whole name, {which}:...")
+            fail(f"the suite {which} has no list of names: give a full name, {which}:...")
         for name in names:
             try:
                 print(_describe(name), flush=True)

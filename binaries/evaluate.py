@@ -70,7 +70,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--environment",
         metavar="NAME",
-        help="play in this environment instead, whose observations and actions have the same sizes",
+        help="play in this environment instead; observations and actions must have the same sizes",
     )
     parser.add_argument(
         "--episodes", type=int, default=10, metavar="N", help="default 10; Reactor's paper uses 200"
@@ -80,7 +80,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--starts",
         type=pathlib.Path,
         metavar="FILE.json",
-        help="begin episodes in the states of this file, in each state equally often",
+        help="start episodes from the states in this file, from each equally often",
     )
     starts.add_argument(
         "--record_starts",
@@ -100,7 +100,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         type=pathlib.Path,
         metavar="FILE.gif",
         help="film the first episode as FILE.gif or FILE.mp4, at most its first 1500 frames; "
-        "MuJoCo draws without a screen through EGL, or through what MUJOCO_GL names "
+        "without a screen, MuJoCo renders with EGL, or with the library that MUJOCO_GL names "
         "(egl, osmesa, glfw)",
     )
     parser.add_argument(
@@ -163,7 +163,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     ):
         fail("--moments needs --proposals, and steps that are not negative")
     if (arguments.starts or arguments.record_starts) and (arguments.video or arguments.proposals):
-        fail("--starts and --record_starts draw nothing: leave --video and --proposals out")
+        fail("--starts and --record_starts cannot film or draw: omit --video and --proposals")
     for flag in ("video", "json", "proposals", "export", "record_starts"):
         path = getattr(arguments, flag)
         if path is not None:
@@ -246,7 +246,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         print(f"policy {arguments.export}: {', '.join(exported.write(arguments.export, run))}")
     episodes = f"{arguments.episodes} episode{'s' * (arguments.episodes > 1)}"
     begins = f" from {len(starts.starts)} starts: {starts.origin}" if starts else ""
-    say(f"plays {episodes} of {run.environment}{begins}")
+    say(f"playing {episodes} of {run.environment}{begins}")
     acting = recorder if arguments.proposals else policy
     returns = run_episodes(batch, acting, arguments.episodes, tell=say)
     print(
@@ -274,7 +274,7 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
         print(
             f"video {arguments.video}: {len(film.frames)} frames, one every "
             f"{film.frame_seconds * 1000:.0f} ms, {arguments.video.stat().st_size / 1e6:.1f} MB, "
-            f"{shown} of return {returns[0]:.1f}"
+            f"{shown} with a return of {returns[0]:.1f}"
         )
     if arguments.proposals:
         _draw_proposals(run, policy, recorder.observations, made[0].film(), arguments)
@@ -336,7 +336,7 @@ def main(argv: list[str] | None = None) -> None:
     """Evaluates a policy, prints and writes the result; ends with one line on a user's mistake."""
     arguments = _arguments(argv)
     agent = _trusted_agent(arguments)  # before TensorFlow's import, which takes seconds
-    say(f"loads the policy {arguments.policy or f'of {arguments.workdir}'}")
+    say(f"loading the policy {arguments.policy or f'of {arguments.workdir}'}")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # small networks need no GPU
     with native_output_only_on_failure():

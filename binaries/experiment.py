@@ -73,7 +73,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     of.add_argument("--paper", choices=reproductions.PAPERS)
     words = "with --vary: an agent instead of a paper's figure, on any --tasks (full names)"
     of.add_argument("--agent", choices=reproductions.AGENTS, help=words)
-    of.add_argument("--list", type=pathlib.Path, metavar="FILE", help="the runs of this CSV file")
+    of.add_argument("--list", type=pathlib.Path, metavar="FILE", help="the runs in this CSV file")
     which = parser.add_mutually_exclusive_group()
     for kind in _KINDS:
         which.add_argument(f"--{kind}", metavar="N", help=f"the paper's {kind} N")
@@ -90,7 +90,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, metavar="N", help=words)
     words = f"seeds 0 to N - 1; default: the paper's number, or {DEFAULT_SEEDS} if it gives none"
     parser.add_argument("--seeds", type=int, metavar="N", help=words)
-    words = f"size of the runs: {names}; default {DEFAULT_SCALE}. The plan says what it changes"
+    words = f"size of the runs: {names}; default {DEFAULT_SCALE}. --status lists its changes"
     parser.add_argument("--scale", metavar="NAME", default=DEFAULT_SCALE, help=words)
     words = (
         "runs at once, which share the cores evenly; default: 1, or with --cores one for each core"
@@ -114,8 +114,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     for flag, words in (
         ("--status", "show the states of the runs"),
         ("--dry_run", "show the states of the runs, and print the commands of the runs to do"),
-        ("--keep", "add finished runs to --kept, where figures, tables and claims look"),
-        ("--set_aside", "move kept runs to the scale SCALE_earlier, so that others can be kept"),
+        ("--keep", "add finished runs to --kept, the source of figures, tables and verdicts"),
+        ("--set_aside", "move kept runs to the scale SCALE_earlier, so that new ones can be kept"),
     ):
         instead.add_argument(flag, action="store_true", help=f"start nothing, {words}")
     words = "start nothing, print a script for sbatch: an array job with a task for each run to do"
@@ -139,19 +139,19 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.vary and not (arguments.agent or arguments.experiment):
         fail("--vary needs --figure, --table or --section of the --paper, or --agent and --tasks")
     if arguments.vary and (arguments.keep or arguments.set_aside):
-        fail("--keep and --set_aside are for the papers' figures: sweeps stay in --runs")
+        fail("--keep and --set_aside do not apply to --vary: sweeps stay in --runs")
     if (arguments.keep or arguments.set_aside) and not arguments.experiment:
-        fail("--keep and --set_aside are for the runs of a --figure, --table or --section")
+        fail("--keep and --set_aside need --figure, --table or --section")
     if arguments.search and not (arguments.vary and arguments.tasks):
         fail("--search needs --vary, with the flags to search, and --tasks")
     if arguments.search and (arguments.status or arguments.dry_run or arguments.emit):
-        fail("--status, --dry_run and --emit are not for a --search, which chooses as it goes")
+        fail("--status, --dry_run and --emit do not apply to --search, which has no fixed runs")
     if arguments.trials is not None and not (arguments.search and arguments.trials > 0):
-        fail("--trials, at least 1, is for a --search")
+        fail("--trials needs --search, and must be at least 1")
     if arguments.starts and (arguments.search or not arguments.experiment):
-        fail("--starts is for the runs of a --figure, --table or --section")
+        fail("--starts needs --figure, --table or --section, without --search")
     if arguments.alone and not arguments.list:
-        fail("--alone is for the runs of a --list")
+        fail("--alone needs --list")
     if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
         fail(f"--runs={arguments.runs} is not a directory")
 
@@ -274,7 +274,7 @@ def _emit(plans: "Iterable[Plan]", name: str, arguments: argparse.Namespace) -> 
     if not commands:
         fail("there are no runs to do")
     print(array_script([*commands.values()], name.replace(" ", "_"), arguments.jobs), end="")
-    say(f"{len(commands)} runs; the same command with --status shows how far they are")
+    say(f"{len(commands)} runs; --status instead of --emit shows their progress")
     return 0
 
 
@@ -322,7 +322,7 @@ def _search(plan: "Plan", arguments: argparse.Namespace) -> int:
 
     runs = {planned.run for planned in plan.runs}
     if len(runs) != 1:
-        fail(f"--search is on one task and setting, not {len(runs)}: give --tasks and --settings")
+        fail(f"--search needs one task and setting, not {len(runs)}: give --tasks and --settings")
     (run,) = runs
     settings = run.agent.settings
     config = settings.configuration(run.agent_setting or settings.default)
@@ -379,7 +379,7 @@ def main(argv: list[str] | None = None) -> int:
         return _emit([plan], f"{paper.name} {plan.experiment.name} {plan.scale.name}", arguments)
     if arguments.keep:
         added = len(keep(plan, arguments.kept))
-        print(f"{added} runs added, {len(plan.of(State.FINISHED)) - added} were there")
+        print(f"{added} runs added, {len(plan.of(State.FINISHED)) - added} were already kept")
     elif arguments.set_aside:
         moved = set_aside(plan, arguments.kept)
         scales = sorted({*moved.values()}) or [plan.scale.name + EARLIER]

@@ -39,9 +39,9 @@ from common.user_error import UserError
 import reproductions
 
 _ONE = {
-    "figure": 'its number, or "runs"',
-    "section": "its number or name, for a result that the paper does not show as a figure or table",
-    "table": "its number",
+    "figure": 'the figure with this number, or "runs" for all runs',
+    "section": "the result with this number or name, if it is neither a figure nor a table",
+    "table": "the table with this number",
 }
 _EVERY = {
     "figures": "every figure and section that compares runs",
@@ -58,7 +58,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         which.add_argument(f"--{kind}", metavar="N", help=f"{words}; with --paper")
     for kind, words in _EVERY.items():
         which.add_argument(f"--{kind}", action="store_true", help=words)
-    which.add_argument("--claim", metavar="NAME", help="everything about a claim of --claims")
+    which.add_argument("--claim", metavar="NAME", help="everything about a claim in --claims")
     words = "write all evaluations to this file, a row each; FILE.csv.gz is compressed"
     which.add_argument("--evaluations", type=pathlib.Path, metavar="FILE.csv", help=words)
     papers = ", ".join(reproductions.PAPERS)
@@ -86,7 +86,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     asked = [kind for kind in _ONE if getattr(arguments, kind) is not None]
     if asked and arguments.paper is None:
-        fail(f"--{asked[0]} is of one paper: give --paper")
+        fail(f"--{asked[0]} needs --paper")
     arguments.asked = "".join(f"{kind} {getattr(arguments, kind)}" for kind in asked)
     return arguments
 
@@ -240,7 +240,7 @@ class _Results:
         )
         if root.resolve() != RESULTS / "runs":
             command += f" --kept={root}"
-        return f"{problem}; make them by {command}, and add the finished ones with --keep"
+        return f"{problem}; make them with {command}, and add the finished ones with --keep"
 
 
 def _say(*files: pathlib.Path) -> None:

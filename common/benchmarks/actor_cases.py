@@ -77,11 +77,11 @@ def actor(
         frames = agent.declaration.num_frames
         steps = {"actor": step, **simulators(environment, actors, context.spec, frames)}
         speeds = bench.in_turns(
-            f"{name} (steps a second, of the CPU and of the clock)",
+            f"{name} (steps per second of CPU time and of wall-clock time)",
             {key: _timed(steps[key], batch_steps, actors) for key in steps},
             turns,
         )
-        say(f"the replay got {num_items()} items of {acting.steps} steps")
+        say(f"the replay received {num_items()} items from {acting.steps} steps")
     yield speeds.row(name, _PER_CPU_SECOND, "actor", _SIMULATOR)
     yield speeds.row(f"{name}_wall", "steps/s", "actor", _SIMULATOR, part=1)
     if MUJOCO in speeds:

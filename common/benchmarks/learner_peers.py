@@ -232,7 +232,7 @@ def started() -> Iterator[dict[str, tuple[str, Callable[[int], float]]]]:
 def _answer(process: Any) -> str:
     if line := process.stdout.readline():
         return line.strip()
-    raise RuntimeError(f"the peer {process.args[-1]} has ended, see above: `make peers` again?")
+    raise RuntimeError(f"the peer {process.args[-1]} has ended, see above: run `make peers` again")
 
 
 def _measure(process: Any, count: int) -> float:

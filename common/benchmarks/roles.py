@@ -85,7 +85,7 @@ def run_context(
 @contextlib.contextmanager
 def acting_keeper(agent: Agent, environment: str, num_actors: int = 1) -> Iterator[ActingKeeper]:
     """Yields the keeper of a run in one process, which no other process calls."""
-    say(f"making {num_actors} of {environment}")
+    say(f"creating {num_actors} actors for {environment}")
     with run_context(agent, environment, layouts.ONE_PROCESS, num_actors=num_actors) as context:
         learner = agent.make_learner(context.spec, context.seed)
         server = context.server()
@@ -188,7 +188,7 @@ class ChildProcess:
             self._log.seek(0)
             lines = [line for line in self._log.read().split("\n") if line.strip()]
             reasons = [line for line in lines if line.startswith(("error:", "Fatal Python error"))]
-            words = (reasons or lines or ["it said nothing"])[-1]
+            words = (reasons or lines or ["no output"])[-1]
             raise RuntimeError(f"the {self._name} ended with exit code {code}: {words}")
 
     def __exit__(self, *_) -> None:

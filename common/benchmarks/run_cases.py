@@ -272,7 +272,7 @@ class _FixedLearner(Learner):
         return self._result
 
     def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        raise NotImplementedError("the parameter server applies them")
+        raise NotImplementedError("the parameter server applies the gradients")
 
 
 def _simulated_worker(

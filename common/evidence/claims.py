@@ -252,7 +252,7 @@ class Measured:
         try:
             found = [row["value"] for row in listed if row["name"] == self.number]
         except (KeyError, TypeError):
-            raise UserError(f"{path}: is not a list of numbers with name and value") from None
+            raise UserError(f"{path}: is not a list of objects with name and value") from None
         if not found:
             return Finding(Verdict.OPEN, lacks=f"{self.record}.json: {self.number}")
         records.require_keys(path, found[0], float, self.number)

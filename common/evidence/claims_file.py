@@ -123,7 +123,7 @@ def _check_keys(table: _Table, known: set[str]) -> None:
 def _claim(name: str, entry: _Table, paper: Paper, checks: ModuleType | None) -> Claim:
     kinds = entry.keys() & _KINDS
     if len(kinds) != 1:
-        raise ValueError(f"a claim has one of {', '.join(sorted(_KINDS))}")
+        raise ValueError(f"a claim must have exactly one of {', '.join(sorted(_KINDS))}")
     (kind,) = kinds
     of_kind = {*_OF_EFFECT, "at", "not_at"} if kind == "effect" else kinds
     _check_keys(entry, _OF_CLAIM | of_kind)
@@ -186,7 +186,7 @@ def _tasks(entry: _Table, paper: Paper, experiment: Experiment) -> tuple[str, ..
             fitting = fnmatch.filter(experiment.environments, pattern)
             fitting = of_experiments.get(pattern) or fitting
             if not fitting:
-                raise LookupError(f'{key}: there is no "{pattern}"')
+                raise LookupError(f'{key}: no task or experiment matches "{pattern}"')
             found += fitting
         return found
 

@@ -154,7 +154,7 @@ def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
         raise ListError(f"--cores={cores}: this machine has {len(usable)} usable cores")
     jobs = cores if jobs is None else jobs
     if not 1 <= jobs <= cores:
-        raise ListError(f"--jobs={jobs}: there are {cores} cores, at least one for each job")
+        raise ListError(f"--jobs={jobs}: there are only {cores} cores, and each job needs one")
     used = usable[-cores:]
     return tuple(Slot(frozenset(used[i::jobs]), _NICENESS, is_quiet=True) for i in range(jobs))
 
@@ -310,7 +310,7 @@ class Session(LiveLine):
                 job.attempts = 0 if status.state is State.UNUSABLE else job.attempts - 1
                 line = f"failed: {job.planned.name}: {reason}"
                 if job.attempts:
-                    self.print(f"{line}; it is tried once more")
+                    self.print(f"{line}; the run is tried once more")
                     stop.wait(RETRY_SECONDS)
                 else:
                     self._name(line)

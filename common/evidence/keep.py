@@ -148,7 +148,9 @@ class TableWriter:
         config, starts = run.read_config(), run.read_starts()
         identity = {name: str(config.get(name)) for name in csv_rows.IDENTITY}
         if identity["paper"] != planned.paper:
-            raise RunDirectoryError(f"{run.config_json} is not of {planned.name}: move it away")
+            raise RunDirectoryError(
+                f"{run.config_json} does not belong to {planned.name}: move it away"
+            )
         csv_rows.read_numbers(run.evaluator_csv, csv_rows.RESULT, identity)
         evaluations = [
             {name: cells[name] for name in csv_rows.RESULT}
@@ -195,8 +197,8 @@ class TableWriter:
         begun = [str(run["starts"][0].get("start_time")) for run in (old, record) if run]
         if begun[0] != begun[-1]:
             raise RunDirectoryError(
-                f"{self._tables.runs} has another run of {words_of(key)}, begun {begun[0]}, than "
-                f"this one, begun {begun[1]}: to keep both, first set the other one aside"
+                f"{self._tables.runs} already has another run of {words_of(key)}, started "
+                f"{begun[0]}; this one started {begun[1]}: to keep both, set the other aside first"
             )
         config = {name: value for name, value in config.items() if name not in KEYS[1:]}
         evaluations, training = _in_order(evaluations), _in_order(training)
@@ -250,8 +252,8 @@ class TableWriter:
                 kept = self._configs[record["config"]]
                 if found := differences(kept, config, earlier):
                     raise RunDirectoryError(
-                        f"{self._tables.runs} has runs of another config than this one of "
-                        f"{words_of(key)} ({listed(found)}): first set them aside"
+                        f"{self._tables.runs} has seeds with another config than "
+                        f"{words_of(key)} ({listed(found)}): set them aside first"
                     )
                 return record["config"]
         name = _id(config)
@@ -268,8 +270,8 @@ class TableWriter:
                 and _digest(*self._rows(key)) == record["rows"]
             ):
                 raise RunDirectoryError(
-                    f"{self._tables.runs}: {words_of(key)}: its rows or its config are not those "
-                    "that were kept, or not those of the other seeds: put back what was there"
+                    f"{self._tables.runs}: the rows or the config of {words_of(key)} have changed "
+                    "since it was kept, or other seeds have another config: restore the tables"
                 )
 
 

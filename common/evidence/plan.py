@@ -255,8 +255,8 @@ class PlannedRun:
                 there = there.get(part) if isinstance(there, Mapping) else None
             if not same_value(there, wanted):
                 raise RunDirectoryError(
-                    f"{where} is of another run, {name} is {reprlib.repr(there)}, not {wanted}: "
-                    "move that run away, or give other --runs"
+                    f"{where} belongs to another run, whose {name} is {reprlib.repr(there)}, not "
+                    f"{wanted}: move that run away, or give another --runs"
                 )
 
 

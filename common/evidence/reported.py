@@ -102,7 +102,7 @@ class Reported:
     def game(self, name: str) -> pandas.Series:
         """Returns a game's row of `atari_scores`; raises ReportedError if it has none."""
         if name not in self._games.index:
-            raise ReportedError(f"atari_scores.csv has no {name}: put its row there")
+            raise ReportedError(f"atari_scores.csv has no row for {name}: add one")
         return self._games.loc[name]
 
     @functools.cached_property
@@ -146,7 +146,7 @@ class Reported:
             rows = numbered_rows(path, columns, may_be_torn=False)
         except FileNotFoundError:
             there = ", ".join(sorted(file.stem for file in path.parent.glob("*.csv"))) or "nothing"
-            raise ReportedError(f"there is no {path}; reported is: {there}") from None
+            raise ReportedError(f"there is no {path}; its directory has: {there}") from None
         return pandas.DataFrame([row for _, row in rows], columns=list(columns))
 
 

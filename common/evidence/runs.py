@@ -106,11 +106,11 @@ class Tables(NamedTuple):
             require_starts(where, record.get("starts"))
             members = [(record, _RECORD), (record.get("progress") or {}, _RECORD["progress"])]
             if any(there.get(name) is None for there, names in members for name in names):
-                raise RunDirectoryError(f"{where}: is not the line of a run: mend or remove it")
+                raise RunDirectoryError(f"{where}: is not a record of a run: correct or remove it")
             key = (record["setting"], record["environment"], record["seed"])
             if key in found:
                 raise RunDirectoryError(
-                    f"{where}: {found[key][0]} is of the same setting, environment and seed: "
+                    f"{where}: {found[key][0]} has the same setting, environment and seed: "
                     "remove one of these lines, and its rows in the other tables"
                 )
             found[key] = (where, record)
@@ -340,7 +340,9 @@ def _read_runs(tables: Tables, paper: str, scale: str) -> Iterator[KeptRun]:
     training = read_rows(tables.training, (*KEYS, *csv_rows.PROGRESS))
     for key, (where, record) in tables.read_records().items():
         if record["config"] not in configs:
-            raise RunDirectoryError(f"{where}: {tables.configs} lacks its config: put it back")
+            raise RunDirectoryError(
+                f"{where}: {tables.configs} lacks the config of this run: restore the file"
+            )
         environment, seed = key[1:]
         yield KeptRun(
             where,
@@ -396,4 +398,4 @@ def read_rows(
     except (ValueError, KeyError, OverflowError):
         # The strict reader names the line.
         read_numbers(path, [name for name in columns if name not in ("setting", "environment")])
-        raise CsvError(f"{path}: is not a table of kept runs: put it back") from None
+        raise CsvError(f"{path}: is not a table of kept runs: restore the file") from None

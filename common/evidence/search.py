@@ -83,7 +83,10 @@ def ranges(texts: Sequence[str], config: Config) -> dict[str, Range]:
         elif name in fields:
             found[name] = _of_field(fields[name], getattr(config, fields[name].name))
         else:
-            raise SweepError(f"--vary {text}: only hyperparameters, config.NAME, have a range")
+            raise SweepError(
+                f"--vary {text}: only hyperparameters (config.NAME) have a default range: give "
+                "values"
+            )
     return found
 
 
@@ -112,7 +115,7 @@ def _of_field(each: dataclasses.Field, value: Any) -> Range:
         low, high = max(low, around[0]), min(high, around[1])
     if not (is_number and math.isfinite(low) and math.isfinite(high)):
         raise SweepError(
-            f"--vary config.{each.name}: it has no range around {value!r}: give one, "
+            f"--vary config.{each.name}: there is no default range around {value!r}: give one, "
             f"config.{each.name}=LOW..HIGH, or values"
         )
     # An exclusive bound moves inwards: by a thousandth of the range, or by 1 for whole numbers.
@@ -190,7 +193,7 @@ def run(
                 is_free = in_use[plan.runs[0].directory]
             with is_free:
                 slot = free.get()
-                say(f"{words}: begins")
+                say(f"{words}: started")
                 try:
                     value = _value_of(plan, slot, trial, stop)
                 finally:
@@ -210,7 +213,7 @@ def run(
 
     done = (states.COMPLETE, states.PRUNED)
     missing = num_trials - len(study.get_trials(states=done))
-    say(f"{max(0, missing)} of {num_trials} trials to make, {len(slots)} at once; study {file}")
+    say(f"{max(0, missing)} of {num_trials} trials left, {len(slots)} at once; study {file}")
     if missing > 0 and not stop.requested:
         study.optimize(
             objective,

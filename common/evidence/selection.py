@@ -48,8 +48,8 @@ def runs_of(experiment: Experiment, runs: Iterable[KeptRun]) -> tuple[KeptRun, .
         wanted = order[run.curve][1]
         if not str(run.config.get("setting")).startswith(wanted):
             raise RunDirectoryError(
-                f"{run.where}: is of the setting {run.config.get('setting')}, not {wanted}: move "
-                "the run where it belongs"
+                f"{run.where}: its config has the setting {run.config.get('setting')}, not "
+                f"{wanted}: move the run to a curve of its setting"
             )
     return tuple(sorted(listed, key=lambda run: (order[run.curve], run.seed)))
 
@@ -98,7 +98,7 @@ def check_scale(papers: Sequence[Paper], kept: KeptRuns, scale: str | None) -> N
     """
     if not kept.root.is_dir():
         raise RunDirectoryError(
-            f"there are no runs: {kept.root} is not a directory, give other --runs"
+            f"there are no runs: {kept.root} is not a directory; give another --runs"
         )
     listed = [scale.name for paper in papers for scale in paper.scales]
     known = dict.fromkeys(listed + [name for paper in papers for name in kept.scales(paper.name)])

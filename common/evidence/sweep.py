@@ -79,7 +79,8 @@ def of_agent(
     budget = scale.budget
     if budget is None:
         raise SweepError(
-            f"the scale {scale.name} has the limits of each figure: give another --scale"
+            f"the scale {scale.name} has no limits of its own, only those of the figures: give "
+            "another --scale"
         )
     clocks = {"learner_steps": budget.learner_steps, "actor_steps": budget.actor_steps}
     return Experiment(

@@ -106,7 +106,7 @@ def build(
     if not numbers.has(paper.name, experiment.name):
         raise ReportedError(
             f"{paper.title} {experiment.name} ({experiment.title}): results/reported has no "
-            f"numbers of it: {experiment.unavailable or 'the text of the paper has none'}"
+            f"numbers for it: {experiment.unavailable or 'the text of the paper has none'}"
         )
     ours = experiment.ours
     texts = numbers.table(paper.name, experiment.name, "value")
@@ -161,7 +161,7 @@ def evaluations(runs: Iterable[KeptRun], numbers: Reported) -> pandas.DataFrame:
         frames = rows["actor_steps"] * frames_per_step(run.environment)
         parts.append(rows.assign(environment_frames=frames, **own))
     if not parts:
-        raise UserError("there are no runs, so that there are no evaluations: give another --scale")
+        raise UserError("there are no runs, hence no evaluations: give another --scale")
     counts = ("seed", "actor_steps", "learner_steps", "episodes", "environment_frames")
     columns = ("paper", "scale", *EVALUATIONS, "environment_frames", "score")
     table = pandas.concat(parts)[[*columns, "budget", "by_rule", "is_final"]]

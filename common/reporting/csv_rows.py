@@ -135,8 +135,8 @@ class CsvRows:
             file = os.open(self._path, _FLAGS, 0o644)
         except (FileNotFoundError, NotADirectoryError):
             raise CsvError(
-                f"{self._path} cannot be written, there is no such directory: if it was moved, go "
-                "on with --workdir where it is now"
+                f"{self._path} cannot be written, because its directory does not exist: if it was "
+                "moved, give its new path as --workdir"
             ) from None
         except OSError as error:
             if error.errno not in _LASTING:
@@ -316,7 +316,7 @@ def last_row(path: str | os.PathLike, numbers: Sequence[str] = ()) -> dict[str, 
         row = _row(where, header, _fields(where, lines[-1]), numbers)
     except CsvError as error:
         raise CsvError(
-            f"{error}: remove the line to go on from the row before it, or give another --workdir"
+            f"{error}: remove the line to continue from the row before, or give another --workdir"
         ) from None
     return {name: _value(cell) for name, cell in row.items()}
 
@@ -413,7 +413,9 @@ def _number(where: str, name: str, cell: str, is_needed: bool = False) -> float:
 
 
 def _unusable(path: str | os.PathLike, error: OSError) -> CsvError:
-    return CsvError(f"{path}: cannot be used ({error.strerror}): it has to be a file of yours")
+    return CsvError(
+        f"{path}: cannot be used ({error.strerror}): it must be a file that you may read and write"
+    )
 
 
 def _line(fields: Sequence[str]) -> bytes:
@@ -435,7 +437,7 @@ def _cell(path: Path, column: str, value: Any) -> str:
     scalar = np.asarray(value)
     text = "" if value is None else str(scalar[()])  # float32 keeps its own shortest digits
     if scalar.ndim > 0 or "\n" in text or "\r" in text:
-        raise ValueError(f"row for {path}: {column} is {text!r}, no scalar in a line")
+        raise ValueError(f"row for {path}: {column} is {text!r}, not a scalar in one line")
     return text
 
 

@@ -274,10 +274,9 @@ def require_updates(run: RunDirectory) -> None:
         return
     if row is not None and not row["learner_steps"]:
         raise UserError(
-            f"the run in {run.path} has learnt nothing: it reached its limit after "
-            f"{row['wall_seconds']:.0f} s and {row['actor_steps']:,} actor steps, before the first "
-            "update; give it a higher limit, or a smaller --config.min_replay_size where there is "
-            "one"
+            f"the run in {run.path} made no updates: it reached its limit after "
+            f"{row['wall_seconds']:.0f} s and {row['actor_steps']:,} actor steps; raise the limit, "
+            "or lower --config.min_replay_size if the agent has it"
         )
 
 

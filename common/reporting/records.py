@@ -56,7 +56,7 @@ def parse_json(text: str | bytes, where: str | Path) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
-        raise JsonError(f"{where}:{line}: is not JSON ({error}): mend or remove it") from None
+        raise JsonError(f"{where}:{line}: is not JSON ({error}): correct or remove it") from None
 
 
 def read_json(path: Path) -> Any:
@@ -72,7 +72,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise JsonError(f"{path}: cannot be read ({error.strerror})") from None
     if found is None:
-        raise JsonError(f"{path}: is null: mend or remove it")
+        raise JsonError(f"{path} contains only null: correct or remove it")
     return found
 
 
@@ -95,7 +95,7 @@ def require_keys(where: str | Path, found: Any, kinds: Any, name: str = "it") ->
     words, is_right = _KINDS[kind]
     if type(found) not in (kind, kind is float and int) or not is_right(found):
         shown = reprlib.repr(found)
-        raise JsonError(f"{where}: {name} is {shown}, not {words}: mend or remove it")
+        raise JsonError(f"{where}: {name} is {shown}, not {words}: correct or remove it")
     for key, of in members.items():
         if key in found and (found[key] is not None or isinstance(of, Mapping)):
             require_keys(where, found[key], of, key if name == "it" else f"{name}.{key}")
@@ -298,8 +298,8 @@ def with_part(page: Path, begin: str, end: str, part: str) -> str:
     found = re.split(f"({re.escape(begin)}|{re.escape(end)})", page.read_text())
     if found[1::2] != [begin, end]:
         raise UserError(
-            f"{page} has no place for what is written there: give it one line {begin} and, below "
-            f"that, one {end}"
+            f"{page} needs exactly one line {begin} and, below it, one line {end}: the generated "
+            "text goes between them"
         )
     return f"{found[0]}{begin}\n\n{part.strip()}\n\n{end}{found[4]}"
 
@@ -342,7 +342,7 @@ def when_there_is_room(write: Callable[[], None], wait: Callable[[float], bool])
             reason = disk_full(error)
             if not reason or wait(_ROOM_SECONDS):
                 raise
-            logging.log_every_n_seconds(logging.WARNING, "waiting for room: %s", 60, reason)
+            logging.log_every_n_seconds(logging.WARNING, "waiting for disk space: %s", 60, reason)
 
 
 @contextlib.contextmanager

@@ -192,7 +192,7 @@ class RunDirectory:
         except OSError as error:
             raise RunDirectoryError(
                 f"cannot write the run directory {self.path} ({error.strerror}: "
-                f"{error.filename or self.path}): give --workdir a directory that you may write"
+                f"{error.filename or self.path}): give --workdir a directory that you may write to"
             ) from error
 
     def read_config(self) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class RunDirectory:
             problem = f"there is no directory {self.path}"
             if self.path.is_dir():
                 problem = f"{self.path} is not a run directory, it has no config.json"
-            raise RunDirectoryError(f"{problem}: name that of a run")
+            raise RunDirectoryError(f"{problem}: name the directory of a run")
         return require_config(self.config_json, config)
 
     def read_starts(self) -> list[dict[str, Any]]:
@@ -325,8 +325,8 @@ class RunDirectory:
         starts = self.read_starts()
         if not starts:
             raise RunDirectoryError(
-                f"{self.run_json} has no start to close: if {self.path} was moved, go on with "
-                "--workdir where it is now"
+                f"{self.run_json} has no start whose outcome can be recorded: if {self.path} was "
+                "moved, give its new path as --workdir"
             )
         starts[-1].update(end_time=_now(), outcome=outcome)
         self._write_starts(starts)
@@ -362,7 +362,7 @@ class RunDirectory:
         details = f": {listed(found)}" if found else ""
         raise ConfigMismatchError(
             f"{self.path} holds a run {kind}{details}; resume it with its own agent and config, or "
-            "give --workdir a new directory (--init_from begins with the networks of a run)"
+            "give --workdir a new directory (--init_from starts from the networks of a run)"
         )
 
     def _write_starts(self, starts: list[dict[str, Any]]) -> None:
@@ -389,11 +389,13 @@ def require_starts(where: str | Path, found: Any) -> list[dict[str, Any]]:
       RunDirectoryError, JsonError: it is not the record of a run.
     """
     if not (isinstance(found, list) and found):
-        raise RunDirectoryError(f"{where} is not the record of a run: mend it or move it away")
+        raise RunDirectoryError(f"{where} is not a record of a run: correct it or move it away")
     for number, start in enumerate(found):
         records.require_keys(where, start, _START, f"starts[{number}]")
         if unknown := {*start.get("budget", ())} - {*_BUDGET}:
-            raise RunDirectoryError(f"{where}: a budget has no {min(unknown)!r:.99}")
+            raise RunDirectoryError(
+                f"{where}: a budget has an unknown limit, {min(unknown)!r:.99}: correct it"
+            )
     return found
 
 
@@ -430,13 +432,12 @@ def hold(
             _lock(descriptor, f"another {holder} uses {place}", patience_seconds, wait)
         except BlockingIOError:
             raise RunInUseError(
-                f"another {holder} uses {place} at this moment: wait for its end, or give "
-                f"another {flag}"
+                f"another {holder} uses {place} now: wait until it ends, or give another {flag}"
             ) from None
         except OSError as error:
             raise RunDirectoryError(
-                f"cannot lock {file} ({error.strerror}): give a {flag} on a file system that has "
-                "locks"
+                f"cannot lock {file} ({error.strerror}): give a {flag} on a file system that "
+                "supports locks"
             ) from None
         yield
     finally:
@@ -460,7 +461,7 @@ def _lock(
             if waited >= patience_seconds or wait(_POLL_SECONDS):
                 raise
         if waited >= _MOMENT_SECONDS and not said:
-            print(f"{reason}: waiting for its end", file=sys.stderr, flush=True)
+            print(f"{reason}: waiting until it ends", file=sys.stderr, flush=True)
             said = True
 
 

@@ -104,7 +104,7 @@ def test_starts_are_recorded_and_played(workdirs, tmp_path, capsys):
     lines = capsys.readouterr()
     origin = "a_setting, run, after 0 learner steps"
     assert f"starts {file}: states of {origin}" in lines.out
-    assert f"plays 2 episodes of control:cartpole:swingup from 100 starts: {origin}" in lines.err
+    assert f"playing 2 episodes of control:cartpole:swingup from 100 starts: {origin}" in lines.err
     assert json.loads(result.read_text())["starts"] == origin
     (episode,) = json.loads(file.read_text())["episodes"]
     assert len(episode["starts"]) == 100 and len(episode["actions"][0]) == 1
@@ -132,15 +132,15 @@ def test_result_video_and_json(workdirs, tmp_path):
     mean, std = sum(returns) / 3, returned["episode_return_std"]
     assert returned["episode_return_mean"] == pytest.approx(mean)
     imported, loads, plays, first, second = programs[0].output.splitlines()
-    assert loads == f"loads the policy of {workdir}"
-    assert plays == f"plays 3 episodes of {OWN}"
+    assert loads == f"loading the policy of {workdir}"
+    assert plays == f"playing 3 episodes of {OWN}"
     assert imported.startswith("importing ") and imported.endswith(f"for {OWN}")
     assert first == (
         f"return {mean:.1f} +- {std:.1f} (min {min(returns):.1f}, max {max(returns):.1f}, 3 "
         f"episodes): a_setting on {OWN} after 0 learner steps"
     )
     assert re.fullmatch(
-        rf"video {video}: 101 frames, one every 50 ms, \d+\.\d MB, an episode of return "
+        rf"video {video}: 101 frames, one every 50 ms, \d+\.\d MB, an episode with a return of "
         rf"{returns[0]:.1f}",
         second,
     )
@@ -202,7 +202,7 @@ def test_bad_input_is_one_line_and_needs_no_tensorflow(workdirs, tmp_path, monke
         ([workdir, f"--export={tmp_path}"], [f"--export={tmp_path} exists already"]),
         ([workdir, "--proposals=x.jpg"], ["--proposals=x.jpg must end in .png or .pdf"]),
         ([workdir, "--starts=a.json", "--record_starts=b.json"], ["--starts", "not allowed"]),
-        ([workdir, "--starts=a.json", "--video=a.gif"], ["--starts", "leave --video"]),
+        ([workdir, "--starts=a.json", "--video=a.gif"], ["--starts", "omit --video"]),
         ([workdir, "--moments", "3"], ["--moments", "--proposals"]),
         ([workdir, f"--proposals={tmp_path}/x.png", "--moments", "-3"], ["not negative"]),
     ):

@@ -74,11 +74,11 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         ([*FEW, "--seeds=0"], "--seeds must be at least 1"),
         ([*FEW, "--jobs=0"], "--jobs must be at least 1"),
         ([*FEW, "--cores=0"], "--cores must be at least 1"),
-        (["--list=campaign.csv", "--keep"], "--keep and --set_aside are for the runs of a"),
-        (["--paper=d4pg", "--set_aside"], "--keep and --set_aside are for the runs of a --figure"),
-        ([*SEARCH, "--status"], "--status, --dry_run and --emit are not for a --search"),
-        ([*SEARCH, "--dry_run"], "--status, --dry_run and --emit are not for a --search"),
-        ([*SEARCH, "--emit=slurm"], "--status, --dry_run and --emit are not for a --search"),
+        (["--list=campaign.csv", "--keep"], "--keep and --set_aside need --figure"),
+        (["--paper=d4pg", "--set_aside"], "--keep and --set_aside need --figure"),
+        ([*SEARCH, "--status"], "--status, --dry_run and --emit do not apply to --search"),
+        ([*SEARCH, "--dry_run"], "--status, --dry_run and --emit do not apply to --search"),
+        ([*SEARCH, "--emit=slurm"], "--status, --dry_run and --emit do not apply to --search"),
         ([*SWINGUP, "--vary", "config.lr=1e-3"], "to vary: did you mean config.learning_rate or "),
         ([*SWINGUP, "--vary", "seed=1"], "no such flag to vary (--tasks, --seeds and "),
         ([*SWINGUP, "--vary", "learner_threads=few"], "few"),
@@ -98,7 +98,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         ([*FIGURE, "--search=optuna"], "--search needs --vary"),
         (
             [*FEW, "--search=optuna", "--vary", "config.n_step"],
-            "--search is on one task and setting, not ",
+            "--search needs one task and setting, not ",
         ),
         (
             [*SWINGUP, "--search=optuna", "--vary", "max_minutes=1"],
@@ -164,7 +164,7 @@ def test_runs_with_a_file_of_starts_get_it(capsys, tmp_path):
     assert has_file == ["--environment=atari:pong" in line for line in commands]
     assert any(has_file) and not all(has_file)
     line = refusal(capsys, experiment.main, "--paper=apex", "--starts=x")
-    assert "--starts is for the runs of a --figure" in line
+    assert "--starts needs --figure" in line
 
 
 def test_each_task_has_a_study_of_its_own(monkeypatch):

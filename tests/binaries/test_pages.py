@@ -84,5 +84,5 @@ def test_a_table_is_put_between_the_markers(tmp_path):
 def test_a_page_without_its_markers(text, tmp_path):
     page = tmp_path / "README.md"
     page.write_text(text)
-    with pytest.raises(UserError, match=f"{page} has no place .*{BEGIN.strip()}"):
+    with pytest.raises(UserError, match=f"{page} needs exactly one line .*{BEGIN.strip()}"):
         with_part(page, pages.BEGIN, pages.END, "new")

@@ -308,7 +308,7 @@ def test_a_suite_whose_package_is_missing_says_so_and_goes_on(capsys):
     "arguments, words",
     [
         (["contrl"], "there are atari, control"),
-        (["python"], "give a whole name, python:..."),
+        (["python"], "give a full name, python:..."),
         (["gym:Nope-v1"], 'unknown environment "gym:Nope-v1"'),
         (["--check", "gym:CartPole-v1", "--steps=0"], "--steps must be at least 1, is 0"),
     ],

@@ -201,7 +201,7 @@ def test_a_reader_may_leave(tmp_path):
     "flags, words",
     [
         ("--paper=d4pg", ["one of the arguments --figure --section --table", "is required"]),
-        ("--figure=2", ["--figure is of one paper: give --paper"]),
+        ("--figure=2", ["--figure needs --paper"]),
         ("--paper=d4 --figure=2", ['unknown paper "d4"', "aql, d4pg"]),
         ("--paper=d4pg --figure=99", ["D4PG has no figure 99", "there are figure 1, figure 2"]),
         ("--paper=d4pg --figure=2 --scale=huge", ['D4PG: no scale "huge"', "two_cores"]),
@@ -226,7 +226,7 @@ def test_a_reader_may_leave(tmp_path):
             ['no scale "two_core", there are paper', "two_cores", "quickstart"],
         ),
         ("--claims --runs=none", ["there are no runs: none is not a directory"]),
-        ("--tables --reported=none", ["there is no none/apex.csv; reported is: nothing"]),
+        ("--tables --reported=none", ["there is no none/apex.csv; its directory has: nothing"]),
         ("--claims --benchmarks=none", ["--benchmarks=none is not a directory"]),
     ],
 )

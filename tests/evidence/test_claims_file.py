@@ -163,7 +163,7 @@ GOOD = f'effect = "{FULL} > ddpg"'
 @pytest.mark.parametrize(
     "text, complaint",
     [
-        ("", "a claim has one of benchmark, check, effect, lacks, median"),
+        ("", "a claim must have exactly one of benchmark, check, effect, lacks, median"),
         (f"{GOOD}\nfoo = 1", "foo: there is no such key"),
         (f'{GOOD}\nsays = "twice"', "claims.toml: "),
         (f"{GOOD}\nat.small.foo = 1", "foo: there is no such key"),
@@ -171,7 +171,10 @@ GOOD = f'effect = "{FULL} > ddpg"'
         (f'{GOOD}\nexperiment = "figure 99"', "no figure 99"),
         (f'{GOOD}\nover = "all"', "'all' is not a valid Over"),
         (f'{GOOD}\nmeasure = "mean"', "'mean'"),
-        (f'{GOOD}\ntasks = ["control:*:sleep"]', 'tasks: there is no "control:.*:sleep"'),
+        (
+            f'{GOOD}\ntasks = ["control:*:sleep"]',
+            'tasks: no task or experiment matches "control:.*:sleep"',
+        ),
         (f"{GOOD}\nbounds = [0, 1]", "give .>., .>=. or .~. once, or `bounds`"),
         ('effect = "ddpg"\nbounds = [0]', "name: "),
         ('effect = "ddpg > *_n7"', 'there is no setting "\\*_n7"'),

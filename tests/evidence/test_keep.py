@@ -122,7 +122,7 @@ def test_several_that_keep_runs_at_once_wait_for_each_other(roots, monkeypatch, 
         with pytest.raises(RunInUseError, match="another program that keeps runs uses ") as error:
             keep(plan_of(several[2]), roots[1])
     assert "\n" not in str(error.value)
-    assert capsys.readouterr().err.endswith("waiting for its end\n")
+    assert capsys.readouterr().err.endswith("waiting until it ends\n")
     assert len(keep(plan_of(several[2]), roots[1])) == 1
 
 
@@ -158,7 +158,12 @@ def test_a_hyperparameter_that_is_newer_than_the_kept_runs(value, is_kept, roots
     [
         ("evaluator.csv", ",1.5,", ",one,", "evaluator.csv:2: episode_return_mean is 'one', not"),
         ("evaluator.csv", "fake,good", "fake,bad", "evaluator.csv:2: setting is bad, not good"),
-        ("config.json", '"paper": "fake"', '"paper": "real"', "config.json is not of good on "),
+        (
+            "config.json",
+            '"paper": "fake"',
+            '"paper": "real"',
+            "config.json does not belong to good on ",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_run_is_named_and_nothing_of_it_is_kept(
@@ -376,7 +381,8 @@ def test_another_run_of_a_kept_seed_is_refused_until_the_kept_one_is_set_aside(r
     begin_later(plant(path(others[0], "good", TASKS[0], 0), learner_steps=30))
     before = contents(roots[1])
     larger = dataclasses.replace(planted.SMALL, budget=Budget(learner_steps=30))
-    words = "has another run of good on suite:a:easy, seed 0, begun 2.*, begun 2031.*set .* aside$"
+    words = "has another run of good on suite:a:easy, seed 0, started 2.*; this one started 2031"
+    words += ".*set .* aside first$"
     with pytest.raises(RunDirectoryError, match=words) as error:
         keep(plan_figure(others, larger), roots[1])
     assert contents(roots[1]) == before and "\n" not in str(error.value)
@@ -413,7 +419,7 @@ def test_tables_that_others_changed_are_refused(roots):
         file = roots[1] / "fake" / name
         text = file.read_text()
         file.write_text(text.replace(old, new))
-        with pytest.raises(RunDirectoryError, match="its rows or its config are not those"):
+        with pytest.raises(RunDirectoryError, match="the rows or the config of .* have changed"):
             keep(plan_figure(roots), roots[1])
         file.write_text(text)
     assert len(keep(plan_figure(roots), roots[1])) == 1

@@ -47,9 +47,14 @@ def test_a_root_that_is_no_directory_is_an_error(tmp_path):
         ("evaluations.csv", "2.0,1.0", "two,1.0", "s.csv:3: episode_return_mean is 'two', not a n"),
         ("evaluations.csv", "environment", "task", "evaluations.csv: is not a table of kept runs"),
         ("runs.jsonl", '"seed": 0', '"seed": ', "runs.jsonl:1:1: is not JSON"),
-        ("runs.jsonl", '"rows"', '"row"', "runs.jsonl:1: is not the line of a run"),
-        ("runs.jsonl", '"minutes"', '"hours"', "runs.jsonl:1: a budget has no 'hours'"),
-        ("configs.jsonl", '"id": "', '"id": "other', "/two_cores.configs.jsonl lacks its config"),
+        ("runs.jsonl", '"rows"', '"row"', "runs.jsonl:1: is not a record of a run"),
+        (
+            "runs.jsonl",
+            '"minutes"',
+            '"hours"',
+            "runs.jsonl:1: a budget has an unknown limit, 'hours'",
+        ),
+        ("configs.jsonl", '"id": "', '"id": "other', "/two_cores.configs.jsonl lacks the config"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, name, old, new, complaint):
@@ -85,7 +90,7 @@ def test_two_different_lines_of_a_run_are_an_error(tmp_path):
     file = tmp_path / "d4pg" / "two_cores.runs.jsonl"
     file.write_text(file.read_text() + file.read_text().replace("finished", "stopped"))
     with pytest.raises(
-        RunDirectoryError, match="runs.jsonl:2: .*runs.jsonl:1 is of the same setting"
+        RunDirectoryError, match="runs.jsonl:2: .*runs.jsonl:1 has the same setting"
     ):
         read(tmp_path)
 
@@ -98,7 +103,7 @@ def test_a_run_of_another_setting_is_an_error(tmp_path):
         return runs_of(Experiment("figure 1", "", (run,)), read(tmp_path))
 
     assert len(curve(SETTING)) == 1  # a curve may have another name than its setting
-    with pytest.raises(RunDirectoryError, match=f"is of the setting {SETTING}, not ddpg"):
+    with pytest.raises(RunDirectoryError, match=f"its config has the setting {SETTING}, not ddpg"):
         curve("ddpg")
 
 

@@ -100,7 +100,9 @@ def test_a_kept_run_of_another_config_is_unusable(roots):
     other = Scale("small", "", SMALL.budget, (Change("--num_actors=3"),))
     run = plan_figure(roots, other).runs[0]
     assert run.status.state is State.UNUSABLE
-    assert "small.runs.jsonl:1 is of another run, num_actors is 2, not 3" in run.status.note
+    assert (
+        "small.runs.jsonl:1 belongs to another run, whose num_actors is 2, not 3" in run.status.note
+    )
     (roots[1] / "fake" / "small.runs.jsonl").write_text("{}\n")
     assert run.read_status().state is State.UNUSABLE and ":1 is not" in run.read_status().note
 

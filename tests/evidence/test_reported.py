@@ -138,7 +138,7 @@ def test_a_malformed_row_is_named(tmp_path):
 
 def test_a_missing_name_is_said(tmp_path):
     numbers = Reported(_write(tmp_path, GOOD))
-    with pytest.raises(ReportedError, match="no .*rainbow.csv; reported is: apex"):
+    with pytest.raises(ReportedError, match="no .*rainbow.csv; its directory has: apex"):
         numbers.rows("rainbow")
     with pytest.raises(ReportedError, match="apex.csv has no source 'table 3'"):
         numbers.table("apex", "table 3")

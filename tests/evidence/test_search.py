@@ -65,8 +65,8 @@ def test_a_range_is_that_of_the_field_or_the_given_one(text, wanted):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("config.floor", "no range around 0.0: give one, config.floor=LOW..HIGH"),
-        ("config.sizes", "no range around"),
+        ("config.floor", "no default range around 0.0: give one, config.floor=LOW..HIGH"),
+        ("config.sizes", "no default range around"),
         ("seed", "only hyperparameters"),
         ("config.n_step=9..1", "a range is LOW..HIGH"),
         ("config.n_step=1..many", "a range is LOW..HIGH"),

@@ -260,7 +260,9 @@ def test_a_file_whose_directory_was_moved_is_told_and_not_made_again(tmp_path):
     path.parent.mkdir()
     rows = CsvRows(path, COLUMNS)
     path.parent.rename(tmp_path / "elsewhere")
-    with pytest.raises(CsvError, match="rows.csv cannot be written, .* go on with --workdir where"):
+    with pytest.raises(
+        CsvError, match="rows.csv cannot be written, .* give its new path as --workdir"
+    ):
         rows.append({"writer": 0, "number": 1, "text": "a"})
     assert not path.parent.exists()
 
@@ -279,8 +281,8 @@ def test_another_header_is_refused_with_file_and_columns(tmp_path):
 @pytest.mark.parametrize(
     "row, words",
     [
-        ({"writer": 0, "number": 1, "text": "a\nb"}, r"text is 'a\\nb', no scalar"),
-        ({"writer": 0, "number": np.zeros(2), "text": ""}, "number is .* no scalar"),
+        ({"writer": 0, "number": 1, "text": "a\nb"}, r"text is 'a\\nb', not a scalar"),
+        ({"writer": 0, "number": np.zeros(2), "text": ""}, "number is .* not a scalar"),
     ],
 )
 def test_bad_row_is_refused(tmp_path, row, words):

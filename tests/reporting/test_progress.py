@@ -175,7 +175,7 @@ def test_a_run_that_has_made_no_update_has_learnt_nothing(tmp_path):
     progress.require_updates(run)  # of a layout without a learner
     rows = CsvRows(run.learner_csv, csv_rows.PROGRESS)
     rows.append({"wall_seconds": 31.0, "actor_steps": 1200, "learner_steps": 0})
-    with pytest.raises(UserError, match="learnt nothing: .* after 31 s and 1,200 actor steps"):
+    with pytest.raises(UserError, match="made no updates: .* after 31 s and 1,200 actor steps"):
         progress.require_updates(run)
     rows.append({"wall_seconds": 32.0, "actor_steps": 1200, "learner_steps": 1})
     progress.require_updates(run)

@@ -102,9 +102,9 @@ def test_unwritable_path_is_one_line(tmp_path):
     "text, words",
     [
         ('{"starts":\n', ":2: is not JSON"),
-        ("null", ": is null: mend"),
-        ("{}", " is not the record of a run"),
-        ('{"starts": []}', " is not the record of a run"),
+        ("null", " contains only null: correct"),
+        ("{}", " is not a record of a run"),
+        ('{"starts": []}', " is not a record of a run"),
         ('{"starts": [1]}', ": starts[0] is 1, not an object"),
     ],
 )
