@@ -309,7 +309,11 @@ class Rollouts(Kind):
         ),
         ("column version", lambda version: version[:, None], "column version must have shape"),
         ("column version", lambda version: version.astype(np.int32), "column version must be int"),
-        ("column version", lambda version: version + np.arange(2), "version must be one, is"),
+        (
+            "column version",
+            lambda version: version + np.arange(2),
+            "version must be the same in all rows, is",
+        ),
     ]
 
     def make(self, width=4, capacity=100):
