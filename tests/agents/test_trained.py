@@ -299,7 +299,7 @@ def test_a_run_that_saves_all_the_time_can_be_read(workdir, learner):
 
 
 def test_the_best_evaluations_parameters_are_loaded_instead_of_the_newest(workdir, policy):
-    with pytest.raises(CheckpointError, match="has no evaluation yet that is kept"):
+    with pytest.raises(CheckpointError, match="has no saved best policy yet"):
         load_policy(workdir, "best")
     run = RunDirectory(workdir)
     newest = trained.load(workdir, D4PG)
