@@ -260,7 +260,7 @@ def test_an_error_that_is_no_damage_names_no_file_to_remove(saved, monkeypatch):
         raise tf.errors.ResourceExhaustedError(None, None, f"no memory for {path}.index")
 
     monkeypatch.setattr(tf.train.Checkpoint, "read", fail)
-    with pytest.raises(CheckpointError, match="cannot be read .no memory .*: remove no") as caught:
+    with pytest.raises(CheckpointError, match="cannot be read .no memory .*; remove no") as caught:
         restored(saved)
     assert f"no memory for {saved}/ckpt-2.index" in str(caught.value)
 

@@ -349,7 +349,7 @@ def test_an_update_of_another_size_is_refused_in_one_line(large):
     assert large.step() is None
     assert len(large.push(2.0, sender).applied(large)) == 1
     for names in ("loss", "loss,error_min"):
-        with pytest.raises(ClusterError, match=f"'loss,error_max' here.* of '{names}'"):
+        with pytest.raises(ClusterError, match=f"'loss,error_max' here.* of size [12], '{names}'"):
             sender.push(0, tf.zeros([LARGE]), dict.fromkeys(names.split(","), tf.constant(0.0)))
     assert large.step() is None
 
