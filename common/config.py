@@ -18,7 +18,7 @@ import sys
 import typing
 from typing import Any, Generic, TypeVar
 
-_KINDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text"}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a string"}
 _PLURALS = {int: "whole numbers", float: "numbers"}
 _BOUNDS = {
     "minimum": (operator.ge, "at least", "["),
@@ -110,7 +110,7 @@ class Config:
         self.require(
             largest < 1e30 and spacing > 1e-6 * largest,
             "v_max",
-            f"so that its atoms, from v_min ({fields.v_min:g}) on, differ as float32",
+            f"such that the atoms from v_min ({fields.v_min:g}) to v_max differ as float32",
         )
 
     def _check(self, each: dataclasses.Field) -> None:

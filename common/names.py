@@ -68,8 +68,8 @@ def with_arguments(name: str, arguments: Mapping[str, Any] | str) -> str:
         if arguments_of(text) == together:
             return f"{plain}({text})"
     raise ValueError(
-        "arguments of an environment are numbers, texts, true, false, null, or lists and "
-        f"dictionaries of these, since other processes read them: got {text}"
+        "arguments of an environment must be numbers, strings, true, false, null, or lists and "
+        f"dictionaries of these, because other processes read them: got {text}"
     )
 
 

@@ -62,7 +62,7 @@ def agent_of(directory: str | os.PathLike) -> "AgentDeclaration":
     found = AGENTS | {point.name: point.value for point in points if point.name not in AGENTS}
     if name not in found:
         raise RunDirectoryError(
-            f'{directory} holds a run of the agent "{name}", which is not here: there are '
+            f'{directory} holds a run of the agent "{name}", which is not installed: there are '
             f"{', '.join(found)}"
         )
     try:
@@ -100,7 +100,7 @@ def make(
     from common.program.notebook import NotebookAgent
 
     if agent not in AGENTS:
-        raise ValueError(f'there is no agent "{agent}": there are {", ".join(AGENTS)}')
+        raise ValueError(f'unknown agent "{agent}": there are {", ".join(AGENTS)}')
     found = imported(AGENTS[agent])
     return NotebookAgent(found, environment, env_kwargs, workdir, setting, **values)
 

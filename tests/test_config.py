@@ -75,7 +75,7 @@ SETTINGS = Settings(Example, {"plain": {}, "odd": {"is_odd": True, "part": 0.25}
         ("lower", 0.0, "below 0"),
         ("free", -math.inf, "a finite number"),
         ("free", 3.5, "at most count (3)"),
-        ("name", 3, "a text"),
+        ("name", 3, "a string"),
         ("kind", "other", "fifo or priority"),
         ("kind", 3, "fifo or priority"),
         ("is_odd", 1, "true or false"),

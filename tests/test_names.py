@@ -41,5 +41,5 @@ def test_what_is_no_list_of_arguments(text):
 
 @pytest.mark.parametrize("value", [object(), float("inf"), print, {1, 2}.__class__])
 def test_values_that_no_other_process_can_read(value):
-    with pytest.raises(ValueError, match="are numbers, texts, true"):
+    with pytest.raises(ValueError, match="must be numbers, strings, true"):
         with_arguments("gym:Own-v0", {"a": value})

@@ -129,7 +129,9 @@ class Agent(abc.ABC):
         It is a function of observations [K, ...] and the state of `make_evaluator`'s policy; it
         returns actions and the next state. It uses no variables except `learner.actor_variables`.
         """
-        raise ValueError(f"{type(self).__name__} has no policy as TensorFlow operations")
+        raise ValueError(
+            f"{type(self).__name__} does not define graph_policy, which an export needs"
+        )
 
     @abc.abstractmethod
     def step_specs(self, spec: EnvironmentSpec) -> Nest:

@@ -258,7 +258,7 @@ class GaussianPolicy(Policy):
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Returns the layers of the mean; see base class."""
         if self._generator is not None:
-            raise ValueError("it draws its actions: the observation alone does not give them")
+            raise ValueError("the policy samples its actions, so layers alone do not define them")
         clip = ("clip", [np.float32(self._clip)])
         return [*self._standardizer.layers(), clip, *self._mean_twin.layers()]
 

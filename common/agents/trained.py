@@ -145,8 +145,8 @@ class TrainedPolicy:
         batch = given.astype(self._dtype).reshape(-1, *self._shape)
         if self._policy.sees_rewards and self._state is not None and reward is None:
             raise ValueError(
-                "this policy sees rewards: call policy(observation, reward) with that of the step "
-                "before, or reset() if an episode begins"
+                "this policy needs rewards: call policy(observation, reward) with the reward of "
+                "the previous step, or reset() at the start of an episode"
             )
         if self._state is None:
             self._state, self._size = self._policy.initial_state(len(batch)), len(batch)
@@ -223,9 +223,9 @@ def load(
     if best is not None:
         return TrainedRun(agent, name, spec, best.learner_steps, best.parameters, canonical)
     if checkpoint == "best":
-        raise CheckpointError(f"{run.path} has no evaluation yet that is kept: wait for one")
+        raise CheckpointError(f"{run.path} has no saved best policy yet: wait for an evaluation")
     raise CheckpointError(
-        f"{run.path} has no checkpoint yet: wait for the first one, or let the run go on longer"
+        f"{run.path} has no checkpoint yet: wait for the first one, or train longer"
     )
 
 

@@ -54,8 +54,8 @@ class EpisodeAdder(Adder):
         wrong = timestep.discount[~is_end & (timestep.discount != 1)]
         if wrong.size:
             raise UnusableEnvironmentError(
-                f"--environment gave a discount of {wrong[0]:g}: this agent's episodes have 1 at "
-                "each step, and at the last one 0, or 1 if only the time was up"
+                f"--environment returned a discount of {wrong[0]:g}: this agent needs 1 at each "
+                "step; at the last step of an episode 0, or 1 if only a time limit ended it"
             )
         for index, step_type in enumerate(timestep.step_type):
             running = self._running[index]
@@ -89,8 +89,8 @@ class EpisodeAdder(Adder):
         for index in np.flatnonzero(takes_action(timestep)):
             if len(self._running[index].states) == self._max_steps:
                 raise UnusableEnvironmentError(
-                    f"--environment has an episode of more than {self._max_steps} steps, which the "
-                    "memory holds: raise --config.replay_capacity, or let episodes end earlier"
+                    f"--environment has an episode of more than {self._max_steps} steps, the most "
+                    "that the memory can hold: raise --config.replay_capacity or shorten episodes"
                 )
             self._running[index].append(int(index), timestep.observation, action[index], extras)
 

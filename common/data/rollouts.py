@@ -230,9 +230,11 @@ class RolloutStore(Store):
         columns = self.wire.signature.checked(rows)
         version = columns[0]
         if len(version) > self.capacity:
-            raise ValueError(f"{len(version)} steps exceed the store, which holds {self.capacity}")
+            raise ValueError(f"{len(version)} steps exceed the store's capacity, {self.capacity}")
         if (version != version[:1]).any():
-            raise ValueError(f"version must be one, is {version.min()} to {version.max()}")
+            raise ValueError(
+                f"version must be the same in all rows, is {version.min()} to {version.max()}"
+            )
         return [*map(np.array, columns)]
 
 

@@ -187,7 +187,7 @@ class UnrollQueue(Store):
         columns = self.wire.signature.checked(rows)
         num_rows = len(columns[0])
         if num_rows > self.capacity:
-            raise ValueError(f"{num_rows} unrolls exceed the queue, which holds {self.capacity}")
+            raise ValueError(f"{num_rows} unrolls exceed the queue's capacity, {self.capacity}")
         with self._lock:
             if len(self._rows) + num_rows > self.capacity:
                 return False

@@ -328,7 +328,7 @@ class Bookkeeping:
         if is_resumed:
             logging.info("resumed at learner step %d", self.steps)
         elif last:
-            logging.warning("there is no checkpoint: learning begins again at step 0")
+            logging.warning("there is no checkpoint: learning starts again at step 0")
         known = (last["wall_seconds"], int(last["actor_steps"])) if last else ()
         self.counters = RunCounters(saved, *known)
         self._learner = learner
@@ -398,7 +398,7 @@ class Bookkeeping:
             self._checkpoints.save()
         except (tf.errors.OpError, OSError) as error:
             reason = disk_full(error) or str(error).splitlines()[0]
-            logging.warning("cannot write a checkpoint, the previous one stays: %s", reason)
+            logging.warning("cannot write a checkpoint: %s; the previous one is kept", reason)
         return_free_memory()  # otherwise the process grows slowly for hours
         if self.store_file is not None:
             self.store_file.begin_to_save()

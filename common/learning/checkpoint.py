@@ -26,7 +26,7 @@ _PARTIAL = re.compile(rf"{_SAVE.pattern}_temp(_[0-9a-f]+)?")
 _FILE = re.compile(rf"({_SAVE.pattern})\.(data-\d+-of-\d+|index\.tempstate\d+)")
 _NAMES_FILE = "checkpoint"
 _NEWEST = re.compile(rb'^model_checkpoint_path: "(%s)"$' % _SAVE.pattern.encode(), re.MULTILINE)
-_UNREADABLE = "cannot be read ({}): remove nothing, mend that and start again"
+_UNREADABLE = "cannot be read ({}): correct this and start again; remove no files"
 _OF_DAMAGE = (tf.errors.OpError, tf.errors.DataLossError, tf.errors.OutOfRangeError, IndexError)
 """TensorFlow's errors for wrong content. A malformed index raises the first, without a code."""
 
@@ -137,7 +137,7 @@ def load_networks(directory: pathlib.Path, learner: tf.Module) -> None:
     values = [variable.numpy() for variable in own]
     try:
         if not Checkpoints(below if below.is_dir() else directory, {"learner": learner}).restore():
-            raise CheckpointError("it has no checkpoint")
+            raise CheckpointError("there is no checkpoint")
     except CheckpointError as error:
         reason = str(error).partition("; continue")[0]
         raise CheckpointError(f"--init_from={directory}: {reason}") from None
@@ -292,15 +292,16 @@ def read_policy(path: pathlib.Path, num_parameters: int | None) -> StoredPolicy 
         raise CheckpointError(f"{path} cannot be read ({reason}): remove it") from None
     if flat.dtype != np.float32 or flat.shape != (num_parameters or 0,) or not math.isfinite(mean):
         raise CheckpointError(
-            f"{path} has {flat.dtype} {list(flat.shape)} and the return {mean}, not float32 "
-            f"[{num_parameters or 0}] and a number: it belongs to another run, or is damaged"
+            f"{path} has parameters {flat.dtype} {list(flat.shape)} and the return {mean}, not "
+            f"float32 [{num_parameters or 0}] and a finite number: it belongs to another run, or "
+            "is damaged"
         )
     return StoredPolicy(flat, steps, mean)
 
 
 def write_policy(path: pathlib.Path, policy: StoredPolicy) -> None:
     """Writes a policy file, or keeps the previous file and logs a warning if the disk is full."""
-    with skipped_if_full("the best policy is not kept"):
+    with skipped_if_full("the best policy is not saved"):
         path.parent.mkdir(exist_ok=True)
         with whole_file(path) as file:
             np.savez_compressed(file, **policy._asdict())

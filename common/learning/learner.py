@@ -237,7 +237,7 @@ class DivergedError(UserError):
         """Builds the message; `what` names the value that diverged."""
         super().__init__(
             f"learning has diverged: {what}; try a lower learning rate, or look for extreme "
-            "rewards and observations (the last checkpoint is from before)"
+            "rewards and observations (the last checkpoint was written before that)"
         )
 
 
@@ -271,7 +271,7 @@ def check_steps(begin: int, end: int, num_updates: int) -> None:
     if end - begin != num_updates:
         raise UserError(
             f"the learner's `steps` went from {begin} to {end} in a call of {num_updates} "
-            "updates: its `update`, or `apply`, has to add 1 each time, self.steps.assign_add(1)"
+            "updates: its `update` or `apply` must add 1 each time: self.steps.assign_add(1)"
         )
 
 

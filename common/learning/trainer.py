@@ -204,7 +204,7 @@ class Trainer:
                 "the same version of the program; the run continues from its last checkpoint"
             )
         logging.log_every_n_seconds(
-            logging.WARNING, "a draw goes on without its undecodable items (%s)", 60, reason
+            logging.WARNING, "skipped items of a draw that cannot be decoded (%s)", 60, reason
         )
         if not self._store.wire.consumes:
             damaged = sorted(set(range(size)) - set(whole))

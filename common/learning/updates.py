@@ -220,8 +220,8 @@ class FusedUpdates(Updates):
             return step
         if counters.removed:
             raise UnusableEnvironmentError(
-                "--environment has so long episodes that the memory, from which whole ones are "
-                f"removed, holds {there} {self._memory.drawn_items}, fewer than a batch "
+                "the episodes of --environment are so long that the memory, which removes whole "
+                f"episodes, holds only {there} {self._memory.drawn_items}, fewer than a batch "
                 f"of {batch_size}: raise --config.replay_capacity"
             )
         return None

@@ -62,7 +62,7 @@ class _Twin:
           ValueError: a layer's kind has no name.
         """
         if not all(layer.name for layer in self._layers):
-            raise ValueError("it has layers of their own for the terrain")
+            raise ValueError("the network has separate layers for the terrain, so it is not an MLP")
         parameters = self._parameters
         return [(name, [parameters[i] for i in indices]) for name, _, indices in self._layers]
 
@@ -168,7 +168,7 @@ class EncoderTwin(GraphTwin):
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Raises ValueError, since convolutions have no named kind."""
-        raise ValueError("it has convolutions")
+        raise ValueError("the network has convolutions, so it is not an MLP")
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """Returns the features [K, F] float32 of images uint8 [K, H, W, C]."""

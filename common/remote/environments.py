@@ -187,7 +187,7 @@ class _Worker:
                     return [column.numpy() for column in columns]
             if self._stop.requested:
                 break
-        logging.warning("environments of %s are gone with their episodes: %s", self._actors, why)
+        logging.warning("lost the environments of %s and their episodes: %s", self._actors, why)
         return None
 
     def _call(self) -> rpc.Future:
@@ -206,7 +206,7 @@ class _Worker:
         while not self._stop.requested:
             try:
                 if self._client.call("environments_begin", [self._session]):
-                    logging.info("environments of %s have begun", self._actors)
+                    logging.info("environments of %s have started", self._actors)
                     self._is_ready = True
                     return
             except ServiceUnavailableError as error:

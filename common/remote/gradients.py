@@ -88,8 +88,9 @@ class GradientQueue(Store):
             here, sent = (b",".join(column.flat).decode() for column in (names, copy.names))
             raise ValueError(
                 f"an update has {self._num_parameters} parameters and the metrics '{here}' here, "
-                f"but worker {copy.head.flat[0]} sent {copy.steps.size} and {copy.metrics.size} of "
-                f"'{sent}': start all roles with the same version of the program"
+                f"but worker {copy.head.flat[0]} sent {copy.steps.size} parameters and metrics of "
+                f"size {copy.metrics.size}, '{sent}': start all roles with the same version of the "
+                "program"
             )
         self._names = names
         self._queue.put(copy)

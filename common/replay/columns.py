@@ -77,7 +77,7 @@ class Signature:
             self.names, self.dtypes, self.shapes, self.max_bytes
         ):
             if dtype == tf.string and not max_bytes:
-                raise ValueError(f"column {name} is of strings: its spec must be Bytes(max_bytes)")
+                raise ValueError(f"column {name} holds strings: its spec must be Bytes(max_bytes)")
             if not shape.is_fully_defined():
                 raise ValueError(f"column {name} has a shape that is not fully defined, {shape}")
         # A flat named tuple, the usual case, is handled without `tree`, which takes microseconds.

@@ -165,7 +165,7 @@ class EpisodeMemory(Store):
                 f"is {sampling}"
             )
         if removal not in _REMOVALS:
-            raise ValueError(f'removal "{removal}" is none of {list(_REMOVALS)}')
+            raise ValueError(f'unknown removal "{removal}": it must be one of {list(_REMOVALS)}')
         self._ops = library.ops()
         self.wire = EpisodeWire(specs)
         self.signature = self.wire.signature
@@ -408,7 +408,7 @@ class EpisodeMemory(Store):
           ValueError: the memory has no column of that name.
         """
         if column not in self.signature.names:
-            raise ValueError(f'column "{column}" is none of {self.signature.names}')
+            raise ValueError(f'unknown column "{column}": it must be one of {self.signature.names}')
         number = self.signature.names.index(column)
         return tuple(self._ops.episode_moments(self._handle, column=number))
 

@@ -12,7 +12,9 @@ from tensorflow.python.framework import op_def_registry
 
 from common.user_error import UserError
 
-_REBUILD = "run `python setup.py build_ext --inplace` in the repository to build them for it"
+_REBUILD = (
+    "run `python setup.py build_ext --inplace` in the repository to build them for this version"
+)
 
 
 class ReplayLibraryError(UserError):

@@ -36,7 +36,7 @@ class LocalReplay:
           ValueError: the capacity is less than one unroll.
         """
         if capacity < length:
-            raise ValueError(f"a replay of {capacity} timesteps holds no unroll of {length}")
+            raise ValueError(f"a replay of {capacity} timesteps cannot hold an unroll of {length}")
         distributions = {"sample": Uniform(), "remove": Fifo()}
         self._memories = {
             actor: Memory(

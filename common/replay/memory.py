@@ -320,7 +320,9 @@ class Memory(Store):
             or above the hard capacity; or the spec of a column is wrong (see `Signature`).
         """
         if removal not in distributions:
-            raise ValueError(f'removal "{removal}" is none of {list(distributions)}')
+            raise ValueError(
+                f'unknown removal "{removal}": it must be one of {list(distributions)}'
+            )
         if distributions[removal].exponent > 0:
             raise ValueError(
                 f'removal "{removal}" needs an exponent of at most 0 to be able to remove every '
@@ -534,5 +536,7 @@ class Memory(Store):
 
     def _number(self, distribution: str) -> int:
         if distribution not in self._index:
-            raise ValueError(f'distribution "{distribution}" is none of {list(self._index)}')
+            raise ValueError(
+                f'unknown distribution "{distribution}": it must be one of {list(self._index)}'
+            )
         return self._index[distribution]

@@ -98,11 +98,11 @@ def decode(encoded: tf.Tensor, shape: Sequence[int], name: str = "image") -> tf.
         data = file[len(begin) + 8 : -len(end) - 4]
         try:
             if file != b"".join((begin, _chunk(b"IDAT", data), end)):
-                raise ValueError("its chunks are damaged, or of another writer")
+                raise ValueError("its chunks are damaged or from another encoder")
             rows = isal_zlib.decompress(data, bufsize=image.size + height)
             rows = np.frombuffer(rows, np.uint8).reshape(height, 1 + width * channels)
             if rows[:, 0].any():
-                raise ValueError("its rows are filtered")
+                raise ValueError("its rows have filters, which are not supported")
         except (ValueError, isal_zlib.error) as error:
             raise tf.errors.InvalidArgumentError(
                 None, None, f"{name}: cannot decode an image of {list(shape)}: {error}"

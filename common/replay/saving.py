@@ -79,14 +79,14 @@ class StoreFile:
         is_there = any(file.suffix != ".tmp" for file in self._files())
         if not self._is_on:
             if is_there:
-                logging.warning("the replay's file is removed, since this start saves none")
+                logging.warning(
+                    "the saved replay is removed, because this start does not save the replay"
+                )
             self._remove()
         elif is_there:
             try:
                 self._store.load(self._path)
-                logging.info(
-                    "the replay goes on with the %d items that it had", self._store.counters().items
-                )
+                logging.info("the replay resumes with %d saved items", self._store.counters().items)
             except ReplayFileError as error:
                 logging.warning("the replay starts empty: %s", error)
 
@@ -127,7 +127,7 @@ class StoreFile:
             self._store.save(self._path)
             self._saved, self._bytes = counters, self._size()
         except (ReplayFileError, OSError) as error:
-            logging.warning("cannot save the replay, the file before stays: %s", error)
+            logging.warning("cannot save the replay: %s; the previous file is kept", error)
 
     def _files(self) -> Iterator[pathlib.Path]:
         return self._path.parent.glob(f"{glob.escape(self._path.name)}*")

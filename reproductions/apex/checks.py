@@ -8,7 +8,7 @@ from common.evidence.effects import Verdict
 from common.user_error import UserError
 
 _RECORD = "soak_apex_dqn"
-_COMMAND = "the command under Failures in reproductions/apex/README.md"
+_COMMAND = "write it again with the command under Failures in reproductions/apex/README.md"
 _SOON = 60.0
 """Seconds within which learning must resume for a memory to count as "refilled quickly"."""
 
@@ -106,7 +106,7 @@ def _find(evidence: Evidence, role: str, judge: _Judge) -> Finding:
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         path = evidence.benchmarks / file
-        raise UserError(f"{path}: is not a record of a soak ({error}): {_COMMAND}") from None
+        raise UserError(f"{path} is not the record of a soak test ({error}): {_COMMAND}") from None
 
 
 def _sizes(kills: Sequence[dict]) -> list[tuple[int, ...]]:

@@ -60,5 +60,5 @@ class ApexConfig(Config):
         self.require(
             self.samples_per_insert > 0 or not self.single_process,
             "samples_per_insert",
-            "above 0 with single_process, whose turns it sets",
+            "above 0 with single_process, where it paces the updates",
         )

@@ -326,11 +326,11 @@ class SearchPolicy(SharedLayersPolicy, ProposingPolicy):
     def require_proposals(self) -> None:
         """See base class."""
         if self.proposal is None:
-            raise ValueError("its search has no proposal")
+            raise ValueError("the search of this setting has no proposal")
         if not all(self.space.choices):
-            raise ValueError("its proposal is continuous, without probabilities to draw")
+            raise ValueError("the proposal is continuous, so its samples have no probabilities")
         if self.sees_rewards:
-            raise ValueError("its network is recurrent: an observation alone has no proposals")
+            raise ValueError("the network is recurrent, so an observation alone has no proposals")
 
     def propose(self, observation: np.ndarray) -> Proposals:
         """Searches at an observation, [Ds] float32; see base class."""

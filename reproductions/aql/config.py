@@ -178,22 +178,24 @@ class AQLConfig(Config):
         self.require(
             self.num_proposal_samples + self.num_uniform_samples > 0,
             "num_uniform_samples",
-            "above 0 where num_proposal_samples is 0",
+            "above 0 if num_proposal_samples is 0",
         )
-        self.require(self.num_levels != 1, "num_levels", "0, or 2 and more")
+        self.require(self.num_levels != 1, "num_levels", "0 or at least 2")
         if self.search in ("cem", "policy"):
             self.require(self.num_levels == 0, "num_levels", f"0 with search={self.search}")
         if self.search in ("exact", "none"):
             self.require(self.num_levels > 0, "num_levels", f"above 0 with search={self.search}")
         if self.channels:
-            self.require(self.search not in ("cem", "policy"), "search", "another one for images")
+            self.require(
+                self.search not in ("cem", "policy"), "search", "neither cem nor policy for images"
+            )
             self.require(not self.shared_sizes, "shared_sizes", "empty for images")
         else:  # flat observations come with integers that count from 0
-            self.require(self.action_set == "own", "action_set", "own without channels")
+            self.require(self.action_set == "own", "action_set", "own if channels is empty")
         self.require(
             self.search == "none" or not self.flat_policy,
             "flat_policy",
-            "false without search=none",
+            "false unless search is none",
         )
         if self.search == "none":
             self.require(self.replayed_unrolls == 0, "replayed_unrolls", "0 with search=none")
@@ -277,30 +279,30 @@ def require(config: AQLConfig, spec: "EnvironmentSpec") -> None:
     if spec.image_shape is not None and not config.channels:
         raise ValueError(
             f"--environment has {found}, but this setting needs flat observations: name another "
-            "one, for example control:cartpole:swingup, or --setting=aql_3528_actions"
+            "environment, for example control:cartpole:swingup, or --setting=aql_3528_actions"
         )
     if config.channels and (spec.image_shape is None or spec.image_shape[2] > MAX_PNG_CHANNELS):
         raise ValueError(
             f"--environment has {found}, but this setting needs images of at most "
-            f"{MAX_PNG_CHANNELS} channels: name another one, for example maze:goal, or "
+            f"{MAX_PNG_CHANNELS} channels: name another environment, for example maze:goal, or "
             "--setting=aql"
         )
     lab = tuple(high - low + 1 for low, high in zip(lab_actions.MINIMUM, lab_actions.MAXIMUM))
     if config.channels and config.action_set == "own" and spec.action_choices == lab:
         raise ValueError(
-            "--environment has DeepMind Lab's seven integers, and this setting no set of them: "
-            "use --config.action_set=structured or curated"
+            "--environment has DeepMind Lab's seven integers, but this setting selects no set of "
+            "actions: use --config.action_set=structured or curated"
         )
     if config.action_set != "own" and spec.action_choices != lab:
         raise ValueError(
-            f"--environment has {actions_of(spec)}, but action_set={config.action_set} chooses "
-            "among those of DeepMind Lab's seven integers: name another one, for example maze:goal"
+            f"--environment has {actions_of(spec)}, but action_set={config.action_set} selects "
+            "actions of DeepMind Lab's seven integers: name another environment, such as maze:goal"
         )
     most = max(own_choices(spec, config.num_levels))
     if config.action_set == "own" and most > MAX_CHOICES:
         raise ValueError(
             f"--environment has a sub-action of {most:,} choices, but this agent takes at most "
-            f"{MAX_CHOICES:,}: make the integer's bounds narrower, or num_levels smaller"
+            f"{MAX_CHOICES:,}: narrow the integer's bounds, or lower num_levels"
         )
     space = ActionSpace.of(spec, config.num_levels, config.action_set)
     takes_finite = spec.is_hybrid and config.search not in ("cem", "policy")

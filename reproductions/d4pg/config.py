@@ -117,7 +117,7 @@ class D4PGConfig(ActorCriticConfig):
         self.require(
             self.samples_per_insert > 0 or not self.single_process,
             "samples_per_insert",
-            "above 0 with single_process, whose turns it sets (batch_size: an update a step)",
+            "above 0 with single_process, where it paces the updates (batch_size: one per step)",
         )
 
 
@@ -170,8 +170,8 @@ def require(config: D4PGConfig, spec: "EnvironmentSpec") -> None:
     require_control(config, spec)
     if not spec.terrain_size and config.terrain_sizes != D4PGConfig().terrain_sizes:
         raise ValueError(
-            f"--config.terrain_sizes is {config.terrain_sizes}, but --environment has no heights "
-            "of a terrain: leave the flag out, or name one that has, for example parkour:planar"
+            f"--config.terrain_sizes is {config.terrain_sizes}, but --environment has no terrain "
+            "heights: omit the flag, or name an environment that has them, such as parkour:planar"
         )
 
 
@@ -183,7 +183,7 @@ AGENT = AgentDeclaration(
     settings=SETTINGS,
     num_actors=lambda config, setting: 1 if config.single_process else NUM_ACTORS,
     num_actors_help=(
-        f"K, actors: {NUM_ACTORS} on the control suite, the default; 64 beyond it "
+        f"K, actors: {NUM_ACTORS} on the Control Suite, the default; 64 elsewhere "
         "(sections 4.1 to 4.3); 1 in a single process (DDPG)."
     ),
     layouts=(DISTRIBUTED, ONE_PROCESS),

@@ -34,7 +34,7 @@ CASES = (
     Case(
         "workers",
         "run_cases:workers",
-        "whole runs of Reactor with two workers and with one, minutes long: only by name",
+        "whole runs of Reactor with two workers and with one: takes minutes, runs only if named",
         dict(seconds=30.0, min_replay_size=100),
         uses_gpu=True,
         by_name_only=True,

@@ -128,12 +128,12 @@ class ReactorConfig(Config):
             self.require(
                 getattr(self, name) <= most,
                 name,
-                f"at most {most}, the sequences in replay_capacity ({self.replay_capacity})",
+                f"at most {most}, the sequences that fit replay_capacity ({self.replay_capacity})",
             )
         self.require(
             self.torso == "atari" or not self.png_frames,
             "png_frames",
-            f"false with torso={self.torso}, whose observations are no smaller as files",
+            f"false with torso={self.torso}, whose observations do not shrink as PNG files",
         )
 
 

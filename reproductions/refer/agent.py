@@ -139,7 +139,7 @@ class ReferPolicy(Policy):
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Returns the layers of m; see base class."""
         if self._config.recurrent:
-            raise ValueError("it is recurrent: the observation alone does not give its action")
+            raise ValueError("the policy is recurrent, so layers alone do not define its actions")
         *layers, (name, parameters) = self._twin.layers()
         if name == "linear":
             begin = int(self._kind.has_value)

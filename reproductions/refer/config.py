@@ -181,7 +181,11 @@ class ReferConfig(Config):
         self.require_at_most("replay_capacity", "min_replay_size")
         if self.agent == "acer":
             for name in ("clipping", "penalty"):
-                self.require(not getattr(self, name), name, "False, as ACER has no rules of ReF-ER")
+                self.require(
+                    not getattr(self, name),
+                    name,
+                    "False for ACER, which does not use ReF-ER's rules",
+                )
             self.require(self.sampling == "uniform", "sampling", "uniform for ACER")
         if self.recurrent:
             self.require_at_most("replay_capacity", "history")
@@ -253,7 +257,7 @@ AGENT = AgentDeclaration(
     settings=SETTINGS,
     num_actors=lambda config, setting: 1,
     num_actors_help=(
-        "Environments, in which one batch of actions is taken at a time. Default: 1, as in the "
+        "Environments that step together, with one batch of actions. Default: 1, as in the "
         "paper (appendix C); its flow control has 24 (appendix D)."
     ),
     layouts=(ONE_PROCESS, CENTRAL),

@@ -196,7 +196,7 @@ def test_a_policy_that_sees_rewards_asks_for_them():
     policy, zeros = of_policy(Rewarded(), OWN, EnvironmentSpec(1, 1)), np.zeros((2, 1))
     np.testing.assert_array_equal(policy(zeros), [[0], [0]])
     np.testing.assert_array_equal(policy(zeros, np.array([2.0, 3.0])), [[2], [3]])
-    with pytest.raises(ValueError, match=r"sees rewards: call policy\(observation, reward\)"):
+    with pytest.raises(ValueError, match=r"needs rewards: call policy\(observation, reward\)"):
         policy(zeros)
     policy.reset(np.array([True, False]))
     np.testing.assert_array_equal(policy(zeros, np.array([0.0, 4.0])), [[0], [7]])
@@ -299,7 +299,7 @@ def test_a_run_that_saves_all_the_time_can_be_read(workdir, learner):
 
 
 def test_the_best_evaluations_parameters_are_loaded_instead_of_the_newest(workdir, policy):
-    with pytest.raises(CheckpointError, match="has no evaluation yet that is kept"):
+    with pytest.raises(CheckpointError, match="has no saved best policy yet"):
         load_policy(workdir, "best")
     run = RunDirectory(workdir)
     newest = trained.load(workdir, D4PG)
@@ -309,7 +309,7 @@ def test_the_best_evaluations_parameters_are_loaded_instead_of_the_newest(workdi
     assert best.learner_steps == 30 and load_policy(workdir).learner_steps == 77
     assert not np.allclose(best(observation), policy(observation), atol=1e-3)
     checkpoint.write_policy(run.best_policy, StoredPolicy(newest.parameters[1:], 30, 1.5))
-    with pytest.raises(CheckpointError, match="best.npz has float32 .* another run"):
+    with pytest.raises(CheckpointError, match="best.npz has parameters float32 .* another run"):
         load_policy(workdir, "best")
     with pytest.raises(ValueError, match="'latest'"):
         load_policy(workdir, "latest")

@@ -68,7 +68,7 @@ def test_transitions_add_up_through_the_death_of_a_shard(tmp_path):
         second.wait_until_available(SECONDS)
         drawn = counters(second).sampled
         run.wait_for(lambda: counters(second).sampled > drawn, SECONDS, "draws from the new shard")
-        assert "the replay goes on with the" in programs["replay", 1].output
+        assert "the replay resumes with" in programs["replay", 1].output
         more = f"{kept.inserted} and more in the shard that went on"
         run.wait_for(lambda: counters(first).inserted > kept.inserted > 0, SECONDS, more)
         saved_at = checkpoint.stat().st_mtime_ns

@@ -244,7 +244,9 @@ def test_names_of_this_repository_are_its_own(installed):
 
 
 def test_an_agent_that_cannot_be_found_is_one_line(installed):
-    with pytest.raises(RunDirectoryError, match='agent "loud", which is not here.* d4pg.*quiet'):
+    with pytest.raises(
+        RunDirectoryError, match='agent "loud", which is not installed.* d4pg.*quiet'
+    ):
         agent_of(record(installed, "loud"))
     with pytest.raises(RunDirectoryError, match='"broken", whose declaration quiet:NOTHING cannot'):
         agent_of(record(installed, "broken"))
@@ -263,7 +265,7 @@ def test_a_run_that_is_killed_goes_on_with_the_replay_that_it_had(tmp_path):
         steps = int(run.learner("learner_steps")) + 200
         learner = run.start("learner", 0, f"--max_learner_steps={steps}")
         run.ends([learner], SECONDS)
-        assert re.search(r"the replay goes on with the (3\d\d|4\d\d|500) items", learner.output)
+        assert re.search(r"the replay resumes with (3\d\d|4\d\d|500) saved items", learner.output)
     row = last_row(run.workdir / "learner.csv")
     assert row["learner_steps"] >= steps and row["replay_size"] >= 300
     assert not list(file.parent.iterdir())  # the run is over

@@ -25,7 +25,7 @@ from reproductions.refer.config import SETTINGS
         ("acer_lr1e-05", {"sampling": "rank"}, "sampling must be uniform for ACER, is rank"),
         ("naf_refer", {"advantage": "quadratic"}, "advantage must be none with the agent naf"),
         ("ddpg_refer", {"advantage": "gaussian"}, "advantage must be none with the agent ddpg"),
-        ("vracer_refer", {"agent": "acer"}, "clipping must be False, as ACER.*is True"),
+        ("vracer_refer", {"agent": "acer"}, "clipping must be False for ACER.*is True"),
     ],
 )
 def test_values_that_contradict_each_other(setting, values, words):
@@ -165,8 +165,8 @@ def test_after_kill_9_of_a_worker_f_is_exact_and_no_part_of_an_episode_is_stored
         at = steps()
         run.wait_for(lambda: steps() >= at + 50, SECONDS, "updates with both")
         run.stops([learner, first, second], SECONDS)
-    assert "environments of actors 0 to 0 at " in learner.output
-    assert " are gone with their episodes: " in learner.output
+    assert "lost the environments of actors 0 to 0 at " in learner.output
+    assert " and their episodes: " in learner.output
     rows = read_rows(run.workdir / "evaluator.csv")[1:]
     ahead = rows["actor_steps"] - MIN_SIZE - rows["learner_steps"]
     assert (0 <= ahead).all() and (ahead < ACTORS).all()

@@ -165,7 +165,8 @@ def test_a_save_on_a_full_disk_is_skipped_and_told(run, monkeypatch, warnings):
         patch.setattr(os, "fsync", full)
         bookkeeping.save()
     (warning,) = warnings
-    assert warning.startswith("cannot write a checkpoint, the previous one stays: disk full: ")
+    assert warning.startswith("cannot write a checkpoint: disk full: ")
+    assert warning.endswith("; the previous one is kept")
     assert run.num_saved() == 1
     bookkeeping.save()
     assert run.num_saved() == 2

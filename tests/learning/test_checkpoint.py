@@ -251,7 +251,7 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(saved, tmp_path, name)
     path = shutil.copytree(saved, tmp_path / "run") / name
     path.unlink(missing_ok=True)
     path.mkdir()
-    with pytest.raises(CheckpointError, match="cannot be read .*Is a directory.*: remove nothing"):
+    with pytest.raises(CheckpointError, match="cannot be read .*Is a directory.*; remove no files"):
         checkpoint_lib.read_policy(path, 3) if name == "best.npz" else restored(path.parent)
 
 
@@ -260,7 +260,7 @@ def test_an_error_that_is_no_damage_names_no_file_to_remove(saved, monkeypatch):
         raise tf.errors.ResourceExhaustedError(None, None, f"no memory for {path}.index")
 
     monkeypatch.setattr(tf.train.Checkpoint, "read", fail)
-    with pytest.raises(CheckpointError, match="cannot be read .no memory .*: remove no") as caught:
+    with pytest.raises(CheckpointError, match="cannot be read .no memory .*; remove no") as caught:
         restored(saved)
     assert f"no memory for {saved}/ckpt-2.index" in str(caught.value)
 
@@ -440,7 +440,7 @@ def test_networks_of_another_run_without_its_optimisers_and_steps(tmp_path):
 
 def test_networks_that_do_not_fit_are_an_error_that_names_the_flag(tmp_path):
     learner = make_learner()
-    with pytest.raises(CheckpointError, match=f"--init_from={tmp_path}: it has no checkpoint"):
+    with pytest.raises(CheckpointError, match=f"--init_from={tmp_path}: there is no checkpoint"):
         checkpoint_lib.load_networks(tmp_path, learner)
     Checkpoints(tmp_path, {"learner": learner}).save()
     other = make_learner(policy_sizes=(7, 5))

@@ -56,7 +56,7 @@ def test_it_trains_goes_on_evaluates_and_saves(tmp_path, capfd):
         agent.train(10**9, callback=raise_at_96)
     assert "saves what it has learnt" in capfd.readouterr().out
     log = (agent.directory.logs / "learner-0.log").read_text()
-    (items,) = map(int, re.findall(r"goes on with the (\d+) items", log))
+    (items,) = map(int, re.findall(r"resumes with (\d+) saved items", log))
     assert items > 100  # the replay of the first updates
     steps = agent.learner_steps
     assert re.search(rf"n_step=2.*: {steps:,} updates in", repr(agent))
@@ -76,7 +76,7 @@ def test_it_trains_goes_on_evaluates_and_saves(tmp_path, capfd):
 
 
 def test_what_cannot_be_is_one_line(capfd):
-    with pytest.raises(ValueError, match='no agent "d5pg": there are apex_dpg'):
+    with pytest.raises(ValueError, match='unknown agent "d5pg": there are apex_dpg'):
         reproductions.make("d5pg", OWN)
     with pytest.raises(ValueError, match='no setting "d4", .*|has no setting "d4": there are'):
         reproductions.make("d4pg", OWN, setting="d4")
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_one_line(capfd):
     for made in (gymnasium.make("CartPole-v1"), lambda seed: None):
         with pytest.raises(ValueError, match='must be a name, such as "gym:.*", or a function or'):
             reproductions.make("d4pg", made)
-    with pytest.raises(ValueError, match="arguments of an environment are numbers"):
+    with pytest.raises(ValueError, match="arguments of an environment must be numbers"):
         reproductions.make("d4pg", "gym:Pendulum-v1", {"g": object()})
     with pytest.raises(ValueError, match="TypeError: .*'gravity'"):
         reproductions.make("d4pg", "gym:Pendulum-v1", env_kwargs={"gravity": 1})

@@ -309,7 +309,11 @@ class Rollouts(Kind):
         ),
         ("column version", lambda version: version[:, None], "column version must have shape"),
         ("column version", lambda version: version.astype(np.int32), "column version must be int"),
-        ("column version", lambda version: version + np.arange(2), "version must be one, is"),
+        (
+            "column version",
+            lambda version: version + np.arange(2),
+            "version must be the same in all rows, is",
+        ),
     ]
 
     def make(self, width=4, capacity=100):
@@ -333,9 +337,17 @@ class Gradients(Kind):
 
     one_by_one, length = True, 1
     wrong = [
-        ("steps", lambda steps: steps[1:], "has 4 parameters and .* worker 7 sent 3 and"),
-        ("names", lambda names: names[::-1], "the metrics 'loss,norm' .* 2 of 'norm,loss'"),
-        ("metrics", lambda metrics: metrics[1:], "worker 7 sent 4 and 1 of 'loss,norm'"),
+        (
+            "steps",
+            lambda steps: steps[1:],
+            "has 4 parameters and .* worker 7 sent 3 parameters and",
+        ),
+        ("names", lambda names: names[::-1], "the metrics 'loss,norm' .* size 2, 'norm,loss'"),
+        (
+            "metrics",
+            lambda metrics: metrics[1:],
+            "worker 7 sent 4 parameters and metrics of size 1, 'loss,norm'",
+        ),
     ]
 
     def make(self, width=4, capacity=100):

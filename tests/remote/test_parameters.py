@@ -337,18 +337,19 @@ def test_workers_that_all_diverge_end_the_run_unless_an_update_is_applied_betwee
 def test_an_update_of_another_size_is_refused_in_one_line(large):
     sender = large.sender(worker=1)
     expected = f"the update was refused: an update has {LARGE} parameters and the metrics 'loss' "
-    expected += "here, but worker 1 sent 5 and 1 of 'loss': "
+    expected += "here, but worker 1 sent 5 parameters and metrics of size 1, 'loss': "
     expected += "start all roles with the same version of the program"
     loss = {"loss": tf.constant(0.0)}
     with pytest.raises(ClusterError) as caught:
         sender.push(0, tf.zeros([5]), loss)
     assert str(caught.value) == expected
-    with pytest.raises(ClusterError, match=f"worker 1 sent {LARGE + 1} and 1 of 'loss'"):
+    words = f"worker 1 sent {LARGE + 1} parameters and metrics of size 1, 'loss'"
+    with pytest.raises(ClusterError, match=words):
         sender.push(0, tf.zeros([LARGE + 1]), loss)  # in parts
     assert large.step() is None
     assert len(large.push(2.0, sender).applied(large)) == 1
     for names in ("loss", "loss,error_min"):
-        with pytest.raises(ClusterError, match=f"'loss,error_max' here.* of '{names}'"):
+        with pytest.raises(ClusterError, match=f"'loss,error_max' here.* of size [12], '{names}'"):
             sender.push(0, tf.zeros([LARGE]), dict.fromkeys(names.split(","), tf.constant(0.0)))
     assert large.step() is None
 

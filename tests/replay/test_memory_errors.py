@@ -180,10 +180,14 @@ def test_wrong_structures_and_names():
     before = state(memory)
     with pytest.raises(ValueError, match="structure of the specs: .* is a dict with x$"):
         memory.insert(KEYS, {"x": STEPS["x"]}, PRIORITIES)
-    with pytest.raises(ValueError, match='distribution "nobody" is none of .*sample'):
+    with pytest.raises(
+        ValueError, match='unknown distribution "nobody": it must be one of .*sample'
+    ):
         memory.sample(1, "nobody")
     for masses in (memory.mass, lambda name: memory.masses([1], name)):
-        with pytest.raises(ValueError, match='distribution "nobody" is none of .*sample'):
+        with pytest.raises(
+            ValueError, match='unknown distribution "nobody": it must be one of .*sample'
+        ):
             masses("nobody")
     assert state(memory) == before
 
@@ -207,7 +211,7 @@ def test_nothing_to_sample():
     [
         ({"capacity": 0}, ValueError, "capacity must be at least 1, is 0"),
         ({"capacity": 2**31}, tf.errors.InvalidArgumentError, "capacity.* must be at most 2.30"),
-        ({"removal": "nobody"}, ValueError, 'removal "nobody" is none of'),
+        ({"removal": "nobody"}, ValueError, 'unknown removal "nobody": it must be one of'),
         (
             {"capacity": 4, "hard_capacity": 3},
             ValueError,
@@ -218,7 +222,7 @@ def test_nothing_to_sample():
             tf.errors.InvalidArgumentError,
             "hard_capacity.*30",
         ),
-        ({"specs": tf.TensorSpec([], tf.string)}, ValueError, "column step is of strings.*Bytes"),
+        ({"specs": tf.TensorSpec([], tf.string)}, ValueError, "column step holds strings.*Bytes"),
         ({"specs": tf.TensorSpec([], tf.variant)}, tf.errors.InvalidArgumentError, "no fixed size"),
         ({"specs": tf.TensorSpec([None], tf.float32)}, ValueError, "column step .* not fully"),
         (
@@ -395,7 +399,9 @@ def test_a_batch_above_the_number_of_steps():
     assert set(memory.statistics()._replace(missing=0)) == {0}
     with pytest.raises(ValueError, match="structure"):
         memory.add(**ADDED | {"steps": {"text": TEXT}})
-    with pytest.raises(ValueError, match='column "pixels" is none of .*observation.*text'):
+    with pytest.raises(
+        ValueError, match='unknown column "pixels": it must be one of .*observation.*text'
+    ):
         memory.observation_moments("pixels")
     memory.check()
 
@@ -408,8 +414,8 @@ def test_a_batch_above_the_number_of_steps():
         ({"discount": np.nan}, "discount must be"),
         ({"sampling": Fifo()}, "sampling must be Uniform, RankBased, or .* 0, is Fifo"),
         ({"sampling": Proportional(0.5)}, "with a uniform_mix above 0, is Proportional"),
-        ({"removal": "newest"}, 'removal "newest" is none of .*oldest'),
-        ({"specs": tf.TensorSpec([], tf.string)}, "column step is of strings"),
+        ({"removal": "newest"}, 'unknown removal "newest": it must be one of .*oldest'),
+        ({"specs": tf.TensorSpec([], tf.string)}, "column step holds strings"),
     ],
 )
 def test_an_episode_memory_that_cannot_be(arguments, message):

@@ -276,7 +276,7 @@ def test_what_is_left_of_saved_replays_grows_on(tmp_path):
 
 
 def test_a_replay_smaller_than_an_unroll():
-    with pytest.raises(ValueError, match="a replay of 2 timesteps holds no unroll of 3"):
+    with pytest.raises(ValueError, match="a replay of 2 timesteps cannot hold an unroll of 3"):
         LocalReplay(SPECS, range(2), 2, T, 1)
 
 

@@ -45,7 +45,7 @@ def test_a_stop_keeps_the_contents_and_the_next_start_has_them(tmp_path, lines):
 
     again = make_memory()
     StoreFile(again, tmp_path / "replay/learner_0.replay", 60.0).load()
-    assert lines == ["info: the replay goes on with the 100 items that it had"]
+    assert lines == ["info: the replay resumes with 100 saved items"]
     assert again.statistics() == memory.statistics()
     np.testing.assert_array_equal(again.draw(50, seed=4).steps, memory.draw(50, seed=4).steps)
 
@@ -112,7 +112,8 @@ def test_the_directory_is_made_anew_but_not_the_run_s(tmp_path, lines):
     (tmp_path / "run").rename(tmp_path / "moved")
     StoreFile(memory, path, 60.0).close(is_over=False)
     (line,) = lines
-    assert line.startswith("warning: cannot save the replay, the file before stays: ")
+    assert line.startswith("warning: cannot save the replay: ")
+    assert line.endswith("; the previous file is kept")
     assert {entry.name for entry in tmp_path.iterdir()} == {"first", "second", "moved"}
 
 
@@ -167,7 +168,8 @@ def test_without_the_flag_nothing_is_saved_and_an_old_file_goes(tmp_path, lines)
     off.save_if_due()
     off.close(is_over=False)
     assert other.counters().items == 0 and not list(tmp_path.iterdir())
-    assert lines == ["warning: the replay's file is removed, since this start saves none"]
+    words = "the saved replay is removed, because this start does not save the replay"
+    assert lines == [f"warning: {words}"]
 
 
 def test_a_damaged_file_is_one_line_and_the_replay_starts_empty(tmp_path, lines):
@@ -249,5 +251,5 @@ def test_replays_of_actors_start_whatever_lies_beside_their_files(tmp_path, line
     again = replay()
     StoreFile(again, path, 60.0).load()
     assert lines[0].startswith("warning: the replay of actor 11 starts empty: ")
-    assert lines[1:] == ["info: the replay goes on with the 10 items that it had"]
+    assert lines[1:] == ["info: the replay resumes with 10 saved items"]
     bursts(again, 6)

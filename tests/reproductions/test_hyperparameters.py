@@ -77,7 +77,7 @@ CEM = dict(search="cem", num_levels=0)
 @pytest.mark.parametrize(
     "config_class, values, message",
     [
-        (D4PGConfig, {"v_min": 150.0, "v_max": 150.000001}, "v_max must be so that its atoms.*"),
+        (D4PGConfig, {"v_min": 150.0, "v_max": 150.000001}, "v_max must be such that the atoms.*"),
         (
             ReactorConfig,
             {"replay_capacity": 32},
@@ -95,7 +95,7 @@ CEM = dict(search="cem", num_levels=0)
             {"num_proposal_samples": 0, "num_uniform_samples": 0},
             "num_uniform_samples .*",
         ),
-        (AQLConfig, {"num_levels": 1}, "num_levels must be 0, or 2 and more, is 1"),
+        (AQLConfig, {"num_levels": 1}, "num_levels must be 0 or at least 2, is 1"),
         (AQLConfig, {"search": "cem"}, "num_levels must be 0 with search=cem, is 5"),
         (AQLConfig, {"search": "policy"}, "num_levels must be 0 with search=policy, is 5"),
         (
@@ -105,10 +105,22 @@ CEM = dict(search="cem", num_levels=0)
         ),
         (AQLConfig, {"search": "none", "num_levels": 0}, "num_levels must be above 0 .*none, is 0"),
         (AQLConfig, {"search": "none"}, "replayed_unrolls must be 0 with search=none, is 2"),
-        (AQLConfig, {**CEM, "channels": (4,)}, "search must be another one for images, is cem"),
+        (
+            AQLConfig,
+            {**CEM, "channels": (4,)},
+            "search must be neither cem nor policy for images, is cem",
+        ),
         (AQLConfig, {"shared_sizes": (4,), "channels": (4,)}, "shared_sizes must be empty .*"),
-        (AQLConfig, {"action_set": "curated"}, "action_set must be own without channels, is .*"),
-        (AQLConfig, {"flat_policy": True}, "flat_policy must be false without search=none, is .*"),
+        (
+            AQLConfig,
+            {"action_set": "curated"},
+            "action_set must be own if channels is empty, is .*",
+        ),
+        (
+            AQLConfig,
+            {"flat_policy": True},
+            "flat_policy must be false unless search is none, is .*",
+        ),
         (AQLConfig, {"cem_elites": 101}, r"cem_elites must be at most cem_samples \(100\), is 101"),
         (AQLConfig, {"replay_capacity": 29}, r"unroll_length must be at most .* \(29\), is 30"),
         (AQLConfig, {"queue_capacity": 31}, r"batch_size must be at most .* \(31\), is 32"),

@@ -110,7 +110,7 @@ AGENT = AgentDeclaration(
     agent_class="reproductions.apex.dpg.dpg:ApexDPG",
     settings=SETTINGS,
     num_actors=lambda config, setting: 1 if setting == "ddpg" else NUM_ACTORS,
-    num_actors_help=f"N, actors: {NUM_ACTORS} (section 4.2), 1 of DDPG; figure 3 varies it.",
+    num_actors_help=f"N, actors: {NUM_ACTORS} (section 4.2), or 1 for DDPG; figure 3 varies it.",
     layouts=(DISTRIBUTED, ONE_PROCESS),
     require="common.environments.spec:require_control",
     bytes_per_step=transition_bytes_per_step,

@@ -164,8 +164,9 @@ AGENT = AgentDeclaration(
     settings=SETTINGS,
     num_actors=lambda config, setting: num_actors(setting),
     num_actors_help=(
-        f"N, actors: {NUM_ACTORS} (section 4.1), the default, but with the settings for "
-        f"two cores {num_actors('dqn_two_cores')}; figures 4 to 6, 13 and 14 have others."
+        f"N, actors. Default: {NUM_ACTORS} (section 4.1), but "
+        f"{num_actors('dqn_two_cores')} with the settings for two cores; figures 4 to 6, 13 and 14 "
+        "have other numbers."
     ),
     layouts=(DISTRIBUTED, ONE_PROCESS),
     require="common.environments.spec:require_discrete",

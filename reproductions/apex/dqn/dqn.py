@@ -170,7 +170,7 @@ class DQNActor(Policy):
         """
         torso, stream = self._network.torso, self._network.advantage
         if not isinstance(torso, ReluMLP):
-            raise ValueError("it has convolutions")
+            raise ValueError("the network has convolutions, so it is not an MLP")
         below = numpy_twins.twin(torso).layers() if torso.layers else []
         hidden, output = (
             [part.w.numpy(), part.b.numpy()] for part in (stream.hidden, stream.output)

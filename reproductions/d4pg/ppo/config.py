@@ -99,7 +99,7 @@ AGENT = AgentDeclaration(
     settings=SETTINGS,
     num_actors=lambda config, setting: NUM_ACTORS,
     num_actors_help=(
-        f"K, actors: {NUM_ACTORS} (section 4.3), the default. Each makes its share of a rollout."
+        f"K, actors: {NUM_ACTORS} (section 4.3), the default. Each collects its share of a rollout."
     ),
     layouts=(LEARNER_AND_ACTORS, ONE_PROCESS),
     require="reproductions.d4pg.config:require",

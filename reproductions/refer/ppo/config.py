@@ -78,8 +78,8 @@ AGENT = AgentDeclaration(
     settings=SETTINGS,
     num_actors=lambda config, setting: 1,
     num_actors_help=(
-        "Environments, in which one batch of actions is taken at a time. A rollout has the steps "
-        "of all. Default: 1, as for the other agents (appendix C)."
+        "Environments that step together, with one batch of actions. A rollout has the steps of "
+        "all environments. Default: 1, as for the other agents (appendix C)."
     ),
     layouts=(ONE_PROCESS,),
     require="common.environments.spec:require_control",

@@ -78,7 +78,7 @@ class RecurrentPolicy(GaussianPolicy):
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Raises ValueError; see base class."""
-        raise ValueError("it is recurrent: the observation alone does not give its action")
+        raise ValueError("the policy is recurrent, so layers alone do not define its actions")
 
     def __call__(self, observation: np.ndarray, state: History):
         """Adds the history to the extras: "history" [K, H, D] and "length" [K]; see base class."""

@@ -391,7 +391,7 @@ def test_acer_acts_until_there_are_as_many_episodes_as_a_batch():
 
 def test_a_memory_that_cannot_hold_acers_episodes_is_one_line():
     run = Run("acer_lr1e-05", replay_capacity=60, min_replay_size=60, batch_size=24)
-    words = r"whole ones are removed, holds \d+ episodes, fewer than a batch of 24: raise --config"
+    words = r"removes whole episodes, holds only \d+ episodes, fewer than a batch of 24: raise --c"
     with pytest.raises(UnusableEnvironmentError, match=words) as caught:
         run.train(1)
     assert "\n" not in str(caught.value)

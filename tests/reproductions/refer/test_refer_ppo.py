@@ -224,7 +224,7 @@ def test_recurrent_networks_act_as_they_learn(recurrent):
         exported, state = graph(tf.constant(observation), state)
         np.testing.assert_allclose(exported, action, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(state.lengths, own.lengths)
-    with pytest.raises(ValueError, match="it is recurrent"):
+    with pytest.raises(ValueError, match="the policy is recurrent"):
         evaluator.layers()
 
 
