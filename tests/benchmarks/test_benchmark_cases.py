@@ -204,7 +204,7 @@ def test_actor_sends_what_it_makes(capsys):
     name = "actor/cartpole_swingup"
     rows = check(rows, [name, f"{name}_wall", f"{name}_mujoco"])
     assert rows[0].ratio < 1 and rows[2].ratio < 1
-    counts = re.search(r"got (\d+) items of (\d+)", capsys.readouterr().err)
+    counts = re.search(r"received (\d+) items from (\d+)", capsys.readouterr().err)
     got, steps = map(int, counts.groups())
     # 120 batch steps; open elements and an unsent rest of a batch stay behind.
     assert steps == 2 * 120 and steps - 2 * 5 - 10 <= got <= steps
@@ -214,7 +214,7 @@ def test_actor_of_a_worker_adds_to_its_own_memory(capsys):
     sizes = dict(environment="atari:pong", actors=1, batch_steps=30, turns=1, in_worker=True)
     rows = actor_cases.actor(reactor(sequence_length=5), **sizes)
     check(rows, ["actor/pong_in_worker", "actor/pong_in_worker_wall"])
-    counts = re.search(r"got (\d+) items of (\d+)", capsys.readouterr().err)
+    counts = re.search(r"received (\d+) items from (\d+)", capsys.readouterr().err)
     # The last step is not complete yet, and the four before it begin no whole sequence.
     assert [int(count) for count in counts.groups()] == [2 * 30 - 5, 2 * 30]
 
