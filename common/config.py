@@ -41,7 +41,7 @@ def field(
     earlier: Any = None,
     may_change: bool = False,
 ) -> Any:
-    """Returns a field of a `Config`. The string below it is its help, see `help_of`.
+    """Returns a field of a `Config`. The string below the field is its help; see `help_of`.
 
     Args:
       default: value of the default setting. Only a tuple with an empty default may be empty.

@@ -15,28 +15,28 @@ class ActorCriticConfig(Config):
     """Remedies for saturated policies, options of Lillicrap et al.'s DDPG (2016), and torsos."""
 
     unit_norm: bool = field(False, suffix="unit_norm")
-    """Divides the last features of pi by their Euclidean norm. Not in the paper; Bjorck et al.
-    2022, against policies that saturate."""
+    """Divides the output of pi's last hidden layer by its Euclidean norm. Not in the paper; Bjorck
+    et al. 2022, against policies that saturate."""
     dqda_norm: float = field(0.0, minimum=0, suffix="dqda{:g}")
-    """Largest norm of each state's dq/da, 0: no limit. Not in the paper; 1 in Acme's D4PG."""
+    """Maximum norm of each state's dq/da; 0: no limit. Not in the paper; 1 in Acme's D4PG."""
     critic_learning_rate: float = field(0.0, minimum=0, suffix="critic_lr{:g}")
-    """Step size of the critic's Adam, 0: learning_rate. Not in the paper; 1e-3 in DDPG, and 1e-4
+    """Step size of the critic's Adam; 0: learning_rate. Not in the paper; DDPG has 1e-3, and 1e-4
     for the policy."""
     critic_decay: float = field(0.0, minimum=0, suffix="decay{:g}")
-    """L2 weight decay of the critic: this part of each weight is added to its gradient. Not in the
-    paper; 0.01 in DDPG."""
+    """L2 weight decay: this multiple of each critic weight, except biases, is added to its
+    gradient. Not in the paper; 0.01 in DDPG."""
     target_rate: float = field(1.0, above=0, maximum=1, suffix="tau{:g}")
-    """Below 1, each update moves the targets this much towards the online networks, and
+    """If below 1, each update moves the targets by this fraction towards the online networks, and
     target_period has no effect. Not in the paper, whose targets are copies; 0.001 in DDPG."""
     normalize_observations: bool = field(False, suffix="normalized")
-    """Standardises flat observations by mean and standard deviation of all that the learner drew so
-    far. Not in the paper; ReF-ER, for observations of unknown scales."""
+    """Standardises flat observations by the mean and standard deviation of all that the learner has
+    drawn so far. Not in the paper; ReF-ER, for observations of unknown scales."""
     torso: str = field("mlp", choices=("mlp", "atari", "minatar"), suffix="{}")
-    """Layers below both networks: mlp, none, for flat observations; for images the convolutions of
-    DQN (atari, 36 x 36 or larger) or of MinAtar (minatar) and a layer, which the critic's loss
-    alone trains. Not in the paper; SAC-AE, Yarats et al. 2021."""
+    """Layers below both networks: for flat observations none (mlp); for images the convolutions of
+    DQN (atari, at least 36 x 36) or of MinAtar (minatar), then one layer, all trained by the
+    critic's loss alone. Not in the paper; SAC-AE, Yarats et al. 2021."""
     image_features: int = field(50, minimum=1, suffix="features{}")
-    """Units of the layer above the convolutions, with LayerNorm and tanh. Not in the paper;
+    """Units of the layer after the convolutions, which has LayerNorm and tanh. Not in the paper;
     SAC-AE."""
 
     def validate(self) -> None:

@@ -22,40 +22,42 @@ class DPGConfig(ApexConfig, ActorCriticConfig):
     """Ape-X DPG on the Control Suite (section 4.2, appendix D)."""
 
     actor_period: int = field(400, minimum=1)
-    """Steps of an actor between pulls of parameters: 400 frames (section 4.1, of DQN, where they
-    are 100 steps), each a step here, without action repeats (section 4.2)."""
+    """Steps of an actor between pulls of parameters: 400 frames (section 4.1, for DQN, where they
+    are 100 steps). Here a frame is a step, without action repeats (section 4.2)."""
     n_step: int = field(3, minimum=1, suffix="n{}")
-    """n, length of the returns: 3 in DQN (appendix C), and hyperparameters are "otherwise as per
-    DQN" (appendix D). D4PG, which adds a distribution to this agent, has 5."""
+    """n, length of the returns: 3 for DQN (appendix C), and hyperparameters are "otherwise as per
+    DQN" (appendix D). D4PG, which adds a distribution to this agent, uses 5."""
     batch_size: int = field(256, minimum=1, suffix="batch{}")
-    """Transitions of an update (section 4.2)."""
+    """Transitions per update (section 4.2)."""
     learning_rate: float = field(1e-4, above=0, suffix="lr{:g}")
-    """Step size of both Adams (appendix D); from 1e-3 to 1e-5 were tried (appendix E)."""
+    """Step size of both Adams (appendix D); values from 1e-3 to 1e-5 were tried (appendix E)."""
     noise_sigma: float = field(0.3, minimum=0, suffix="sigma{:g}")
-    """sigma, std of the noise of each step, in canonical action units (appendix D)."""
+    """sigma, std of the noise added per step, in canonical action units (appendix D)."""
     noise: str = field("gaussian", choices=("gaussian", "ou"), suffix="{}")
-    """gaussian (appendix D), or ou: Ornstein-Uhlenbeck, DDPG's. Not in the paper."""
+    """gaussian (appendix D), or ou: Ornstein-Uhlenbeck, as in DDPG. Not in the paper."""
     ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
-    """Part of the OU noise that a step forgets. Not in the paper; DDPG."""
+    """theta, fraction of the OU noise lost per step. Not in the paper; DDPG."""
     policy_sizes: tuple[int, ...] = field((300, 200), above=0)
-    """Hidden layers of pi (appendix D)."""
+    """Units of pi's hidden layers (appendix D)."""
     critic_sizes: tuple[int, ...] = field((400, 300), above=0)
-    """Hidden layers of q (appendix D)."""
+    """Units of q's hidden layers (appendix D)."""
     activation: str = field("elu", choices=("elu", "tanh"), suffix="{}")
-    """After the second layer: elu or tanh. Not in the paper, which has a tanh after the first layer
-    and says nothing of the second (appendix D). Acme's LayerNormMLP, by the same group, is built
-    alike and has ELU there; tanh is the other reading."""
+    """Activation after the second layer. Not in the paper, which has a tanh after the first layer
+    and mentions none after the second (appendix D). Acme's LayerNormMLP, by the same group, has the
+    same structure with ELU there; tanh is the other reading."""
     layer_norm: bool = field(False, suffix="layer_norm")
-    """LayerNorm before the first tanh. Not in the paper (appendix D names none); Acme has it.
+    """LayerNorm before the first tanh. Not in the paper (appendix D mentions none); Acme uses it.
     Without it the policy saturates, as the README shows."""
     dqda_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
-    """Clips each element of the policy's gradient, 0: none. "The gradient used to update the actor
-    network is clipped, element-wise" (appendix D). That it is dq/da is Not in the paper; Acme."""
+    """Bound on each element of the policy's gradient; 0: none. "The gradient used to update the
+    actor network is clipped, element-wise" (appendix D). That this means dq/da is Not in the paper;
+    Acme."""
     weight_clip: float = field(0.0, minimum=0, suffix="weight_clip{:g}")
-    """Clips each element of the gradient of the policy's weights, 0: none. The other reading of
-    appendix D, with dqda_clip=0."""
+    """Bound on each element of the gradient of the policy's weights; 0: none. With dqda_clip=0, the
+    other reading of appendix D."""
     max_gradient_norm: float = field(40.0, minimum=0, suffix="norm{:g}")
-    """Largest norm of the critic's gradient, 0: no limit (appendix C; D: otherwise as per DQN)."""
+    """Maximum norm of the critic's gradient; 0: no limit (appendix C; D: "otherwise as per
+    DQN")."""
     target_period: int = field(100, minimum=1)
     """Learner steps between copies of both targets (appendix D)."""
     replay_capacity: int = field(
@@ -65,13 +67,13 @@ class DPGConfig(ApexConfig, ActorCriticConfig):
     )
     """Transitions, a soft limit (appendix D)."""
     removal: str = field("priority", choices=("priority", "fifo"), suffix="remove_by_{}")
-    """Which transitions leave above the capacity: priority, drawn by p^removal_exponent (appendix
-    D), or fifo, the oldest, as in DQN: "it remains to be seen which is superior"."""
+    """Which transitions above the capacity are removed: drawn by p^removal_exponent (priority,
+    appendix D), or the oldest (fifo), as in DQN; "it remains to be seen which is superior"."""
     removal_exponent: float = field(-0.4, minimum=-7, maximum=0, suffix="removal{:g}")
     """alpha_evict (appendix D)."""
     updates_per_call: int = field(16, minimum=1, may_change=True)
-    """Updates in one graph call, sampled ahead. Not in the paper; as many as prefetch, so that one
-    call is drawn ahead while one runs."""
+    """Updates per graph call, sampled beforehand. Not in the paper; the same as prefetch, so that
+    one call is drawn ahead while one runs."""
 
 
 SETTINGS = Settings(

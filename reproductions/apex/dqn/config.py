@@ -14,7 +14,7 @@ from common.replay.footprint import transition_bytes_per_step
 from reproductions.apex.config import ApexConfig
 
 NUM_ACTORS = 360
-"""N, the number of actors (section 4.1); figures 4 to 6, 13 and 14 have other numbers."""
+"""N, the number of actors (section 4.1); figures 4 to 6, 13 and 14 use other numbers."""
 
 
 @dataclasses.dataclass
@@ -22,21 +22,21 @@ class DQNConfig(ApexConfig):
     """Ape-X DQN on Atari (section 4.1, appendix C)."""
 
     n_step: int = field(3, minimum=1, suffix="n{}")
-    """n, length of the returns (appendix C, where our copy of the text has lost it; RLlib also has
+    """n, length of the returns (appendix C; our copy of the text lacks the number, RLlib also uses
     3)."""
     batch_size: int = field(512, minimum=1, suffix="batch{}")
-    """Transitions of an update (section 4.1); 32 to 1024 were tried (appendix E)."""
+    """Transitions per update (section 4.1); 32 to 1024 were tried (appendix E)."""
     learning_rate: float = field(0.00025 / 4, above=0, suffix="lr{:g}")
-    """Step size of centred RMSProp, 0.00025 / 4 (appendix C); of uniform replay 0.00025 (figure
+    """Step size of centred RMSProp, 0.00025 / 4 (appendix C); 0.00025 for uniform replay (figure
     14)."""
     rmsprop_decay: float = field(0.95, minimum=0, below=1, suffix="decay{:g}")
-    """Decay of its moments, without momentum (appendix C)."""
+    """Decay rate of RMSProp's moments; no momentum (appendix C)."""
     rmsprop_epsilon: float = field(1.5e-7, above=0, suffix="rmsprop{:g}")
     """epsilon (appendix C). Its place inside the root is Not in the paper. But 1.5e-7 is 0.01 /
-    256^2: DQN's constant, which belongs to a loss summed over a batch, becomes that for a mean if
-    it is inside the root."""
+    256^2. This turns DQN's constant, for a loss summed over a batch, into the constant for a mean
+    if it is inside the root."""
     max_gradient_norm: float = field(40.0, minimum=0, suffix="norm{:g}")
-    """Largest global norm of the gradient, 0: no limit (appendix C)."""
+    """Maximum global norm of the gradient; 0: no limit (appendix C)."""
     target_period: int = field(2500, minimum=1, suffix="target{}")
     """Learner steps between copies of the target (appendix C)."""
     replay_capacity: int = field(
@@ -47,37 +47,37 @@ class DQNConfig(ApexConfig):
     )
     """Transitions, a soft limit (section 4.1); 1 million in figure 4; figure 5 varies it."""
     reward_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
-    """Rewards are clipped to [-reward_clip, reward_clip] before they are summed, 0: no clipping
-    (appendix C, where our copy of the text has lost the range; that of DQN)."""
+    """Rewards are clipped to [-reward_clip, reward_clip] before they are summed; 0: no clipping
+    (appendix C; our copy of the text lacks the range, which is DQN's)."""
     epsilon: float = field(0.4, minimum=0, maximum=1, suffix="epsilon{:g}")
-    """epsilon of actor i is this ^ (1 + i / (N - 1) * epsilon_alpha) (section 4.1, where our copy
-    of the text has lost the numbers; RLlib also has 0.4)."""
+    """Actor i acts randomly with probability epsilon^(1 + i / (N - 1) * epsilon_alpha) (section
+    4.1; our copy of the text lacks the numbers, RLlib also uses 0.4)."""
     epsilon_alpha: float = field(7.0, minimum=0, suffix="ladder{:g}")
-    """alpha of the ladder of epsilons (section 4.1, lost as well; RLlib also has 7)."""
+    """alpha in actor i's exponent (section 4.1, also missing in our copy; RLlib also uses 7)."""
     epsilons: tuple[float, ...] = field((), minimum=0, maximum=1, suffix="other_epsilons")
-    """A fixed set instead of the ladder, as in (0.4,0.1): actor i takes number i modulo their count
-    (appendix B). Figure 7 has six, whose values are in no text; ours are 0.4^(1 + 7k/5)."""
+    """Fixed values instead of epsilon's formula, such as (0.4,0.1): actor i has the value at index
+    i modulo their count (appendix B). Figure 7 has six, stated nowhere; we use 0.4^(1 + 7k/5)."""
     evaluation_epsilon: float = field(0.001, minimum=0, maximum=1, suffix="evaluated{:g}")
-    """epsilon of the evaluator's policy, 0: greedy. Not in the paper; that of Rainbow. 0.00164 in
+    """epsilon of the evaluator's policy; 0: greedy. Not in the paper; Rainbow's value. 0.00164 in
     figure 7."""
     num_copies: int = field(1, minimum=1, suffix="copies{}")
-    """k, how often each transition is added; 8 in figure 6 (appendix A). Each copy is an item and
-    counts as one in min_replay_size and replay_capacity."""
+    """k, number of times each transition is added; 8 in figure 6 (appendix A). Each copy is an item
+    and counts as one in min_replay_size and replay_capacity."""
     rescale_gradient: bool = field(False, suffix="rescaled")
-    """Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which has
-    "the same network as in the Dueling DDQN agent": that one, of Wang et al. 2016, does so where
-    its streams meet."""
+    """Divides the gradient that enters the convolutions by sqrt(2). Not in the paper, which uses
+    "the same network as in the Dueling DDQN agent". That agent (Wang et al. 2016) does so where its
+    streams meet."""
     torso: str = field("atari", choices=("atari", "minatar", "mlp"), suffix="{}")
-    """The network's sizes: atari, DQN's for 84 x 84 (appendix C); minatar, a convolution of 16
-    filters of 3 x 3 and 128 hidden units, for 10 x 10, whose images are stored as they are, not as
-    PNG files. Not in the paper; Young and Tian 2019. mlp, layers of mlp_sizes for flat
-    observations. Not in the paper, which learns them with DPG."""
+    """The network's sizes. atari: DQN's, for 84 x 84 (appendix C). minatar: a convolution with 16
+    filters of 3 x 3 and 128 hidden units, for 10 x 10; these images are stored as they are, not as
+    PNG files. Not in the paper; Young and Tian 2019. mlp: layers of mlp_sizes for flat
+    observations. Not in the paper, which learns from them with DPG."""
     mlp_sizes: tuple[int, ...] = field((128, 128), minimum=1)
-    """Units of the ReLU layers of torso=mlp; the last is the hidden layer of each stream. Not in
+    """Units of the ReLU layers if torso is mlp; the last is the hidden layer of each stream. Not in
     the paper; enough for Gymnasium's classic tasks."""
     precision: str = field("float32", choices=("float32", "bfloat16"), suffix="{}")
-    """float32, or bfloat16: the learner computes the convolutions and hidden layers in it, with
-    variables, last layers, errors and optimiser in float32. Not in the paper (a GPU)."""
+    """Dtype in which the learner computes the convolutions and hidden layers; variables, last
+    layers, errors and optimiser are float32 in either case. Not in the paper, which uses a GPU."""
 
     def validate(self) -> None:
         """Adds the condition on the precision of an MLP."""
