@@ -26,88 +26,90 @@ class D4PGConfig(ActorCriticConfig):
     """D4PG on the Control Suite (figure 2, "D4PG, Prioritized, N = 5")."""
 
     critic: str = field("categorical", choices=("categorical", "scalar", "mixture"), suffix="{}")
-    """Z_w: categorical (D4PG), scalar (D3PG, DDPG) or mixture, of Gaussians (section 4, appendix A,
-    figure 8)."""
+    """Output of Z_w: categorical (D4PG), scalar (D3PG, DDPG) or mixture of Gaussians (section 4,
+    appendix A, figure 8)."""
     n_step: int = field(5, minimum=1, suffix="n{}")
     """N, length of the returns (section 4); 1 in the ablations."""
     discount: float = field(0.99, minimum=0, maximum=1, suffix="gamma{:g}")
-    """gamma. Not in the paper; that of DDPG, on which D4PG builds."""
+    """gamma, per step. Not in the paper; DDPG's value, on which D4PG builds."""
     batch_size: int = field(256, minimum=1)
     """M; 512 beyond the Control Suite (section 4)."""
     learning_rate: float = field(1e-4, above=0, suffix="lr{:g}")
-    """alpha_0 = beta_0, both Adam (section 4); 5e-5 beyond the Control Suite, and in figure 8's
-    legend."""
+    """alpha_0 = beta_0, both Adams' step size (section 4); 5e-5 beyond the Control Suite and in
+    figure 8's legend."""
     noise: str = field("gaussian", choices=("gaussian", "ou"), suffix="{}")
     """gaussian, or ou: Ornstein-Uhlenbeck, tried and found unnecessary (section 4)."""
     noise_sigma: float = field(0.3, minimum=0, suffix="sigma{:g}")
-    """epsilon, std of the noise of a step, in canonical action units (section 4)."""
+    """epsilon, std of the noise added per step, in canonical action units (section 4)."""
     ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
-    """Part of the OU noise that a step forgets. Not in the paper; DDPG, whose sigma is 0.2. With
-    noise_sigma 0.3 the noise tends to a std of 0.57."""
+    """theta, fraction of the OU noise lost per step. Not in the paper; DDPG, whose sigma is 0.2.
+    With noise_sigma 0.3 the noise tends to a std of 0.57."""
     num_atoms: int = field(51, minimum=2, suffix="atoms{}")
     """l; 101 for humanoid parkour (sections 4, 4.3)."""
     v_min: float = field(-150.0, suffix="vmin{:g}")
     """Vmin. Not in the paper; Acme. Rewards in [0, 1] give returns in [0, 100], a third of the
-    range: 0 to 100 is an ablation."""
+    range; an ablation uses 0 to 100."""
     v_max: float = field(150.0, suffix="vmax{:g}")
     """Vmax. Not in the paper; Acme."""
     num_components: int = field(5, minimum=1)
-    """l of a mixture, its Gaussians. Not in the paper; Acme."""
+    """l, number of Gaussians in a mixture. Not in the paper; Acme."""
     num_target_samples: int = field(128, minimum=1)
-    """J, samples z_j of a target mixture (appendix A). Their number is Not in the paper; Acme."""
+    """J, samples z_j drawn from a target mixture (appendix A). Their number is Not in the paper;
+    Acme."""
     min_variance: float = field(1e-4, above=0)
     """Added to each sigma_i^2. Not in the paper; a Gaussian that shrinks to a point has an
     unbounded likelihood."""
     policy_gradient_state: str = field("first", choices=("first", "last"), suffix="gradient_at_{}")
-    """The policy gradient is of x_i (first, algorithm 1) or of x_{i+N} (last, Acme)."""
+    """State of the policy gradient: first, x_i (algorithm 1), or last, x_{i+N} (Acme)."""
     policy_sizes: tuple[int, ...] = field((300, 200), above=0)
-    """Hidden layers of pi. Figure 1 has them, but our copy of the text has lost their sizes; Ape-X
-    appendix D (the same authors)."""
+    """Units of pi's hidden layers. Figure 1 shows them, but our copy of the text lacks the numbers;
+    Ape-X appendix D (the same authors)."""
     critic_sizes: tuple[int, ...] = field((400, 300), above=0)
-    """Hidden layers of Z. Our copy of the text has lost their sizes as well; Ape-X appendix D."""
+    """Units of Z's hidden layers. Our copy of the text lacks them as well; Ape-X appendix D."""
     terrain_sizes: tuple[int, ...] = field((200, 100), above=0)
-    """Layers for the heights of parkour's terrain in each network, before they join the other
-    inputs (section 4.3). Sizes are Not in the paper; two layers as the policy has, but narrower."""
+    """Units of each network's layers for the heights of parkour's terrain, before they join the
+    other inputs (section 4.3). Sizes are Not in the paper; two layers like the policy's, but
+    narrower."""
     layer_norm: bool = field(True, suffix="layer_norm")
     """LayerNorm before the first tanh. Not in the paper; Acme, by the same group."""
     max_gradient_norm: float = field(0.0, minimum=0, suffix="norm{:g}")
-    """Largest norm of the gradient of each network, 0: no limit. Not in the paper; 40 in Acme."""
+    """Maximum gradient norm of each network; 0: no limit. Not in the paper; 40 in Acme."""
     target_period: int = field(100, minimum=1)
-    """t_target, learner steps. Not in the paper; Ape-X appendix D."""
+    """t_target, in learner steps. Not in the paper; Ape-X appendix D."""
     actor_period: int = field(400, minimum=1)
     """t_actors, steps of an actor between pulls of (theta, w). Not in the paper; Ape-X section 4.1
-    (400 frames), as in Ape-X DPG here: a frame is a step without action repeats."""
+    (400 frames). As in our Ape-X DPG, a frame is a step, without action repeats."""
     replay_capacity: int = field(1_000_000, minimum=1, maximum=2**30)
     """R, transitions (section 4)."""
     min_replay_size: int = field(10_000, minimum=1)
     """Transitions before the first update. Not in the paper; Acme waits for 1,000, Ape-X for
     50,000."""
     priority_exponent: float = field(0.6, minimum=0, maximum=7, suffix="alpha{:g}")
-    """alpha of p^alpha; 0 is uniform. Not in the paper; Ape-X appendix D. Algorithm 1 writes none,
-    that is 1."""
+    """alpha in p^alpha; 0: uniform. Not in the paper; Ape-X appendix D. Algorithm 1 has no
+    exponent, which means 1."""
     importance_exponent: float = field(1.0, minimum=0, suffix="beta{:g}")
-    """beta of (1 / (R p_i))^beta, 0: no weights; algorithm 1 has no exponent, that is 1, taken
-    literally. Ape-X's 0.4 would contradict it."""
+    """beta in (1 / (R p_i))^beta; 0: no weights. Algorithm 1 has no exponent, which taken literally
+    means 1. Ape-X's 0.4 would contradict it."""
     removal: str = field("fifo", choices=("fifo", "priority"), suffix="remove_by_{}")
-    """Which transitions a full memory removes: fifo, the oldest, or priority, by
-    p^removal_exponent. Not in the paper, which refers to Ape-X, whose DQN has fifo and whose DPG
-    has priority."""
+    """Which transitions a full replay removes: the oldest (fifo), or drawn by p^removal_exponent
+    (priority). Not in the paper, which refers to Ape-X, whose DQN uses fifo and whose DPG uses
+    priority."""
     removal_exponent: float = field(-0.4, minimum=-7, maximum=0, suffix="removal{:g}")
-    """Exponent of removal by priority. Not in the paper; Ape-X appendix D."""
+    """Exponent of p if removal is priority. Not in the paper; Ape-X appendix D."""
     send_batch: int = field(50, minimum=1, may_change=True)
-    """Transitions an actor sends at once (Ape-X section 4.1, to which the paper refers)."""
+    """Transitions an actor process sends at once (Ape-X section 4.1, to which the paper refers)."""
     send_buffer: int = field(100, minimum=1, earlier=200)
-    """Transitions that may wait to be sent before acting waits (Ape-X section 4.1).
-    They are sent in whole batches, and the batch being sent is not counted."""
+    """Maximum number of transitions waiting to be sent; then acting waits (Ape-X section 4.1). They
+    are sent in whole batches, and the batch being sent does not count."""
     samples_per_insert: float = field(0.0, minimum=0)
-    """Samples per inserted transition that both sides are held to; 0: unlimited, as in the paper
-    (Ape-X section 3). A limit makes machines comparable."""
+    """Samples per inserted transition; learner or actors wait to keep it. 0: unlimited, as in the
+    paper (Ape-X section 3). A limit makes machines comparable."""
     updates_per_call: int = field(16, minimum=1, may_change=True)
-    """Updates in one graph call, sampled ahead. Not in the paper; Ape-X section 4.1 prefetches 16
+    """Updates per graph call, sampled beforehand. Not in the paper; Ape-X section 4.1 prefetches 16
     batches."""
     single_process: bool = field(False, suffix="single_process")
-    """Acts and learns in turns in one process, as DDPG alone does, "canonical (non-distributed)"
-    (section 4.1)."""
+    """Acts and learns in turns in one process, as only DDPG does in the paper: "canonical
+    (non-distributed)" (section 4.1)."""
 
     def validate(self) -> None:
         """Adds the conditions on the atoms, on the replay's size and on a single process."""
@@ -164,7 +166,7 @@ SETTINGS = Settings(
 
 
 def require(config: D4PGConfig, spec: "EnvironmentSpec") -> None:
-    """Raises ValueError, of one line, unless this configuration can act in an environment."""
+    """Raises a one-line ValueError unless this configuration can act in an environment."""
     from common.environments.spec import require_control
 
     require_control(config, spec)
