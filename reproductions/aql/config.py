@@ -1,7 +1,7 @@
 """Hyperparameters, settings and declaration of AQL and of the methods to which it is compared.
 
 "Not in the paper" marks a value that the paper leaves open and is followed by the reason for the
-value chosen. Layer sizes are in figure 1's drawing, which the PDF's text has lost.
+value chosen. Layer sizes are in figure 1's drawing, which the PDF's text lacks.
 The launcher reads this module, which imports neither TensorFlow nor NumPy.
 """
 
@@ -20,90 +20,96 @@ if TYPE_CHECKING:
     from common.environments.spec import EnvironmentSpec
 
 NUM_ACTORS = 100
-"""Actors (appendix A1)."""
+"""Number of actors (appendix A1)."""
 
 MAX_CHOICES = 10_000
-"""Maximum choices of a sub-action; the proposal has an output for each. Not in the paper."""
+"""Maximum number of choices per sub-action, each an output of the proposal. Not in the paper."""
 
 MAX_EXACT_ACTIONS = 10_000
-"""Maximum actions of exact search or a flat policy. Not in the paper: 3,528 there (section 5.2)."""
+"""Maximum number of actions for exact search or a flat policy.
+
+Not in the paper, which has 3,528 (section 5.2).
+"""
 
 
 @dataclasses.dataclass
 class AQLConfig(Config):
-    """Q-learning with one of five searches for the best action (sections 4 and 5)."""
+    """Q-learning with one of five searches for the best action, or IMPALA (sections 4 and 5)."""
 
     search: str = field(
         "proposal", choices=("proposal", "uniform", "cem", "exact", "policy", "none"), suffix="{}"
     )
-    """How an actor searches for the best action: proposal, learned and uniform samples (section 4);
-    uniform; cem, the cross-entropy method of QT-Opt (section 5.1); exact, all actions (section
-    5.2); policy, the deterministic one of D3PG (section 5.1); none, a sample of IMPALA's policy
-    (section 5.1)."""
+    """How an actor finds the best action: proposal, by learned and uniform samples (section 4);
+    uniform, by uniform samples; cem, the cross-entropy method of QT-Opt (section 5.1); exact, all
+    actions (section 5.2); policy, D3PG's deterministic policy (section 5.1); none, a sample of
+    IMPALA's policy (section 5.1)."""
     num_proposal_samples: int = field(100, minimum=0, suffix="N{}")
-    """N, samples of the proposal; with search=uniform more uniform samples (section 5.1)."""
+    """N, samples of the proposal; with search=uniform, additional uniform samples (section 5.1)."""
     num_uniform_samples: int = field(400, minimum=0, suffix="M{}")
     """M, uniform samples (section 5.1); 500 for DeepMind Lab (section 5.2)."""
     action_set: str = field("own", choices=("own", "structured", "curated"), suffix="{}")
-    """Actions to choose from: own, those of the environment; structured, the 3,528 combinations of
+    """Actions to choose from: own, the environment's; structured, the 3,528 combinations of
     DeepMind Lab's seven integers; curated, 11 of them (section 5.2). The values and the 11 actions
     are Not in the paper."""
     num_levels: int = field(5, minimum=0, suffix="levels{}")
-    """Values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous (section
-    5.1). It has no effect if actions are integers."""
+    """Number of values of a discretised sub-action, from -1 to 1; 0 leaves sub-actions continuous
+    (section 5.1). It has no effect if actions are integers."""
     autoregressive: bool = field(True, suffix="autoregressive")
-    """A sub-action of the proposal depends on those before it (section 4), or on the state alone
-    (appendix A3)."""
+    """Whether a sub-action of the proposal depends on those before it (section 4) or on the state
+    alone (appendix A3)."""
     gaussian_variance: float = field(0.25, above=0, suffix="variance{:g}")
-    """Variance of the proposal of a continuous sub-action (section 5.1); its deviation is 0.5."""
+    """Variance of a continuous sub-action's proposal (section 5.1); the standard deviation is
+    0.5."""
     entropy_cost: float = field(0.1, minimum=0, suffix="entropy{:g}")
-    """lambda of eq 3. Its value is Not in the paper; with 0.1 the proposal tends to 0.9998 for a
-    best value that does not change: REFERENCE.md, "The entropy cost"."""
+    """lambda of eq 3. Its value is Not in the paper; with 0.1 the proposal's probability of a best
+    value that never changes tends to 0.9998: REFERENCE.md, "The entropy cost"."""
     impala_reward_scale: float = field(0.01, above=0, suffix="reward_scale{:g}")
-    """Factor of IMPALA's rewards: 1 - gamma, so that values on the Control Suite are in [0, 1]. Not
-    in the paper; with values in [0, 100] the baseline lags for hundreds of updates, and the policy
-    becomes deterministic by chance meanwhile."""
+    """Factor that multiplies IMPALA's rewards: 1 - gamma, so that values on the Control Suite are
+    in [0, 1]. Not in the paper; with values in [0, 100] the baseline lags for hundreds of updates,
+    and meanwhile the policy becomes deterministic by chance."""
     impala_entropy_cost: float = field(0.001, minimum=0, suffix="impala_entropy{:g}")
-    """Gain of a uniform policy of IMPALA from its entropy in a step, in scaled rewards; a nat costs
+    """Bonus per step of a uniform IMPALA policy for its entropy, in scaled rewards; a nat is worth
     this divided by ln |A|. Not in the paper: a tenth of the best reward of a step, which is 1 on
-    the Control Suite, times the scale of rewards; figures.toml has those of mazes and rover. A
-    larger gain makes near-uniform policies optimal."""
+    the Control Suite, times the scale of rewards; figures.toml has the values for mazes and rover.
+    With a larger bonus near-uniform policies are optimal."""
     baseline_cost: float = field(0.5, minimum=0, suffix="baseline{:g}")
-    """Cost of the baseline's loss of IMPALA. Not in the paper; IMPALA's program has it."""
+    """Weight of IMPALA's baseline loss. Not in the paper; the value of IMPALA's program."""
     cem_samples: int = field(100, minimum=1, suffix="K{}")
-    """K, samples of an iteration of QT-Opt (section 5.1)."""
+    """K, samples per iteration of QT-Opt (section 5.1)."""
     cem_elites: int = field(10, minimum=1, suffix="L{}")
-    """L, best samples that a Gaussian is fitted to (section 5.1)."""
+    """L, best samples to which a Gaussian is fitted (section 5.1)."""
     cem_iterations: int = field(3, minimum=1, suffix="iterations{}")
-    """Iterations of QT-Opt (section 5.1). The first draws uniform samples: Not in the paper."""
+    """Iterations of QT-Opt (section 5.1). That the first draws uniform samples is Not in the
+    paper."""
     cem_min_std: float = field(0.01, minimum=0, suffix="floor{:g}")
-    """Least standard deviation of a Gaussian of QT-Opt. Not in the paper; without it the search
+    """Minimum standard deviation of QT-Opt's Gaussians. Not in the paper; without it the search
     stops where the elites agree."""
     cem_uniform_samples: int = field(400, minimum=0, suffix="cem_uniform{}")
-    """Additional uniform candidates of QT-Opt: section 5.1 says that all methods but D3PG have 400,
-    and describes QT-Opt without them; 0 is the other reading."""
+    """Additional uniform candidates of QT-Opt. Section 5.1 says that all methods except D3PG have
+    400, but describes QT-Opt without them; 0 is the other reading."""
     ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
     """theta of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
     ou_sigma: float = field(0.2, minimum=0, suffix="sigma{:g}")
     """sigma of D3PG's Ornstein-Uhlenbeck noise (section 5.1)."""
     target_period: int = field(100, minimum=1, suffix="target{}")
-    """Updates between copies of D3PG's target networks. Not in the paper; as in Acme's D4PG. The
+    """Updates between copies to D3PG's target networks. Not in the paper; as in Acme's D4PG. The
     other methods have no target network (appendix A2)."""
     epsilon: float = field(0.05, minimum=0, maximum=1, suffix="epsilon{:g}")
-    """Probability of a uniform action of most actors, 90 of 100 (appendix A2)."""
+    """Probability of a uniform action for most actors, 90 of 100 (appendix A2)."""
     high_epsilon: float = field(0.5, minimum=0, maximum=1, suffix="high_epsilon{:g}")
-    """Probability of a uniform action of the first tenth of the actors, 10 of 100 (appendix A2)."""
+    """Probability of a uniform action for the first tenth of the actors, 10 of 100 (appendix
+    A2)."""
     unroll_length: int = field(30, minimum=2, suffix="unrolls{}")
-    """T, timesteps of an unroll (appendix A2); 100 for DeepMind Lab."""
+    """T, timesteps per unroll (appendix A2); 100 for DeepMind Lab."""
     batch_size: int = field(32, minimum=1, suffix="batch{}")
-    """B, unrolls of an update (appendix A2)."""
+    """B, unrolls per update (appendix A2)."""
     replayed_unrolls: int = field(2, minimum=0, suffix="R{}")
-    """R, unrolls that an actor draws from its replay with each new one (appendix A2)."""
+    """R, unrolls that an actor draws from its replay for each new unroll (appendix A2)."""
     replay_capacity: int = field(100_000, minimum=1, maximum=2**30, suffix="replay{}")
-    """Timesteps in the replay of each actor (appendix A1, appendix A2)."""
+    """Timesteps that each actor's replay holds (appendix A1, appendix A2)."""
     queue_capacity: int = field(64, minimum=1, may_change=True)
-    """Unrolls in the learner's queue. Not in the paper; two batches, so that actors fill one while
-    the learner has the other."""
+    """Unrolls that the learner's queue holds. Not in the paper; two batches, so that actors fill
+    one while the learner uses the other."""
     discount: float = field(0.99, minimum=0, maximum=1, suffix="discount{:g}")
     """gamma (appendix A2)."""
     trace: float = field(0.8, minimum=0, maximum=1, suffix="trace{:g}")
@@ -117,44 +123,44 @@ class AQLConfig(Config):
     adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
     """Adam's decay of squares: TensorFlow's default (appendix A2)."""
     adam_epsilon: float = field(1e-8, above=0, suffix="adam{:g}")
-    """Adam's epsilon: TensorFlow 1's default (appendix A2); Keras has 1e-7."""
+    """Adam's epsilon: TensorFlow 1's default (appendix A2); Keras's is 1e-7."""
     rmsprop_decay: float = field(0.99, minimum=0, below=1, suffix="rmsprop_decay{:g}")
     """RMSProp's decay. Not in the paper; as in IMPALA's program."""
     rmsprop_epsilon: float = field(0.1, above=0, suffix="rmsprop{:g}")
     """RMSProp's epsilon. Not in the paper; as in IMPALA's program."""
     shared_sizes: tuple[int, ...] = field((), above=0, suffix="shared{}")
-    """Hidden layers that Q and the proposal share, trained by Q's loss: none on the Control Suite
-    (appendix A1). The deeper network of figure 11 (appendix A3) has some, of sizes that are Not in
-    the paper: 4 layers of 128 units, two of them shared."""
+    """Units of the hidden layers that Q and the proposal share, trained by Q's loss: none on the
+    Control Suite (appendix A1). Figure 11's deeper network (appendix A3) has some; their sizes are
+    Not in the paper: 4 layers of 128 units, two of them shared."""
     channels: tuple[int, ...] = field((), above=0, suffix="channels{}")
-    """Channels of each section of the residual network for images, below an LSTM: 16, 32 and 32 in
-    DeepMind Lab (appendix A1). If empty, there is neither, for flat observations."""
+    """Channels of each section of the residual network for images, which precedes an LSTM: 16, 32
+    and 32 in DeepMind Lab (appendix A1). If empty, for flat observations, there is neither."""
     lstm_size: int = field(256, minimum=1, suffix="lstm{}")
     """Units of the LSTM and of the layer before it (appendix A1). It has no effect without
     channels."""
     flat_policy: bool = field(False, suffix="flat_policy")
-    """Makes IMPALA's policy one softmax over all actions, for DeepMind Lab, not a product over
-    sub-actions. Not in the paper, which says that 3,528 actions slow IMPALA down."""
+    """Makes IMPALA's policy one softmax over all actions, for DeepMind Lab, instead of a product
+    over sub-actions. Not in the paper, which says that 3,528 actions slow IMPALA down."""
     state_size: int = field(256, minimum=1)
-    """Units of Q's state embedding. Not in the paper's text, which lost figure 1."""
+    """Units of Q's state embedding. Not in the paper's text, which lacks figure 1."""
     action_size: int = field(256, minimum=1)
-    """Units of Q's action embedding. Not in the paper's text, which lost figure 1."""
+    """Units of Q's action embedding. Not in the paper's text, which lacks figure 1."""
     joint_sizes: tuple[int, ...] = field((256, 256), above=0)
-    """Hidden layers of Q after both embeddings. Not in the paper's text, which lost figure 1."""
+    """Units of Q's layers after both embeddings. Not in the paper's text, which lacks figure 1."""
     proposal_sizes: tuple[int, ...] = field((256, 256), above=0)
-    """Hidden layers of the proposal, and of D3PG's policy. Not in the paper's text, which lost
-    figure 1; wide and shallow compared with figure 11's network, which is "deeper but had fewer
-    units"."""
+    """Units of the hidden layers of the proposal, and of D3PG's and IMPALA's policies. Not in the
+    paper's text, which lacks figure 1; wide and shallow, since figure 11's network is "deeper but
+    had fewer units"."""
     policy_network: str = field(
         "proposal", choices=("proposal", "d4pg"), suffix="network_of_{}", earlier="d4pg"
     )
-    """Hidden layers of D3PG's policy: proposal, ReLU layers as those of the proposal, since "all
-    architectural details that are not specific to the method" are held fixed (section 5.1); d4pg,
-    those of D4PG, with a tanh, ELU and LayerNorm."""
+    """Hidden layers of D3PG's policy: proposal, ReLU layers like the proposal's, since "all
+    architectural details that are not specific to the method" are held fixed (section 5.1); or
+    d4pg, layers like D4PG's, with LayerNorm, tanh and ELU."""
     updates_per_call: int = field(1, minimum=1, may_change=True)
-    """Updates in one graph call. Not in the paper, where each update is a call."""
+    """Updates per graph call. Not in the paper, where each update is a call."""
     single_process: bool = field(False, suffix="single_process")
-    """Acts and learns in turns in one process, so that a run does not depend on the machine's
+    """Acts and learns alternately in one process, so that a run does not depend on the machine's
     speed; for the scale small. Not in the paper, which is distributed (appendix A1)."""
 
     @property

@@ -22,91 +22,93 @@ class ReactorConfig(Config):
     """Reactor on Atari (section 3)."""
 
     sequence_length: int = field(33, minimum=2, suffix="sequences{}")
-    """Frames of a sequence: the network is trained on all but the last, 32, the target network
+    """Frames per sequence: the network is trained on all but the last (32), and the target network
     evaluates all but the first (section 3.4)."""
     batch_size: int = field(4, minimum=1, suffix="batch{}")
-    """Sequences of an update (section 3.4)."""
+    """Sequences per update (section 3.4)."""
     acting_steps_per_update: float = field(5.0, above=0, suffix="acting{:g}")
-    """Acting steps per learning step of a worker, 4 to 6 (section 3.4). That they are a worker's is
-    Not in the paper, but figure 2's times agree with it."""
+    """Acting steps per learning step of the same worker, 4 to 6 (section 3.4). Counting per worker
+    is Not in the paper, but figure 2's times agree with it."""
     learning_rate: float = field(5e-5, above=0, suffix="lr{:g}")
-    """Step size of Adam (section 3.4.1); three were tried (section 6.1)."""
+    """Adam's step size (section 3.4.1); three values were tried (section 6.1)."""
     adam_beta1: float = field(0.0, minimum=0, below=1, suffix="momentum{:g}")
-    """Adam's momentum, 0: none, since asynchronous updates induce it (section 3.4.1); its default,
-    0.9, was tried (section 6.1)."""
+    """Adam's momentum: 0, since asynchronous updates induce momentum (section 3.4.1). Adam's
+    default, 0.9, was also tried (section 6.1)."""
     adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
     """Adam's decay of squares. Not in the paper; Adam's default."""
     adam_epsilon: float = field(1e-8, above=0, suffix="adam{:g}")
     """Adam's epsilon. Not in the paper; Adam's default."""
     target_period: int = field(1000, minimum=1, suffix="target{}")
-    """T_update, updates of all workers between copies of the target network (section 4.1). That all
-    workers count is Not in the paper, whose server keeps the target network."""
+    """T_update, updates of all workers between copies to the target network (section 4.1). Counting
+    all workers' updates is Not in the paper, whose server keeps the target network."""
     discount: float = field(0.99, minimum=0, maximum=1, suffix="gamma{:g}")
-    """gamma. Not in the paper; that of DQN and A3C."""
+    """gamma. Not in the paper; DQN's and A3C's value."""
     reward_clip: float = field(1.0, minimum=0, suffix="clip{:g}")
-    """Rewards are clipped to [-reward_clip, reward_clip], 0: no clipping. Part of DQN's
+    """Rewards are clipped to [-reward_clip, reward_clip]; 0: no clipping. Part of DQN's
     preprocessing (section 4.1)."""
     distributional: bool = field(True, suffix="distributional")
-    """Distributional Retrace (section 3.2), or Retrace (section 2.1.2), which the paper calls
-    Reactor ND."""
+    """Distributional Retrace (section 3.2); if false, Retrace (section 2.1.2), which the paper
+    calls Reactor ND."""
     num_atoms: int = field(51, minimum=2, suffix="atoms{}")
-    """m, atoms of a distribution. Not in the paper; C51."""
+    """m, atoms per distribution. Not in the paper; C51's."""
     v_min: float = field(-10.0, suffix="vmin{:g}")
-    """The first atom. Not in the paper; C51, for clipped rewards."""
+    """The first atom. Not in the paper; C51's, for clipped rewards."""
     v_max: float = field(10.0, suffix="vmax{:g}")
-    """The last atom. Not in the paper; C51."""
+    """The last atom. Not in the paper; C51's."""
     trace_lambda: float = field(1.0, minimum=0, maximum=1, suffix="lambda{:g}")
-    """lambda of Retrace's coefficients (section 4.1); 0: one-step targets, figure 1's left half."""
+    """lambda of Retrace's coefficients (section 4.1); 0: one-step targets, as in figure 1
+    (left)."""
     policy_gradient: str = field(
         "beta_loo", choices=("beta_loo", "one_over_mu", "tislr", "islr"), suffix="{}"
     )
-    """beta_loo, with beta = min(c, 1 / mu); one_over_mu, beta-LOO with beta = 1 / mu; tislr,
-    ACER's, whose ratios are truncated at c; islr, not truncated (section 3.1)."""
+    """Estimator: beta_loo, with beta = min(c, 1 / mu); one_over_mu, beta-LOO with beta = 1 / mu;
+    tislr, ACER's, whose ratios are truncated at c; or islr, not truncated (section 3.1)."""
     c: float = field(1.0, minimum=1, suffix="c{:g}")
-    """Bound of beta_loo's beta, 1: always 1 (section 4.1), or of tislr's ratios, 10, which is Not
-    in the paper; ACER."""
+    """Bound of beta_loo's beta (1: beta is always 1, section 4.1), or of tislr's ratios (10, which
+    is Not in the paper; ACER's)."""
     policy_floor: float = field(0.01, above=0, below=1, suffix="floor{:g}")
-    """epsilon, share of the uniform policy in pi (section 6.4)."""
+    """epsilon, the share of the uniform policy in pi (section 6.4)."""
     entropy_cost: float = field(0.01, minimum=0, suffix="entropy{:g}")
-    """eta, weight of the policy's entropy (section 6.5). Its value is Not in the paper; that of
-    A3C, whose method it is."""
+    """eta, the weight of the policy's entropy (section 6.5). Its value is Not in the paper; A3C's,
+    from which the method is taken."""
     prioritization: str = field(
         "contextual", choices=("contextual", "max", "uniform"), suffix="{}_priorities"
     )
-    """contextual, by a priority tree that infers unknown priorities (section 3.3); max, an unknown
-    priority is the largest one seen, as Rainbow has it (section 6.5); uniform."""
+    """contextual, by a priority tree that infers unknown priorities (section 3.3); max, where an
+    unknown priority is the largest seen so far, as in Rainbow (section 6.5); or uniform."""
     uniform_mix: float = field(0.1, minimum=0, maximum=1, suffix="mix{:g}")
-    """epsilon of section 3.3, share of draws that are uniform. Its value is Not in the paper;
+    """epsilon of section 3.3, the share of draws that are uniform. Its value is Not in the paper;
     importance weights are then at most 10."""
     importance_exponent: float = field(1.0, minimum=0, suffix="beta{:g}")
     """beta of (1 / (N P))^beta on a sequence's whole loss (section 3.3). 0: no weights."""
     stored_state: bool = field(False, suffix="stored_state")
     """Sequences begin with the actor's LSTM states, stored with each frame, instead of zeros. Not
-    in the paper, which has zeros according to R2D2, where states are stored."""
+    in the paper, which uses zeros according to R2D2, where states are stored."""
     replay_capacity: int = field(100_000, minimum=2, maximum=2**30, suffix="replay{}")
-    """Frames in a worker's memory. Not in the paper; with 10 workers DQN's million in all."""
+    """Frames that a worker's memory holds. Not in the paper; with 10 workers DQN's million in
+    all."""
     min_replay_size: int = field(10_000, minimum=1)
     """Sequences in a worker's memory before its first update; a sequence begins at each frame. Not
     in the paper; with 10 workers 100,000 in all, twice DQN's."""
     actor_period: int = field(1, minimum=1)
-    """Timesteps between an actor's uses of newer parameters, which its learner downloads for each
-    learning step. Not in the paper; both are in one process, so a copy costs an actor nearly
+    """Timesteps between an actor's copies of the newest parameters, which its learner downloads for
+    each learning step. Not in the paper; both are in one process, so a copy costs an actor almost
     nothing."""
     png_frames: bool = field(False)
-    """Keeps frames as PNG files, which need less memory and more time than raw ones. Not in the
+    """Stores frames as PNG files, which need less memory but more time than raw ones. Not in the
     paper; a local replay sends no messages, and decoding would take the learner's time."""
     single_process: bool = field(False, suffix="single_process")
-    """Acts and learns in turns in one process, without a parameter server, so that a run does not
-    depend on the machine's speed. Not in the paper, whose single machine (section 3.4) has both
-    threads; for the scale small."""
+    """Acts and learns alternately in one process, without a parameter server, so that a run does
+    not depend on the machine's speed; for the scale small. Not in the paper, where a single machine
+    runs both as threads (section 3.4)."""
     torso: str = field("atari", choices=("atari", "minatar", "mlp"), suffix="{}")
-    """The convolutions: atari, table 3's for 84 x 84 (section 6.4); minatar, 8 filters of 3 x 3 and
-    64 units, for 10 x 10. Not in the paper; half of those of Young and Tian 2019, since the
-    concatenated ReLU doubles them. mlp, none: layers of mlp_sizes for flat observations. Not in the
-    paper."""
+    """Layers below the LSTMs: atari, table 3's for 84 x 84 (section 6.4); minatar, 8 filters of 3 x
+    3 and 64 units, for 10 x 10. Not in the paper; half of Young and Tian's (2019) filters and
+    units, since the concatenated ReLU doubles them. mlp, layers of mlp_sizes for flat observations.
+    Not in the paper."""
     mlp_sizes: tuple[int, ...] = field((128,), minimum=1)
-    """Units of the layers of torso=mlp; the last has table 3's concatenated ReLU, others ReLU. Not
-    in the paper; table 3's linear layer."""
+    """Units of torso=mlp's layers; the last has table 3's concatenated ReLU, the others ReLU. Not
+    in the paper; the size of table 3's linear layer."""
 
     @property
     def samples_per_insert(self) -> float:

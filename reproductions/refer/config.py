@@ -16,24 +16,24 @@ from common.replay.footprint import episode_bytes_per_step
 
 @dataclasses.dataclass
 class ReferConfig(Config):
-    """V-RACER, NAF or DDPG with a kind of experience replay, or ACER (sections 2 to 5, app. A)."""
+    """V-RACER, NAF or DDPG with one kind of replay, or ACER (sections 2 to 5, appendix A)."""
 
     agent: str = field("vracer", choices=("vracer", "naf", "ddpg", "acer"), suffix="{}")
     """vracer (section 4), naf or ddpg (section 2), or acer (section 5.3, appendix A)."""
     sampling: str = field("uniform", choices=("uniform", "rank", "proportional"), suffix="{}")
-    """uniform; rank, rank-based prioritised replay, the better one in the paper (section 5.1); or
-    proportional, by a power of the error itself."""
+    """uniform; rank: rank-based prioritised replay, the better of the two kinds in the paper
+    (section 5.1); or proportional: by a power of the error itself."""
     clipping: bool = field(True, suffix="clipping")
     """Rule 1: steps far from the policy have no gradient (section 3)."""
     penalty: bool = field(True, suffix="penalty")
-    """Rule 2: the gradient is beta times the agent's own, and 1 - beta times that of D_KL; without
-    it beta is 1 (section 3)."""
+    """Rule 2: the gradient is beta times the agent's own plus 1 - beta times that of D_KL; without
+    the rule beta is 1 (section 3)."""
     penalty_c: float = field(4.0, above=0, suffix="C{:g}")
     """C of c_max = 1 + C / (1 + A t) (eq 13, section 3)."""
     penalty_d: float = field(0.1, above=0, below=1, suffix="D{:g}")
-    """D, the part of the memory that may be far from the policy (eq 12, section 3)."""
+    """D, the fraction of the memory that may be far from the policy (eq 12, section 3)."""
     annealing: float = field(5e-7, minimum=0, suffix="A{:g}")
-    """A, of c_max and of all learning rates (eq 13, section 3). 0 for DDPG with plain or
+    """A, which anneals c_max and all learning rates (eq 13, section 3). 0 for DDPG with plain or
     prioritised replay (section 5.1)."""
     annealed_by: str = field(
         "steps",
@@ -41,52 +41,53 @@ class ReferConfig(Config):
         suffix="annealed_by_{}",
         earlier=lambda of: "steps" if of.get("steps_per_update", 1) == 1 else "updates",
     )
-    """The t by which A anneals: steps of the environments after the first N_start, F of them for an
-    update (eq 13); or updates, as in the authors' program. With F = 1 both are the same."""
+    """The t in A t: steps, the environment steps after the first N_start, F per update (eq 13); or
+    updates, as in the authors' program. With F = 1 both are the same."""
     initial_beta: float = field(0.2, minimum=0, maximum=1, suffix="beta{:g}")
-    """beta before the first update. Not in the paper; that of the authors' first release. After
-    30,000 updates a twentieth of it is left."""
+    """beta before the first update. Not in the paper; the value of the authors' first release.
+    After 30,000 updates a twentieth of it remains."""
     advantage: str = field("none", choices=("none", "quadratic", "gaussian"), suffix="{}_advantage")
     """V-RACER's advantage in closed form: none; quadratic, with (dA^2 + dA) / 2 more outputs; or
-    gaussian, an asymmetric bell with 1 + 2 dA (appendix E)."""
+    gaussian, an asymmetric bell with 1 + 2 dA more outputs (appendix E)."""
     advantage_scale_bias: float = field(-1.0, suffix="height{:g}")
     """Added to the output whose softplus is the height K of the gaussian advantage. Not in the
     paper; the authors' program begins with this bias."""
     advantage_width_bias: float = field(1.0, suffix="width{:g}")
-    """Added to the outputs whose softplus are its squared widths L. Not in the paper; the authors'
-    program begins with this bias."""
+    """Added to the outputs whose softplus are the bell's squared widths L. Not in the paper; the
+    authors' program begins with this bias."""
     divergence: str = field(
         "behavior_to_policy", choices=("behavior_to_policy", "policy_to_behavior"), suffix="{}"
     )
     """behavior_to_policy, D_KL(mu || pi), as in the paper (section 3), or policy_to_behavior,
     D_KL(pi || mu), as in the authors' program. They differ for V-RACER and ACER only."""
     value_target: str = field("current", choices=("current", "stored"), suffix="{}_target")
-    """V_tbc from which V-RACER's V learns: current, of the update's V and rho and the stored Q_ret,
-    as in the authors' program; or stored, of the V and rho stored before (algorithm 3)."""
+    """V_tbc, the target of V-RACER's V: current, from the V and rho of the update and the stored
+    Q_ret, as in the authors' program; or stored, from V and rho stored before (algorithm 3)."""
     naf_beta: str = field("mean", choices=("mean", "all"), suffix="beta_of_{}")
     """The outputs of NAF whose own gradient rule 2 multiplies by beta: the mean, as in the authors'
-    program, or all (eq 10). The paper does not say which of these NAF has."""
+    program, or all (eq 10). The paper does not say which applies to NAF."""
     max_importance_weight: float = field(1000.0, above=1, suffix="rho{:g}")
-    """Bound of rho and of 1 / rho (section 5.3, for ReF-ER-2); the authors' program has it, as e^7,
-    for all."""
+    """Upper bound of rho and 1 / rho (section 5.3, for ReF-ER-2); in the authors' program e^7, for
+    all methods."""
     steps_per_update: float = field(1.0, above=0, suffix="F{:g}")
     """F, environment steps per update (appendix A), of all actors together."""
     batch_size: int = field(256, minimum=1, suffix="batch{}")
-    """B, steps of an update: 256 of V-RACER and NAF, 128 of DDPG; of ACER 24 episodes (appendix
+    """B, steps per update: 256 for V-RACER and NAF, 128 for DDPG; for ACER 24 episodes (appendix
     A)."""
     discount: float = field(0.995, minimum=0, maximum=1, suffix="discount{:g}")
     """gamma, per step (appendix A)."""
     learning_rate: float = field(1e-4, above=0, suffix="lr{:g}")
-    """eta, step size of Adam; of DDPG's critic, of ACER's value and advantage (appendix A)."""
+    """eta, step size of Adam; for DDPG's critic, and for ACER's value and advantage (appendix
+    A)."""
     policy_learning_rate: float = field(1e-5, above=0, suffix="policy_lr{:g}")
-    """Step size of Adam for the policies of DDPG and ACER (appendix A); ACER also has 1e-4 (figure
-    4)."""
+    """Adam's step size for the policies of DDPG and ACER (appendix A); figure 4 also has 1e-4 for
+    ACER."""
     adam_beta1: float = field(0.9, minimum=0, below=1, suffix="momentum{:g}")
     """Adam's momentum. Not in the paper; Adam's default."""
     adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
     """Adam's decay of squares. Not in the paper; Adam's default."""
     adam_epsilon: float = field(1e-7, above=0, suffix="adam{:g}")
-    """Adam's epsilon. Not in the paper; the authors' program has the resolution of single
+    """Adam's epsilon. Not in the paper; the authors' program uses the resolution of single
     precision, 1.2e-7."""
     hidden_size: int = field(128, minimum=1, suffix="units{}")
     """S, units of each of the two hidden layers (appendix A)."""
@@ -95,69 +96,70 @@ class ReferConfig(Config):
     lstm_size: int = field(32, minimum=1, suffix="cells{}")
     """Cells of each of the two LSTM layers of recurrent networks (section 5.4)."""
     history: int = field(16, minimum=0, suffix="history{}")
-    """States before a step through which recurrent networks learn (section 5.4: the window of
-    back-propagation). They begin there with a state of zeros; ACER's begin with its windows."""
+    """Number of earlier states through which recurrent networks learn at a step (section 5.4: the
+    window of back-propagation). LSTMs start there from zeros; for ACER, where its window begins."""
     initial_variance: float = field(0.2, above=0, suffix="variance{:g}")
-    """Diagonal of Sigma at the start, of V-RACER (appendix A). The paper does not name ACER's; the
-    same."""
+    """Initial diagonal of V-RACER's Sigma (appendix A). ACER has the same value here; the paper
+    gives none."""
     sigma: float = field(0.2, above=0, suffix="sigma{:g}")
     """Standard deviation of the policies of NAF and DDPG (section 2, appendix A)."""
     noise_bound: float = field(3.0, above=0, suffix="bound{:g}")
     """Standard deviations at which Gaussian noise is truncated (appendix A)."""
     noise: str = field("gaussian", choices=("gaussian", "ou"), suffix="{}_noise")
-    """Exploration of NAF and DDPG: gaussian, or ou, Ornstein-Uhlenbeck, of DDPG with plain or
-    prioritised replay (appendix A); the authors' program also has it for NAF."""
+    """Exploration of NAF and DDPG: gaussian; or ou, Ornstein-Uhlenbeck, for DDPG with plain or
+    prioritised replay (appendix A). The authors' program uses ou for NAF as well."""
     ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
     """theta of Ornstein-Uhlenbeck noise (appendix A)."""
     ou_sigma: float = field(0.2, minimum=0, suffix="ou{:g}")
     """sigma of Ornstein-Uhlenbeck noise (appendix A)."""
     target_rate: float = field(0.01, above=0, maximum=1, suffix="target{:g}")
-    """Step size towards the online networks: 0.01 of the targets of NAF and DDPG, 0.001 of ACER's
-    average policy (appendix A)."""
+    """Step size towards the online networks: 0.01 for the target networks of NAF and DDPG, 0.001
+    for ACER's average policy (appendix A)."""
     critic_decay: float = field(1e-4, minimum=0, suffix="l2_{:g}")
-    """Coefficient of the squared weights in the loss of DDPG's critic (appendix A): the gradient
-    has this times the weight."""
+    """Coefficient of half the squared weights in the loss of DDPG's critic (appendix A): the
+    gradient contains it times the weight."""
     priority_exponent: float = field(0.5, minimum=0, maximum=7, suffix="alpha{:g}")
-    """alpha of priorities, rank^-alpha or |error|^alpha. Not in the paper; the authors' program."""
+    """alpha of priorities, rank^-alpha or |error|^alpha. Not in the paper; as in the authors'
+    program."""
     priority_mix: float = field(0.001, above=0, maximum=1, suffix="mix{:g}")
-    """Share of proportional draws that are uniform, so that steps without an error are also drawn.
-    Not in the paper; the authors' program adds a small number to errors."""
+    """Share of proportional draws that are uniform, so that steps with an error of 0 are drawn as
+    well. Not in the paper; the authors' program adds a small number to errors."""
     rank_period: int = field(10, minimum=1, suffix="ranks{}")
-    """Updates between rankings of all errors. Not in the paper; the authors' program."""
+    """Updates between rankings of all errors. Not in the paper; as in the authors' program."""
     importance_exponent: float = field(0.5, minimum=0, maximum=1, suffix="weights{:g}")
-    """Exponent of the importance weights of prioritised replay at the start; with annealing it
-    rises to 1 with A t. Not in the paper; the authors' program."""
+    """Initial exponent of prioritised replay's importance weights; with annealing it rises to 1,
+    reached at A t = 1. Not in the paper; as in the authors' program."""
     truncation: float = field(5.0, above=0, suffix="c{:g}")
     """c of ACER, at which the policy's importance weights are truncated (appendix A)."""
     trust_region: float = field(1.0, above=0, suffix="delta{:g}")
-    """delta of ACER, the growth of D_KL from the average policy that a gradient may ask for
-    (appendix A)."""
+    """ACER's delta, bound of k . z: the first-order growth of D_KL from the average policy (eq 43,
+    appendix A)."""
     advantage_samples: int = field(5, minimum=1, suffix="samples{}")
-    """Actions of the policy by whose mean advantage ACER's is centred (appendix A)."""
+    """Actions of the policy whose mean advantage centres ACER's advantage (appendix A)."""
     trace_exponent: float = field(1.0, minimum=0, suffix="trace{:g}")
-    """p of ACER's traces min(1, rho)^(dA^-p): 1 in the paper (section 4); the authors' program has
-    0.5."""
+    """p of ACER's traces min(1, rho)^(dA^-p): 1 in the paper (section 4), 0.5 in the authors'
+    program."""
     window: int = field(200, minimum=0, suffix="window{}")
-    """Most steps of an episode in an update of ACER: 0, whole episodes, as the paper says (appendix
-    A); 200 in the authors' program, at a fraction of the time."""
+    """Maximum number of consecutive steps of an episode in an ACER update; 0: whole episodes, as in
+    the paper (appendix A). 200 is the authors' program's, at a fraction of the cost."""
     replay_capacity: int = field(2**18, minimum=2, maximum=2**29, suffix="replay{}")
-    """N = 2^18, steps in the memory (section 3); 1e5 of ACER (appendix A)."""
+    """N, capacity in steps: 2^18 (section 3); 1e5 for ACER (appendix A)."""
     min_replay_size: int = field(2**18, minimum=1, suffix="start{}")
     """N_start, steps before the first update, which also give the scale of observations (appendix
-    B). Not in the paper; N, as in the authors' scripts for V-RACER and NAF. Their ACER has 2^17,
-    which is above the paper's N; here N."""
+    B). Not in the paper; N, as in the authors' scripts for V-RACER and NAF. Their script for ACER
+    has 2^17, above the paper's N for ACER; here it is N."""
     removal: str = field(
         "oldest", choices=("oldest", "far_policy", "divergence"), suffix="remove_{}"
     )
-    """Which episode a full memory removes: oldest (algorithm 1); far_policy, the one with the
-    largest part of steps far from the policy, as the authors' program does for DDPG and NAF with
-    ReF-ER; or divergence, the one of the largest mean D_KL."""
+    """The episode that a full memory removes: oldest (algorithm 1); far_policy, the episode with
+    the largest share of steps far from the policy, as in the authors' program for DDPG and NAF with
+    ReF-ER; or divergence, the episode with the largest mean D_KL."""
     reward_scale_period: int = field(1000, minimum=1, suffix="rescaled{}")
     """Updates between estimates of sigma_r (appendix B)."""
     updates_per_call: int = field(16, minimum=1, suffix="calls{}")
-    """Updates whose steps are drawn at once. Actions, Q_ret, the far part of the memory and the
-    errors to rank are then up to a call old. Not in the paper, which has 1; 16 is two to four times
-    as fast. ACER has 1, since its updates take long."""
+    """Updates whose steps are drawn together. The policy that acts, Q_ret, the far part of the
+    memory and the errors to rank are then up to one call old. Not in the paper, which has 1; 16 is
+    two to four times as fast. For ACER 1, since its updates take long."""
 
     @property
     def annealing_per_update(self) -> float:
@@ -211,7 +213,7 @@ _REPLAYS: Mapping[str, Mapping[str, object]] = {
 """Section 5: plain replay, rank-based prioritised replay, both rules, each rule alone."""
 
 _DDPG_NO_RULES: Mapping[str, object] = {"noise": "ou", "annealing": 0.0}
-"""Without the rules DDPG has Ornstein-Uhlenbeck noise and constant learning rates (section 5.1)."""
+"""DDPG without the rules: Ornstein-Uhlenbeck noise and constant learning rates (section 5.1)."""
 
 
 _ACER: Mapping[str, object] = {
@@ -223,7 +225,7 @@ _ACER: Mapping[str, object] = {
     "target_rate": 0.001,
     "updates_per_call": 1,
 }
-"""Appendix A's values, except for the prefill and the updates of a call."""
+"""Appendix A's values, except for min_replay_size and updates_per_call."""
 
 
 def _setting(agent: str, replay: str) -> Mapping[str, object]:

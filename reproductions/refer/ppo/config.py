@@ -18,11 +18,11 @@ class ReferPPOConfig(RolloutConfig):
     """PPO with a clipped objective (appendix A, "PPO")."""
 
     horizon: int = field(2048, minimum=1, suffix="h{}")
-    """Environment steps of a rollout, of all actors (appendix A)."""
+    """Environment steps per rollout, over all actors (appendix A)."""
     num_epochs: int = field(10, minimum=1, suffix="epochs{}")
-    """Optimiser epochs on a rollout (appendix A)."""
+    """Passes over a rollout (appendix A)."""
     batch_size: int = field(64, minimum=1, suffix="batch{}")
-    """B, steps of an update (appendix A)."""
+    """B, steps per update (appendix A)."""
     clip: float = field(0.2, above=0, below=1, suffix="clip{:g}")
     """Distance of rho from 1 at which the policy's gradient is clipped (appendix A)."""
     discount: float = field(0.995, minimum=0, maximum=1, suffix="discount{:g}")
@@ -30,18 +30,18 @@ class ReferPPOConfig(RolloutConfig):
     trace: float = field(0.97, minimum=0, maximum=1, suffix="trace{:g}")
     """lambda of generalised advantage estimation (appendix A)."""
     policy_learning_rate: float = field(1e-4, above=0, suffix="policy_lr{:g}")
-    """Step size of Adam for the policy (appendix A)."""
+    """Adam's step size for the policy (appendix A)."""
     value_learning_rate: float = field(3e-4, above=0, suffix="value_lr{:g}")
-    """Step size of Adam for the value (appendix A)."""
+    """Adam's step size for the value (appendix A)."""
     annealing: float = field(5e-7, minimum=0, suffix="A{:g}")
-    """A of both learning rates, eta / (1 + A t), t in environment steps (equation 13; appendix A:
+    """A of both learning rates, eta / (1 + A t), with t in environment steps (eq 13; appendix A:
     the same as in the other experiments)."""
     adam_beta1: float = field(0.9, minimum=0, below=1, suffix="momentum{:g}")
     """Adam's momentum. Not in the paper; Adam's default."""
     adam_beta2: float = field(0.999, minimum=0, below=1, suffix="decay{:g}")
     """Adam's decay of squares. Not in the paper; Adam's default."""
     adam_epsilon: float = field(1e-7, above=0, suffix="adam{:g}")
-    """Adam's epsilon. Not in the paper; that of V-RACER here."""
+    """Adam's epsilon. Not in the paper; V-RACER's value here."""
     hidden_size: int = field(64, minimum=1, suffix="units{}")
     """Units of each of the two hidden layers (appendix A)."""
     recurrent: bool = field(False, suffix="recurrent")
@@ -50,12 +50,12 @@ class ReferPPOConfig(RolloutConfig):
     lstm_size: int = field(32, minimum=1, suffix="cells{}")
     """Cells of each of the two LSTM layers of recurrent networks (section 5.4)."""
     history: int = field(16, minimum=0, suffix="history{}")
-    """States before a step from which recurrent networks act and learn (section 5.4: the window of
-    back-propagation). They begin there with a state of zeros."""
+    """Number of earlier states from which recurrent networks act and learn at a step (section 5.4:
+    the window of back-propagation). LSTMs start there from zeros."""
     noise_bound: float = field(3.0, above=0, suffix="bound{:g}")
     """Standard deviations at which the policy's noise is truncated (appendix A)."""
     initial_variance: float = field(0.2, above=0, suffix="variance{:g}")
-    """Diagonal of Sigma at the start. Not in the paper; V-RACER's, as in the authors' program."""
+    """Initial diagonal of Sigma. Not in the paper; V-RACER's, as in the authors' program."""
 
     def validate(self) -> None:
         """Adds the condition that `batch_size` divides `horizon`."""
