@@ -171,7 +171,8 @@ def test_a_call_waits_for_a_batch_of_finished_episodes():
 def test_a_memory_that_never_holds_a_batch_is_one_line():
     """Each episode drives the one before it out."""
     run = Run(filled(4, capacity=2 * BATCH - 3, num_steps=BATCH - 1))
-    with pytest.raises(UnusableEnvironmentError, match="holds only 3 steps.*a batch of 4") as caught:
+    words = "holds only 3 steps.*a batch of 4"
+    with pytest.raises(UnusableEnvironmentError, match=words) as caught:
         run.trainer.step()
     assert "\n" not in str(caught.value) and "raise --config.replay_capacity" in str(caught.value)
     assert run.rules.prepared == [] and int(run.learner.steps) == 0

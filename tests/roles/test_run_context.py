@@ -64,7 +64,8 @@ def test_one_process_without_turns_is_refused(tmp_path):
     """It would learn, and never act again."""
     agent = D4PG(D4PGConfig(samples_per_insert=0.0))
     context = make_context(agent, SPEC, layouts.ONE_PROCESS, tmp_path)
-    with pytest.raises(UserError, match="--config.samples_per_insert is 0 .no limit., .*such as 256"):
+    words = "--config.samples_per_insert is 0 .no limit., .*such as 256"
+    with pytest.raises(UserError, match=words):
         keeper.make_keeper(context, None, None)
 
 
