@@ -69,7 +69,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
     [
         (["--paper=refer", "--figure=7", "--scale=two_cores"], "use the scale small"),
         (["--paper=d4pg", "--figure=11"], "there are figure 1, figure 2"),
-        (["--paper=d4pg", "--figure=6", "--scale=small"], "use the scale two_cores"),
+        (["--paper=apex", "--figure=13", "--scale=small"], "use the scale two_cores"),
         ([*FEW, "--scale=huge"], "paper, workstation"),
         ([*FEW, "--seeds=0"], "--seeds must be at least 1"),
         ([*FEW, "--jobs=0"], "--jobs must be at least 1"),
