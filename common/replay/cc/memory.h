@@ -107,8 +107,8 @@ class Memory {
   // structures, about 50 bytes for each step, and then shortly for each chunk of
   // rows. Rows that other calls remove before their turn are kept in RAM.
   void Save(FileWriter& file);
-  // Loads into a new memory, which no other thread uses. Refuses a file whose
-  // content breaks an invariant. If this throws, the memory must be destroyed.
+  // Loads into a new memory, which no other thread uses. If this throws, the
+  // memory must be destroyed.
   void Load(FileReader& file);
 
   Statistics statistics() const;
@@ -138,7 +138,7 @@ class Memory {
   void Unpin(const std::vector<int32_t>& slots);
   // Returns for each slot whether it holds a step that an item views.
   std::vector<bool> IsStored() const;
-  // Checks that items have the views of their steps, and counters fit together.
+  // Checks that items have the views of their steps, and their number.
   void CheckItems() const;
 
   const size_t capacity_;

@@ -78,9 +78,9 @@ class Rows {
   void Save(FileWriter& file, Mutex& mutex, Snapshot snapshot);
   // Load the number of slots, those that are free, and the rows of the stored
   // ones. Slots that are neither were being written or read, and become free.
-  void LoadNumSlots(FileReader& file) { num_slots_ = file.Count(max_slots_); }
-  void LoadFreeSlots(FileReader& file);
-  void Load(FileReader& file, std::vector<bool> is_stored);
+  void LoadNumSlots(FileReader& file) { file.Value(num_slots_); }
+  void LoadFreeSlots(FileReader& file) { file.Vector(free_); }
+  void Load(FileReader& file, const std::vector<bool>& is_stored);
 
   // The bytes of all variable values stored.
   int64_t held_bytes() const { return held_bytes_; }

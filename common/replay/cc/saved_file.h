@@ -17,19 +17,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
-#include "invariants.h"
-
 namespace replay {
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
-// The most that a counter in a file may be, so that it never overflows.
-constexpr int64_t kMaxCount = int64_t{1} << 62;
 // The bytes of rows that are copied at once under a memory's lock.
 constexpr size_t kCopiedBytes = size_t{1} << 20;
 
@@ -110,9 +105,8 @@ class FileWriter {
   std::chrono::steady_clock::time_point next_{};  // When the next chunk may go.
 };
 
-// Reads what a FileWriter has written. Checksums find damage, but a file may have
-// been made to deceive: what is read counts only after a check. All methods throw
-// FileError.
+// Reads what a FileWriter has written. Checksums find damage; what they confirm is
+// trusted. All methods throw FileError.
 class FileReader {
  public:
   FileReader(std::string path, const Signature& signature);
@@ -128,45 +122,28 @@ class FileReader {
     Read(reinterpret_cast<char*>(values), n * sizeof(T));
   }
 
-  // Returns a number, which must be at most `most`.
-  size_t Count(size_t most);
-
-  // Returns the number of elements that follow, of so many bytes each: the file
-  // is not shorter.
-  size_t CountOf(size_t bytes) { return Count(left() / bytes); }
+  size_t Count() {
+    uint64_t count;
+    Value(count);
+    return count;
+  }
 
   template <typename T>
   void Vector(std::vector<T>& values) {
-    values.resize(CountOf(sizeof(T)));
+    values.resize(Count());
     Array(values.data(), values.size());
   }
-
-  // Reads n numbers, which must be at least 0 and below `end`.
-  void Indices(int32_t* indices, size_t n, size_t end);
-
-  // Reads a generator, which must not draw 0 for ever.
-  void Generator(std::mt19937_64& rng);
 
   // Requires that everything has been read.
   void Finish();
   // Refuses the file for a reason.
   [[noreturn]] void Refuse(const std::string& why) const;
-  // Calls check(); refuses the file if it throws BrokenInvariant.
-  template <typename Check>
-  void RequireInvariants(Check check) const {
-    try {
-      check();
-    } catch (const BrokenInvariant& broken) {
-      Refuse("its content is wrong: " + std::string(broken.what()));
-    }
-  }
 
  private:
   void Read(char* to, size_t bytes);
   void ReadChunk();
   void ReadRaw(void* to, size_t bytes);
   void RequireSame(const Signature& expected) const;
-  size_t left() const { return bytes_left_ + chunk_.size() - position_; }
 
   const std::string path_;
   const File file_;
