@@ -1,4 +1,7 @@
-"""Tests that a memory which was saved and loaded goes on as if it had never stopped."""
+"""Tests that a memory which was saved and loaded goes on as if it had never stopped.
+
+cc/hostile_operations.cc loads files with right checksums and wrong contents.
+"""
 
 import locale
 import os
@@ -231,6 +234,61 @@ def test_a_file_of_another_version_is_refused(saved):
     struct.pack_into("=Q", content, 8, version - 1)
     path.write_bytes(content)
     refuses(make(), path, f"version {version - 1} of the format, this program reads .* {version}")
+
+
+_MASK, _FACTOR = 2**64 - 1, 0x9E3779B97F4A7C15
+
+
+def checksum(data, number):
+    """Returns the checksum of a chunk, as cc/saved_file.cc computes it."""
+
+    def mixed(total, word, bits):
+        total = (total ^ word) * _FACTOR & _MASK
+        return (total << bits | total >> (64 - bits)) & _MASK
+
+    sums = [number, len(data), 2, 3]
+    for (*words,) in struct.iter_unpack("=4Q", data + bytes(-len(data) % 32)):
+        sums = [mixed(total, word, 29) for total, word in zip(sums, words)]
+    total = 0
+    for each in sums:
+        total = mixed(total, each, 31)
+    return total
+
+
+def forge(path, place, number):
+    """Writes 8 bytes at a place of the content of a file of two chunks, whose checksums fit."""
+    file = bytearray(path.read_bytes())
+    begin = 32 + struct.unpack_from("=Q", file, 16)[0]  # of the chunk after the signature
+    end = begin + 16 + struct.unpack_from("=Q", file, begin)[0]
+    assert struct.unpack_from("=Q", file, end) == (0,)
+    file[begin + 16 + place : begin + 24 + place] = number
+    struct.pack_into("=Q", file, begin + 8, checksum(bytes(file[begin + 16 : end]), 1))
+    path.write_bytes(file)
+
+
+GENERATOR = 313 * 8
+"""Bytes of a generator: 312 words and a place."""
+
+
+def test_wrong_contents_behind_right_checksums_are_an_error(tmp_path):
+    """In empty files, where all that goes before has one size."""
+    path = tmp_path / "memory"
+    make_memory().save(path)
+    forge(path, 8 + 8 + GENERATOR + 7 * 8, struct.pack("=q", 5))  # removed
+    refuses(make_memory(), path, "memory: its content is wrong: items miscounted$")
+    make_episodes().save(path)
+    forge(path, 8 + 8, struct.pack("=q", 2**62 + 1))  # the next key
+    refuses(make_episodes(), path, f"it has a count of {2**62 + 1}, the most is {2**62}$")
+    forge(path, 8 + 8, struct.pack("=q", 0))
+    forge(path, 24 + GENERATOR, struct.pack("=ff", 1, 0.5))  # the factor of rewards, c_max
+    refuses(make_episodes(), path, "its content is wrong: episodes: a number is out of range$")
+    forge(path, 24 + GENERATOR, struct.pack("=ff", 1, np.inf))
+    forge(path, 24 + GENERATOR + 16, struct.pack("=d", 5))  # the sum of divergences
+    memory = make_episodes()
+    memory.load(path)  # numbers that follow from others are not computed again
+    with pytest.raises(tf.errors.InternalError, match="^replay memory: episodes: wrong sum of div"):
+        memory.check()
+    assert memory.add(rows(range(3)), np.ones(2, "f"), np.ones(3, "f"), True) == 0
 
 
 @pytest.mark.parametrize(

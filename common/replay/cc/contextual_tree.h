@@ -112,9 +112,11 @@ class ContextualTree : public Distribution {
   }
 
   void CheckInvariants(const std::vector<int64_t>& keys) const override {
-    Ensure(static_cast<size_t>(root_.count) == NumItems(keys),
+    Ensure(root_.count >= 0 &&
+               static_cast<size_t>(root_.count) == NumItems(keys),
            "contextual tree: wrong number of items");
-    Ensure(std::isfinite(root_.total), "contextual tree: of infinite mass");
+    Ensure(root_.height <= kMaxHeight && std::isfinite(root_.total),
+           "contextual tree: too high, or of infinite mass");
     const int64_t* last = nullptr;
     Check(keys, root_, &last);
   }
@@ -122,6 +124,8 @@ class ContextualTree : public Distribution {
  private:
   static constexpr int32_t kNone = -1;
   static constexpr double kUnknown = -1.0;
+  // Above that of any balanced tree of 2^31 nodes.
+  static constexpr int32_t kMaxHeight = 48;
 
   // A subtree and the numbers that its parent needs: c and c m in figure 5.
   struct Subtree {
@@ -295,6 +299,14 @@ class ContextualTree : public Distribution {
       Ensure(holds, "contextual tree: key", node.key, broken);
     };
     const Subtree &left = node.children[0], &right = node.children[1];
+    // Counts and heights that fall towards the leaves also show that there is no
+    // cycle.
+    ensure(left.count >= 0 && right.count >= 0 &&
+               tree.count == int64_t{left.count} + 1 + right.count,
+           " has a wrong count");
+    ensure(std::min(left.height, right.height) >= 0 &&
+               std::max(left.height, right.height) < tree.height,
+           " has a wrong height");
     ensure(node.mass == kUnknown || (0 <= node.mass && std::isfinite(node.mass)),
            " has a wrong mass");
     Check(keys, left, last);
@@ -303,8 +315,7 @@ class ContextualTree : public Distribution {
     Check(keys, right, last);
     ensure(std::abs(left.height - right.height) <= 1, " is out of balance");
     const Subtree summary = Summary(tree.root);
-    ensure(tree.count == summary.count && tree.height == summary.height &&
-               tree.total == summary.total,
+    ensure(tree.height == summary.height && tree.total == summary.total,
            " has a wrong summary");
   }
 

@@ -48,7 +48,8 @@ class Distribution {
   virtual double total_mass() const = 0;
 
   // Saves the whole state; slots from num_slots on have never been used. Load
-  // requires a new distribution of the same spec and size.
+  // requires a new distribution of the same spec and size. It may be called only
+  // if no invariant is broken then: Load checks what it uses itself.
   virtual void Save(Writer& writer, size_t num_slots) const = 0;
   virtual void Load(FileReader& file, size_t num_slots) = 0;
 
@@ -57,9 +58,10 @@ class Distribution {
   virtual void CheckInvariants(const std::vector<int64_t>& keys) const = 0;
 
  protected:
-  // Returns whether a slot, used or not, has an item.
-  static bool IsItem(const std::vector<int64_t>& keys, size_t slot) {
-    return slot < keys.size() && keys[slot] != kNoItem;
+  // Returns whether a number, of any value, is the slot of an item.
+  static bool IsItem(const std::vector<int64_t>& keys, int64_t slot) {
+    return 0 <= slot && slot < static_cast<int64_t>(keys.size()) &&
+           keys[slot] != kNoItem;
   }
   static size_t NumItems(const std::vector<int64_t>& keys) {
     return keys.size() - std::count(keys.begin(), keys.end(), kNoItem);

@@ -384,6 +384,21 @@ double EpisodeMemory::SumDivergences() const {
 
 void EpisodeMemory::CheckInvariants() const {
   std::lock_guard<std::mutex> lock(mutex_);
+  CheckStructure();
+  for (const auto& episode : episodes_) {
+    std::vector<float> q_ret = episode->q_ret;
+    for (int64_t t = episode->settled; t >= 0; --t) {
+      SweepBlock(*episode, t, t, q_ret.data());
+      Ensure(SameBits(q_ret[t], episode->q_ret[t]), "episode", episode->key,
+             ": a stale Q");
+    }
+  }
+  const double sum = SumDivergences();
+  Ensure(std::abs(sum - sum_of_divergences_) <= 1e-6 * (1 + std::abs(sum)),
+         "episodes: wrong sum of divergences");
+}
+
+void EpisodeMemory::CheckStructure() const {
   const std::vector<int32_t>& free_slots = rows_.free_slots();
   std::vector<bool> is_used(rows_.num_slots());
   std::vector<int64_t> keys(rows_.num_slots(), kNoItem);  // Keys of steps.
@@ -404,15 +419,21 @@ void EpisodeMemory::CheckInvariants() const {
     num_steps += episode->num_steps;
     num_used += episode->slots.size();
   }
-  Ensure(key < next_key_, "episodes: the next key is in use");
+  Ensure(key < next_key_ && next_key_ <= kMaxCount,
+         "episodes: the next key is in use");
   Ensure(num_steps == num_steps_, "episodes: steps miscounted");
   Ensure(num_steps_ + reserved_ <= capacity_, "episodes: above the capacity");
   Ensure(num_used <= rows_.num_slots(), "episodes: too many slots in use");
   Ensure(num_far_ == kNotCounted || num_far_ == CountFar(),
          "episodes: far steps miscounted");
-  const double sum = SumDivergences();
-  Ensure(std::abs(sum - sum_of_divergences_) <= 1e-6 * (1 + std::abs(sum)),
-         "episodes: wrong sum of divergences");
+  Ensure(std::isfinite(sum_of_divergences_) && c_max_ >= 1 &&
+             reward_factor_ > 0 && 0 <= refreshs_ && refreshs_ < kRecountPeriod,
+         "episodes: a number is out of range");
+  const Statistics& s = statistics_;
+  for (const int64_t counter :
+       {s.executed, s.removed, s.sampled, s.updated, s.missing}) {
+    Ensure(0 <= counter && counter <= kMaxCount, "a counter is out of range");
+  }
   distribution_->CheckInvariants(keys);
   if (reserved_ == 0) rows_.CheckInvariants();
 }
@@ -441,11 +462,6 @@ void EpisodeMemory::CheckEpisode(const Episode& episode) const {
       ensure(std::isfinite(number) || array == &Episode::q_ret,
              ": a number is not finite");
     }
-  }
-  std::vector<float> q_ret = episode.q_ret;
-  for (int64_t t = episode.settled; t >= 0; --t) {
-    SweepBlock(episode, t, t, q_ret.data());
-    ensure(SameBits(q_ret[t], episode.q_ret[t]), ": a stale Q");
   }
 }
 

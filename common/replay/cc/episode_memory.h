@@ -243,6 +243,8 @@ class EpisodeMemory {
   int64_t CountFar(const Episode& episode) const;
   int64_t CountFar() const;
   double SumDivergences() const;
+  // Checks what calls rely on: all but numbers that follow from others.
+  void CheckStructure() const;
   void CheckEpisode(const Episode& episode) const;
   // The members that are saved and loaded as they are, in this order.
   auto PlainMembers() {

@@ -35,25 +35,26 @@ void EpisodeMemory::Save(FileWriter& file) {
 void EpisodeMemory::Load(FileReader& file) {
   rows_.LoadNumSlots(file);
   rows_.LoadFreeSlots(file);
-  file.Value(next_key_);
-  file.Value(rng_);
+  next_key_ = file.Count(kMaxCount);
+  file.Generator(rng_);
   std::apply([&](auto&... member) { (file.Value(member), ...); },
              PlainMembers());
   near_ = NearPolicy(c_max_);
   distribution_->Load(file, rows_.num_slots());
-  for (size_t left = file.Count(); left > 0; --left) LoadEpisode(file);
+  for (size_t left = file.Count(capacity_); left > 0; --left) LoadEpisode(file);
   rows_.Load(file, IsStored());
+  file.RequireInvariants([this] { CheckStructure(); });
 }
 
 void EpisodeMemory::LoadEpisode(FileReader& file) {
-  const size_t num_steps = file.Count();
+  const size_t num_steps = file.Count(capacity_ - num_steps_);
   auto episode = std::make_unique<Episode>(num_steps);
-  file.Value(episode->key);
-  episode->terminated = file.Count();
+  episode->key = file.Count(next_key_);
+  episode->terminated = file.Count(1);
   file.Value(episode->settled);
   file.Value(episode->reward_factor);
   episode->slots.resize(num_steps + 1);
-  file.Array(episode->slots.data(), num_steps + 1);
+  file.Indices(episode->slots.data(), num_steps + 1, rows_.num_slots());
   for (const auto array : Episode::kArrays) {
     file.Array(((*episode).*array).data(), num_steps + 1);
   }

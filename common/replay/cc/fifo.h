@@ -71,7 +71,7 @@ class Fifo : public Distribution {
     size_t count = 0;
     int32_t previous = 0;
     for (int32_t link = oldest_; link != 0; link = links_[link - 1].next) {
-      Ensure(IsItem(keys, link - 1) &&
+      Ensure(IsItem(keys, int64_t{link} - 1) &&
                  links_[link - 1].previous == previous,
              "fifo: broken link");
       previous = link;

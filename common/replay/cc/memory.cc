@@ -285,7 +285,7 @@ void Memory::Load(FileReader& file) {
   rows_.LoadNumSlots(file);
   file.Array(slots_.data(), rows_.num_slots());
   rows_.LoadFreeSlots(file);
-  file.Value(rng_);
+  file.Generator(rng_);
   file.Value(statistics_);
   for (const auto& distribution : distributions_) {
     distribution->Load(file, rows_.num_slots());
@@ -293,9 +293,11 @@ void Memory::Load(FileReader& file) {
   for (size_t slot = 0; slot < rows_.num_slots(); ++slot) {
     slots_[slot].pins = 0;
     if (slots_[slot].views <= 0) continue;
+    if (index_.size() == hard_capacity_) file.Refuse("it has too many steps");
     index_.Insert(slots_[slot].key, static_cast<int32_t>(slot));
   }
   rows_.Load(file, IsStored());
+  file.RequireInvariants([this] { CheckInvariants(); });
 }
 
 std::vector<bool> Memory::IsStored() const {
@@ -353,7 +355,9 @@ void Memory::CheckItems() const {
     const Slot& item = slots_[slot];
     items += item.length > 0;
     for (int32_t t = 0; t < item.length; ++t) {
-      const int32_t step = index_.Find(item.key + t);
+      const int32_t step = item.key > std::numeric_limits<int64_t>::max() - t
+                               ? kNoSlot
+                               : index_.Find(item.key + t);
       Ensure(step != kNoSlot, "a step of an item is missing");
       ++views[step];
     }
@@ -361,8 +365,13 @@ void Memory::CheckItems() const {
   for (size_t slot = 0; slot < views.size(); ++slot) {
     Ensure(views[slot] == slots_[slot].views, "views and lengths disagree");
   }
-  Ensure(statistics_.items == items &&
-             statistics_.inserted - statistics_.removed == items,
+  const Statistics& s = statistics_;
+  for (const int64_t counter :
+       {s.inserted, s.duplicates, s.incomplete, s.unviewed, s.removed,
+        s.sampled, s.updated, s.missing}) {
+    Ensure(0 <= counter && counter <= kMaxCount, "a counter is out of range");
+  }
+  Ensure(s.items == items && s.inserted - s.removed == items,
          "items miscounted");
 }
 

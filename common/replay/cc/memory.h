@@ -108,8 +108,8 @@ class Memory {
   // about 50 bytes per step, and then briefly for each chunk of rows. Rows that
   // other calls remove before their chunk are kept in RAM.
   void Save(FileWriter& file);
-  // Loads into a new memory, which no other thread uses. If this throws, the
-  // memory must be destroyed.
+  // Loads into a new memory, which no other thread uses. Refuses a file whose
+  // content breaks an invariant. If this throws, the memory must be destroyed.
   void Load(FileReader& file);
 
   Statistics statistics() const;
@@ -139,7 +139,7 @@ class Memory {
   void Unpin(const std::vector<int32_t>& slots);
   // Returns for each slot whether it holds a step that an item views.
   std::vector<bool> IsStored() const;
-  // Checks the views of all steps and the number of items.
+  // Checks the views of all steps, the number of items, and the counters.
   void CheckItems() const;
 
   const size_t capacity_;

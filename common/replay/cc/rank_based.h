@@ -162,16 +162,19 @@ class RankBased : public Distribution {
 
   void Load(FileReader& file, size_t num_slots) override {
     file.Array(items_.data(), num_slots);
-    file.Value(num_unranked_);
+    num_unranked_ = file.Count(num_slots);
     file.Array(unranked_.data(), num_unranked_);
-    file.Value(num_ranked_);
+    num_ranked_ = file.Count(num_slots);
     file.Array(ranking_.data(), num_ranked_);
     file.Vector(left_);
     file.Vector(changed_);
     file.Value(updates_);
     // The same sums in the same order give the same bits.
     ExtendMasses();
-    for (const size_t place : left_) mass_of_left_ += masses_[place];
+    for (const size_t place : left_) {
+      if (place >= num_ranked_) file.Refuse("an item has left no rank");
+      mass_of_left_ += masses_[place];
+    }
   }
 
   void CheckInvariants(const std::vector<int64_t>& keys) const override {
@@ -203,7 +206,8 @@ class RankBased : public Distribution {
     Ensure(std::abs(mass - mass_of_ranked()) <= 1e-9 * (1 + mass),
            "rank_based: wrong mass");
     for (const int32_t slot : changed_) {
-      Ensure(!items_[slot].has_changed || IsItem(keys, slot),
+      const bool is_slot = 0 <= slot && static_cast<size_t>(slot) < keys.size();
+      Ensure(is_slot && (!items_[slot].has_changed || IsItem(keys, slot)),
              "rank_based: what is not an item has changed");
     }
     const bool is_due = updates_ < 0 || (updates_ > 0 && updates_ >= period_);
@@ -218,7 +222,7 @@ class RankBased : public Distribution {
     float priority;  // The latest priority, used in the next ranking.
     float ranked;    // The priority in the current ranking, if the item is ranked.
     int32_t place;   // In unranked_, or kRanked.
-    int32_t has_changed;  // 0 or 1; without padding, so all saved bytes are defined.
+    int32_t has_changed;  // 0 or 1; a bool read from a file may be neither.
   };
 
   // An item of the ranking, as a number by which it is sorted: the largest

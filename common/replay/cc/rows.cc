@@ -146,23 +146,31 @@ void Rows::SaveRow(int32_t slot) {
   });
 }
 
-void Rows::Load(FileReader& file, const std::vector<bool>& is_stored) {
+void Rows::LoadFreeSlots(FileReader& file) {
+  free_.resize(file.Count(num_slots_));
+  file.Indices(free_.data(), free_.size(), num_slots_);
+}
+
+void Rows::Load(FileReader& file, std::vector<bool> is_stored) {
+  const auto num_rows = std::count(is_stored.begin(), is_stored.end(), true);
   std::vector<bool> is_known = is_stored;
   for (const int32_t slot : free_) is_known[slot] = true;
   for (size_t slot = 0; slot < num_slots_; ++slot) {
     if (!is_known[slot]) free_.push_back(static_cast<int32_t>(slot));
   }
   std::string value;
-  auto left = std::count(is_stored.begin(), is_stored.end(), true);
-  for (; left > 0; --left) {
-    char* const row = RowAt(static_cast<int32_t>(file.Count()));
+  for (auto left = num_rows; left > 0; --left) {
+    const size_t slot = file.Count(is_stored.size() - 1);
+    if (!is_stored[slot]) file.Refuse("it has a row that is not stored");
+    is_stored[slot] = false;
+    char* const row = RowAt(static_cast<int32_t>(slot));
     if (!has_blocks_) {
       file.Array(row, row_bytes_);
       continue;
     }
     ForEachColumn(row, [&](size_t, size_t bytes, char* place) {
       if (bytes != kVariable) return file.Array(place, bytes);
-      value.resize(file.Count());
+      value.resize(file.CountOf(1));
       file.Array(value.data(), value.size());
       WriteBlock(place, value);
     });

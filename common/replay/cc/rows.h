@@ -79,9 +79,9 @@ class Rows {
   // These load the number of slots, the free slots, and the rows of stored slots.
   // Slots that are neither free nor stored were being written or read; they become
   // free.
-  void LoadNumSlots(FileReader& file) { file.Value(num_slots_); }
-  void LoadFreeSlots(FileReader& file) { file.Vector(free_); }
-  void Load(FileReader& file, const std::vector<bool>& is_stored);
+  void LoadNumSlots(FileReader& file) { num_slots_ = file.Count(max_slots_); }
+  void LoadFreeSlots(FileReader& file);
+  void Load(FileReader& file, std::vector<bool> is_stored);
 
   // The total size of all stored variable values.
   int64_t held_bytes() const { return held_bytes_; }

@@ -153,6 +153,32 @@ FileReader::FileReader(std::string path, const Signature& signature)
   position_ = chunk_.size();
 }
 
+size_t FileReader::Count(size_t most) {
+  uint64_t count;
+  Value(count);
+  if (count <= most) return count;
+  Refuse("it has a count of " + std::to_string(count) + ", the most is " +
+         std::to_string(most));
+}
+
+void FileReader::Indices(int32_t* indices, size_t n, size_t end) {
+  Array(indices, n);
+  for (size_t i = 0; i < n; ++i) {
+    if (indices[i] >= 0 && static_cast<size_t>(indices[i]) < end) continue;
+    Refuse("it has an index of " + std::to_string(indices[i]) + ", not below " +
+           std::to_string(end));
+  }
+}
+
+void FileReader::Generator(std::mt19937_64& rng) {
+  Value(rng);
+  std::mt19937_64 copy = rng;
+  for (size_t i = 0; i <= 2 * copy.state_size; ++i) {
+    if (copy() != 0) return;
+  }
+  Refuse("its random generator is stuck");
+}
+
 void FileReader::Read(char* to, size_t bytes) {
   while (bytes > 0) {
     if (position_ == chunk_.size()) {

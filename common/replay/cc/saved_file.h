@@ -17,14 +17,19 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "invariants.h"
+
 namespace replay {
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
+// The maximum value of a counter in a file, so that it never overflows.
+constexpr int64_t kMaxCount = int64_t{1} << 62;
 // Bytes of rows that are copied each time a memory's lock is held.
 constexpr size_t kCopiedBytes = size_t{1} << 20;
 
@@ -105,8 +110,9 @@ class FileWriter {
   std::chrono::steady_clock::time_point next_{};  // Earliest time of the next chunk.
 };
 
-// Reads a file written by FileWriter. Checksums detect damage; content that passes
-// them is trusted. All methods throw FileError.
+// Reads a file written by FileWriter. Checksums detect damage, but a file may have
+// been forged: every number is checked before it is used. All methods throw
+// FileError.
 class FileReader {
  public:
   FileReader(std::string path, const Signature& signature);
@@ -122,28 +128,45 @@ class FileReader {
     Read(reinterpret_cast<char*>(values), n * sizeof(T));
   }
 
-  size_t Count() {
-    uint64_t count;
-    Value(count);
-    return count;
-  }
+  // Returns a number, which must be at most `most`.
+  size_t Count(size_t most);
+
+  // Returns the number of elements that follow, of so many bytes each: the file
+  // is not shorter.
+  size_t CountOf(size_t bytes) { return Count(left() / bytes); }
 
   template <typename T>
   void Vector(std::vector<T>& values) {
-    values.resize(Count());
+    values.resize(CountOf(sizeof(T)));
     Array(values.data(), values.size());
   }
+
+  // Reads n numbers, which must be at least 0 and below `end`.
+  void Indices(int32_t* indices, size_t n, size_t end);
+
+  // Reads a generator, and refuses one that would return 0 for ever.
+  void Generator(std::mt19937_64& rng);
 
   // Throws unless the whole file has been read.
   void Finish();
   // Throws a FileError that says why the file cannot be loaded.
   [[noreturn]] void Refuse(const std::string& why) const;
+  // Calls check(); refuses the file if it throws BrokenInvariant.
+  template <typename Check>
+  void RequireInvariants(Check check) const {
+    try {
+      check();
+    } catch (const BrokenInvariant& broken) {
+      Refuse("its content is wrong: " + std::string(broken.what()));
+    }
+  }
 
  private:
   void Read(char* to, size_t bytes);
   void ReadChunk();
   void ReadRaw(void* to, size_t bytes);
   void RequireSame(const Signature& expected) const;
+  size_t left() const { return bytes_left_ + chunk_.size() - position_; }
 
   const std::string path_;
   const File file_;

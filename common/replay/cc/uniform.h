@@ -60,9 +60,9 @@ class Uniform : public Distribution {
     writer.Array(slots_.data(), count_);
   }
 
-  void Load(FileReader& file, size_t) override {
-    file.Value(count_);
-    file.Array(slots_.data(), count_);
+  void Load(FileReader& file, size_t num_slots) override {
+    count_ = file.Count(num_slots);
+    file.Indices(slots_.data(), count_, num_slots);
     for (size_t i = 0; i < count_; ++i) {
       place_[slots_[i]] = static_cast<int32_t>(i);
     }

@@ -19,7 +19,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <random>
@@ -42,7 +44,10 @@ constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
 constexpr size_t kThreads = 4;
 
-std::atomic<int64_t> nothing_to_sample, no_room;
+std::atomic<int64_t> nothing_to_sample, no_room, forged_refused, forged_loaded;
+// Whether steps have the values of their keys, and numbers follow from others: not
+// those of forged files.
+bool values_are_known = true;
 
 void Require(bool condition, const char* message) {
   if (condition) return;
@@ -50,22 +55,100 @@ void Require(bool condition, const char* message) {
   std::_Exit(1);
 }
 
-// Saves a memory and calls one that is loaded from the file.
-template <typename Caller, typename Setup, typename Memory>
-void SaveAndLoad(const Setup& setup, Memory& memory, bool alone, uint64_t seed) {
+// Writes a file by write(FileWriter) and returns its path.
+template <typename Write>
+std::string WriteFile(Write write) {
   static std::atomic<int> number{0};
   const std::string path =
       std::filesystem::temp_directory_path() /
       ("hostile_operations." + std::to_string(getpid()) + "." +
        std::to_string(number++));
   FileWriter writer(path, {"a memory"});
-  memory.Save(writer);
+  write(writer);
   writer.Commit();
+  return path;
+}
+
+// Removes a file and loads it into `loaded`. Throws FileError.
+template <typename Memory>
+void Load(const std::string& path, Memory& loaded) {
   FileReader reader(path, {"a memory"});
   Require(unlink(path.c_str()) == 0, "a saved file has its name");
-  const std::unique_ptr<Memory> loaded = setup.New(1);
-  loaded->Load(reader);
+  loaded.Load(reader);
   reader.Finish();
+}
+
+template <typename Memory>
+std::string Save(Memory& memory) {
+  return WriteFile([&](FileWriter& writer) { memory.Save(writer); });
+}
+
+// Removes a file and returns what its chunks hold, without the signature.
+std::vector<char> ContentOf(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  const std::vector<char> file(std::istreambuf_iterator<char>(stream), {});
+  unlink(path.c_str());
+  std::vector<char> content;
+  bool is_signature = true;
+  uint64_t size;
+  for (size_t place = 16; place < file.size(); place += 16 + size) {
+    std::memcpy(&size, &file[place], sizeof(size));
+    const auto begin = file.begin() + place + 16;
+    if (!is_signature) content.insert(content.end(), begin, begin + size);
+    is_signature = false;
+  }
+  return content;
+}
+
+// Saves a memory and changes numbers in the file, whose checksums are right then.
+// Each such file is refused, or makes a memory that can be called.
+template <typename Caller, typename Setup, typename Memory>
+void Forge(const Setup& setup, Memory& memory, uint64_t seed) {
+  constexpr int kForged = 20;
+  std::mt19937_64 rng(seed);
+  const std::vector<char> content = ContentOf(Save(memory));
+  for (int i = 0; i < kForged; ++i) {
+    std::vector<char> forged = content;
+    for (size_t changes = 1 + rng() % 3; changes > 0; --changes) {
+      const int64_t numbers[] = {0,
+                                 -1,
+                                 static_cast<int64_t>(rng() % 100),
+                                 kLongest,
+                                 kLastKey,
+                                 -kLastKey - 1,
+                                 int64_t{1} << rng() % 62,
+                                 static_cast<int64_t>(rng())};
+      const size_t bytes = size_t{1} << rng() % 4;
+      const size_t place = rng() % (forged.size() / bytes) * bytes;
+      std::memcpy(&forged[place], &numbers[rng() % 8], bytes);
+    }
+    if (rng() % 10 == 0) forged.resize(rng() % (2 * forged.size()));
+    const std::string path = WriteFile([&](FileWriter& writer) {
+      Writer bytes;
+      bytes.Array(forged.data(), forged.size());
+      writer.Write(bytes);
+    });
+    const std::unique_ptr<Memory> loaded = setup.New(1);
+    try {
+      Load(path, *loaded);
+    } catch (const FileError&) {
+      ++forged_refused;
+      continue;
+    }
+    ++forged_loaded;
+    values_are_known = false;
+    Caller caller(setup, *loaded, false, rng());
+    caller.Call(30);
+    caller.Check();
+    values_are_known = true;
+  }
+}
+
+// Saves a memory and calls one that is loaded from the file.
+template <typename Caller, typename Setup, typename Memory>
+void SaveAndLoad(const Setup& setup, Memory& memory, bool alone, uint64_t seed) {
+  const std::unique_ptr<Memory> loaded = setup.New(1);
+  Load(Save(memory), *loaded);
   const auto ours = memory.statistics(), theirs = loaded->statistics();
   Require(!alone || std::memcmp(&ours, &theirs, sizeof(ours)) == 0,
           "a loaded memory has the counters of the saved one");
@@ -88,6 +171,7 @@ auto Attack(const Setup& setup, size_t num_threads, size_t operations,
   }
   for (std::thread& thread : threads) thread.join();
   Caller(setup, *memory, true, seed).Check();
+  Forge<Caller>(setup, *memory, seed);
   return memory->statistics();
 }
 
@@ -99,7 +183,7 @@ class Totals {
 
   explicit Totals(std::vector<Counter> counters)
       : counters_(std::move(counters)) {
-    nothing_to_sample = no_room = 0;
+    nothing_to_sample = no_room = forged_refused = forged_loaded = 0;
   }
 
   void Add(const Statistics& statistics) {
@@ -116,6 +200,8 @@ class Totals {
       std::printf(" %s %lld,", name, static_cast<long long>(count));
     };
     for (const auto& [name, counter] : counters_) print(name, totals_.*counter);
+    print("forged files refused", forged_refused);
+    print("loaded", forged_loaded);
     print("nothing to sample", nothing_to_sample);
     std::printf(" no room %lld\n", static_cast<long long>(no_room));
   }
@@ -159,7 +245,7 @@ class Values {
   }
 
   void RequireStep(size_t i, int64_t key) const {
-    Require(Has(i, Fixed(key), Variable(key)),
+    Require(!values_are_known || Has(i, Fixed(key), Variable(key)),
             "a step has the values of its key");
   }
 
@@ -531,7 +617,11 @@ class EpisodeCaller {
   }
 
   void Check() {
-    memory_.CheckInvariants();
+    try {
+      memory_.CheckInvariants();
+    } catch (const BrokenInvariant&) {
+      if (values_are_known) throw;
+    }
     const EpisodeMemory::Statistics statistics = memory_.statistics();
     Require(0 <= statistics.far_policy &&
                 statistics.far_policy <= statistics.steps &&
