@@ -254,7 +254,7 @@ def _described(plan: "Plan") -> Iterator[str]:
     for planned in plan.of(State.RUNNING, State.UNUSABLE):
         yield f"{planned.status.state}: {planned.status.note}"
     if scale.name == PAPER_SCALE.name and len(plan.to_do) > 1:
-        yield "  note: one by one these runs take too long: --emit=slurm prints an array job"
+        yield "  note: these runs take too long one by one: --emit=slurm prints an array job"
 
 
 def _show(lines: Iterable[str], plans: "Iterable[Plan]", arguments: argparse.Namespace) -> int:

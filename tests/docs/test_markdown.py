@@ -286,7 +286,7 @@ def test_docstrings_and_messages_are_in_plain_english():
     assert not phrases, "\n".join(phrases)
 
 
-NO_NOUN = re.compile(r"^ +\*{0,2}(?!note)\w+: (?:of|those|that|by|one) .*", re.M)
+NO_NOUN = re.compile(r"^ +\*{0,2}\w+: (?:of|those|that|by|one) .*", re.M)
 """A description that relies on the name of its argument or attribute: "seed: of the actors"."""
 
 
