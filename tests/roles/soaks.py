@@ -76,10 +76,10 @@ SOAKS = {
         quiet_seconds=540.0,
         warm_up_seconds=240.0,
     ),
-    # An untrained policy has about -0.8, the best one 1. Undisturbed runs have 0.9 after 3,000
-    # updates (results/runs/reactor/small), and go up and down on the way. The heap of a parameter
-    # server that nobody disturbs settles in ten minutes: in MB after 1, 5, 10, 15 and 20 minutes it
-    # had 344, 381, 395, 399 and 402.
+    # An untrained policy has about -0.8, the best one 1. Undisturbed runs have 0.4 to 0.9 after
+    # 3,000 updates (results/runs/reactor/small), and go up and down on the way. The heap of a
+    # parameter server that nobody disturbs settles in ten minutes: in MB after 1, 5, 10, 15 and 20
+    # minutes it had 344, 381, 395, 399 and 402.
     "reactor": Soak(
         module="binaries.reactor",
         flagfile="tests/roles/soak_reactor.flags",
