@@ -30,6 +30,7 @@ from importlib import util
 import json
 import os
 import pathlib
+from typing import Any
 
 from common.agents.declaration import AgentDeclaration
 from common.cluster import processes
@@ -137,6 +138,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         help="import the environment's code even from inside the run directory",
     )
     arguments = parser.parse_args(argv)
+    _check(arguments)
+    return arguments
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Ends the program on wrong arguments; fills in those that follow from --policy."""
     if arguments.policy is not None:
         if arguments.policy not in _policies():
             fail(f"there is no --policy={arguments.policy}: there are {', '.join(_policies())}")
@@ -170,7 +177,6 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
             if path.exists():
                 fail(f"--{flag}={path} exists already: remove it, or give another name")
             check_writable(f"--{flag}", path)
-    return arguments
 
 
 def _policies() -> list[str]:
@@ -193,18 +199,15 @@ def _trusted_agent(arguments: argparse.Namespace) -> AgentDeclaration:
 
 
 def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
+    """Plays, prints the result, and writes the files that the arguments name."""
     from absl import logging
 
-    from common import environments
     from common.acting.policy import ObservationRecorder, require_proposals
     from common.agents import exported, trained
     from common.cluster.layout import imported
-    from common.environments import film as film_lib
     from common.environments import start_states
-    from common.environments.batch import BatchedEnvironment
-    from common.environments.film import MAX_FRAMES, FilmedEnvironment
     from common.environments.spec import EnvironmentSpec
-    from common.roles.evaluator import environment_seeds, run_episodes
+    from common.roles.evaluator import run_episodes
 
     logging.set_verbosity(logging.ERROR)  # simulators log messages when imported
     agent_class = imported(agent.agent_class)
@@ -213,30 +216,14 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     )
     if arguments.environment:
         run = dataclasses.replace(run, environment=arguments.environment)
-    seeds = environment_seeds(arguments.seed, arguments.episodes)
-    frames = run.agent.declaration.num_frames
-    starts: start_states.StartStates | None = None
-    if arguments.starts:
-        starts = start_states.read(arguments.starts, run.environment)
-        batch = start_states.make_batch(starts, len(seeds), arguments.seed, frames)
-    elif arguments.record_starts:
-        recorded = [
-            start_states.RecordedEnvironment(run.environment, seed, arguments.episodes, frames)
-            for seed in seeds
-        ]
-        batch = BatchedEnvironment(recorded)
-    elif arguments.video or arguments.proposals:
-        makers = [FilmedEnvironment, *[environments.make] * (len(seeds) - 1)]
-        made = [make(run.environment, seed, True, frames) for make, seed in zip(makers, seeds)]
-        batch = BatchedEnvironment(made)
-    else:
-        batch = environments.make_batch(run.environment, seeds, evaluation=True, frames=frames)
+    starts = start_states.read(arguments.starts, run.environment) if arguments.starts else None
+    batch, recorders = _make_batch(arguments, run, starts)
     if (spec := EnvironmentSpec.of(batch)) != run.spec:
         pairs = zip(spec._asdict().items(), run.spec)
         differ = [f"{name} {here}, not {there}" for (name, here), there in pairs if here != there]
         fail(f"{run.environment} is another kind of task than the run's: {', '.join(differ)}")
-    policy = run.make_policy(len(seeds))
-    recorder = ObservationRecorder(policy)
+    policy = run.make_policy(batch.num_environments)
+    observed = ObservationRecorder(policy)
     if arguments.proposals:
         try:
             require_proposals(policy)
@@ -244,10 +231,11 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
             fail(f"--proposals: {run.agent.setting} on {run.environment}: {error}")
     if arguments.export:
         print(f"policy {arguments.export}: {', '.join(exported.write(arguments.export, run))}")
+
     episodes = f"{arguments.episodes} episode{'s' * (arguments.episodes > 1)}"
     begins = f" from {len(starts.starts)} starts: {starts.origin}" if starts else ""
     say(f"playing {episodes} of {run.environment}{begins}")
-    acting = recorder if arguments.proposals else policy
+    acting = observed if arguments.proposals else policy
     returns = run_episodes(batch, acting, arguments.episodes, tell=say)
     print(
         f"return {returns.mean():.1f} +- {returns.std():.1f} (min {returns.min():.1f}, max "
@@ -257,27 +245,13 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
     normalised = _human_normalised(run.environment, float(returns.mean()), bool(starts))
     if normalised is not None:
         print(f"human-normalised score {100 * normalised:.1f} %: random play is 0, a human's 100")
+
     if arguments.record_starts:
-        who = arguments.policy or arguments.workdir.name
-        origin = f"{run.agent.setting}, {who}, after {run.learner_steps:,} learner steps"
-        content = start_states.recorded(recorded, run.environment, origin, arguments.seed)
-        arguments.record_starts.write_text(json.dumps(content, separators=(",", ":")) + "\n")
-        print(f"starts {arguments.record_starts}: states of {origin}")
+        _write_starts(arguments, run, recorders)
     if arguments.video:
-        film = made[0].film()
-        shown = "an episode"
-        if len(film.frames) == MAX_FRAMES:
-            shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
-        write = film_lib.WRITERS[arguments.video.suffix]
-        with records.whole_file(arguments.video) as file:
-            write(file, film.frames, film.frame_seconds)
-        print(
-            f"video {arguments.video}: {len(film.frames)} frames, one every "
-            f"{film.frame_seconds * 1000:.0f} ms, {arguments.video.stat().st_size / 1e6:.1f} MB, "
-            f"{shown} with a return of {returns[0]:.1f}"
-        )
+        _write_film(arguments.video, recorders[0].film(), returns[0])
     if arguments.proposals:
-        _draw_proposals(run, policy, recorder.observations, made[0].film(), arguments)
+        _draw_proposals(run, policy, observed.observations, recorders[0].film(), arguments)
     if arguments.json:
         result = {
             "paper": run.agent.declaration.paper,
@@ -293,6 +267,61 @@ def _evaluate(arguments: argparse.Namespace, agent: AgentDeclaration) -> None:
             "episode_returns": returns.tolist(),
         }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def _make_batch(arguments: argparse.Namespace, run, starts) -> tuple[Any, list[Any]]:
+    """Returns the environments as a batch, and those in it that record states or a film.
+
+    Args:
+      arguments: the program's arguments.
+      run: the `TrainedRun` to play.
+      starts: `StartStates` in which episodes begin; None: the environment's own.
+    """
+    from common import environments
+    from common.environments import start_states
+    from common.environments.batch import BatchedEnvironment
+    from common.environments.film import FilmedEnvironment
+    from common.roles.evaluator import environment_seeds
+
+    name, frames = run.environment, run.agent.declaration.num_frames
+    seeds = environment_seeds(arguments.seed, arguments.episodes)
+    if starts:
+        return start_states.make_batch(starts, len(seeds), arguments.seed, frames), []
+    if arguments.record_starts:
+        length = arguments.episodes
+        made = [start_states.RecordedEnvironment(name, seed, length, frames) for seed in seeds]
+        return BatchedEnvironment(made), made
+    if arguments.video or arguments.proposals:
+        filmed = FilmedEnvironment(name, seeds[0], True, frames)
+        others = [environments.make(name, seed, True, frames) for seed in seeds[1:]]
+        return BatchedEnvironment([filmed, *others]), [filmed]
+    return environments.make_batch(name, seeds, evaluation=True, frames=frames), []
+
+
+def _write_starts(arguments: argparse.Namespace, run, recorders) -> None:
+    """Writes states of the played episodes as a file for --starts."""
+    from common.environments import start_states
+
+    who = arguments.policy or arguments.workdir.name
+    origin = f"{run.agent.setting}, {who}, after {run.learner_steps:,} learner steps"
+    content = start_states.recorded(recorders, run.environment, origin, arguments.seed)
+    arguments.record_starts.write_text(json.dumps(content, separators=(",", ":")) + "\n")
+    print(f"starts {arguments.record_starts}: states of {origin}")
+
+
+def _write_film(path: pathlib.Path, film, episode_return: float) -> None:
+    """Writes the film of an episode in the format of the path's suffix."""
+    from common.environments.film import MAX_FRAMES, WRITERS
+
+    shown = "an episode"
+    if len(film.frames) == MAX_FRAMES:
+        shown = f"the first {MAX_FRAMES * film.frame_seconds:.0f} s of an episode"
+    with records.whole_file(path) as file:
+        WRITERS[path.suffix](file, film.frames, film.frame_seconds)
+    print(
+        f"video {path}: {len(film.frames)} frames, one every {film.frame_seconds * 1000:.0f} ms, "
+        f"{path.stat().st_size / 1e6:.1f} MB, {shown} with a return of {episode_return:.1f}"
+    )
 
 
 def _draw_proposals(run, policy, observations, film, arguments: argparse.Namespace) -> None:

@@ -158,14 +158,13 @@ def _draw_part(
     The page has `columns` columns of panels: the more columns, the smaller the text. `labels` are
     the labels of all horizontal lines of the page.
     """
-    unit, size = _unit(part)
-    legend = {}
+    legend: dict[str, Artist] = {}
     for number, (place, panel, title) in enumerate(zip(places, part.panels, part.titles)):
-        near, fallen = (panel.curves, ()) if part.is_log else _divide(panel.curves)
-        far = _far_lines(near, panel.lines)
-        words = [f"{label}: {value:,.6g}" for value, label in far]
-        lows = [(curve.label, curve.middle.min()) for curve in fallen]
-        words += [f"{name}: down to {low:{',.0f' if low > -1e6 else '.1e'}}" for name, low in lows]
+        drawn, words, mark = _draw_panel(place, part, panel, labels, columns)
+        marks |= mark
+        for label, line in drawn.items():
+            if label not in legend or line.get_linewidth() > legend[label].get_linewidth():
+                legend[label] = line  # a thin line only if all panels have a thin one
         longest = max(map(len, [title, *words]))
         is_wide = columns <= 4 and longest <= _WIDE_TITLE * 4 / columns
         place.set_title(
@@ -174,40 +173,55 @@ def _draw_part(
             fontsize=drawing.NORMAL if is_wide else drawing.SMALL,
             color="black" if panel.curves else drawing.GREY,
         )
-        near_lines = [line for line in panel.lines if line not in far]
-        drawn = _draw_curves(place, panel.curves, size)
-        for label, line in (drawn | drawing.reference_lines(place, near_lines, labels)).items():
-            if label not in legend or line.get_linewidth() > legend[label].get_linewidth():
-                legend[label] = line  # a thin line only if all panels have a thin one
-        limit = part.x_limit or panel.end or size
-        if panel.end is not None and panel.end * _MARGIN < limit:
-            marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
-        if not panel.curves:
-            middle = {"transform": place.transAxes, "ha": "center", "va": "center"}
-            place.text(0.5, 0.5, "no runs", fontsize=drawing.SMALL, color="0.7", **middle)
-            place.grid(False)
-            if not part.shares:
-                place.set_yticks([])
-        if part.is_log and panel.curves:
-            place.set_yscale("log")
-            place.yaxis.set_major_locator(LogLocator(numticks=5))
-            place.yaxis.set_minor_formatter(NullFormatter())
-        place.set_xlim(0, _MARGIN * limit / size)
-        if panel.y_limits is not None:
-            _set_height(place, panel.y_limits, _MARGIN - 1)
-        elif fallen:
-            _set_height(place, [*_extent(near), *(y for y, _ in near_lines)], 0.1)
-        place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
-        if size == 1:
-            place.xaxis.set_major_formatter(lambda value, _: count_text(value))
         if number % width == 0:
             place.set_ylabel(part.y_label, fontsize=drawing.NORMAL)
         if has_unit and number + width >= len(part.panels):
-            place.set_xlabel(unit, fontsize=drawing.NORMAL)
+            place.set_xlabel(_unit(part)[0], fontsize=drawing.NORMAL)
             place.tick_params(labelbottom=True)
     for place in places[len(part.panels) :]:
         place.set_axis_off()
     return legend
+
+
+def _draw_panel(
+    place, part: PanelGroup, panel: Panel, labels: Sequence[str], columns: int
+) -> tuple[dict[str, Artist], list[str], dict[str, Artist]]:
+    """Draws what is inside a panel.
+
+    Returns:
+      {label: line}, words on what is outside the panel's height, and {label: line} of its marks.
+    """
+    _, size = _unit(part)
+    near, fallen = (panel.curves, ()) if part.is_log else _divide(panel.curves)
+    far = _far_lines(near, panel.lines)
+    words = [f"{label}: {value:,.6g}" for value, label in far]
+    lows = [(curve.label, curve.middle.min()) for curve in fallen]
+    words += [f"{name}: down to {low:{',.0f' if low > -1e6 else '.1e'}}" for name, low in lows]
+    near_lines = [line for line in panel.lines if line not in far]
+    drawn = _draw_curves(place, panel.curves, size)
+    drawn |= drawing.reference_lines(place, near_lines, labels)
+    limit, marks = part.x_limit or panel.end or size, {}
+    if panel.end is not None and panel.end * _MARGIN < limit:
+        marks[END_LABEL] = place.axvline(panel.end / size, color="0.7", linewidth=0.9)
+    if not panel.curves:
+        middle = {"transform": place.transAxes, "ha": "center", "va": "center"}
+        place.text(0.5, 0.5, "no runs", fontsize=drawing.SMALL, color="0.7", **middle)
+        place.grid(False)
+        if not part.shares:
+            place.set_yticks([])
+    elif part.is_log:
+        place.set_yscale("log")
+        place.yaxis.set_major_locator(LogLocator(numticks=5))
+        place.yaxis.set_minor_formatter(NullFormatter())
+    if panel.y_limits is not None:
+        _set_height(place, panel.y_limits, _MARGIN - 1)
+    elif fallen:
+        _set_height(place, [*_extent(near), *(y for y, _ in near_lines)], 0.1)
+    place.set_xlim(0, _MARGIN * limit / size)
+    place.xaxis.set_major_locator(MaxNLocator(max(2, 8 - columns), steps=[1, 2, 3, 5, 10]))
+    if size == 1:
+        place.xaxis.set_major_formatter(lambda value, _: count_text(value))
+    return drawn, words, marks
 
 
 def _set_height(place, shown: Sequence[float], margin: float) -> None:

@@ -202,22 +202,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     """Runs one task of a role in the cluster that TF_CONFIG describes, and ends the process."""
     layout, role = run.layout, run.layout.role(flags_lib.ROLE.value)
     topology = Topology.from_environment(layout.roles)
-    if topology.job != role.name:
-        raise ClusterError(
-            f"--role={role.name}, but the task of TF_CONFIG is {topology.job}: they must agree"
-        )
-    tasks = {job: len(addresses) for job, addresses in topology.cluster.items()}
-    acting = layout.acting_role
-    acting_tasks = run.values.get(layout.acting_flag) or tasks.get(acting.name, 0)
-    listed = tasks.get(acting.name, acting_tasks)
-    if listed != acting_tasks:
-        raise ClusterError(
-            f"--{layout.acting_flag} is {acting_tasks}, but TF_CONFIG lists {listed} tasks of "
-            f"{acting.name}: make them equal"
-        )
-    if acting_tasks:  # acting tasks that come and go may be unlisted
-        layout.require_tasks({**tasks, acting.name: acting_tasks}, run.num_actors)
-    partners = topology.partners
+    acting_tasks = _acting_tasks(run, topology)
     token = credentials_lib.load_token()
     threads = role.threads(run.values, processes.usable_cores())
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -226,7 +211,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     os.environ.update(processes.thread_environment(threads))  # before NumPy is imported
     processes.seed_generators(flags_lib.SEED.value, role.name, topology.index)
     actors = range(0)
-    if role is acting:
+    if role is layout.acting_role:
         actors = layout.actors_of(topology.index, acting_tasks, run.num_actors)
     elif role.acts:
         actors = range(run.num_actors)
@@ -239,7 +224,7 @@ def run_task(run: ProgramRun) -> NoReturn:
     stop = StopRequest().install()
     patience_seconds = 60 * flags_lib.PATIENCE_MINUTES.value
     processes.Patience.default_seconds = patience_seconds
-    for address in partners:
+    for address in topology.partners:
         topology_lib.check_service(address, patience_seconds=min(10.0, patience_seconds))
     run.open_directory()
     try:
@@ -251,39 +236,31 @@ def run_task(run: ProgramRun) -> NoReturn:
     from common.environments import BrokenSpecError, watch
     from common.roles.run_context import RunContext
 
-    identity = {
-        **run.record,
-        **({f"tasks of {acting.name}": acting_tasks} if acting_tasks else {}),
-        **spec._asdict(),
-        "cluster": {
-            job.name: topology.addresses(job.name) for job in layout.roles if job.is_called
-        },
-    }
     try:
         agent = imported(run.agent.agent_class)(run.config, run.setting)
+        credentials = Credentials(token, role.name, _identity(run, topology, spec, acting_tasks))
+        _greet(topology.partners, credentials)
         source, starts = flags_lib.INIT_FROM.value, flags_lib.STARTS.value
-        credentials = Credentials(token, role.name, identity)
-        _greet(partners, credentials)
         context = RunContext(
-            agent,
-            run.environment,
-            spec,
-            layout,
-            topology,
-            credentials,
-            run.directory,
-            flags_lib.SEED.value,
-            actors,
-            run.num_actors,
-            run.limits,
-            flags_lib.CHECKPOINT_SECONDS.value,
-            flags_lib.EVALUATION_EPISODES.value,
-            flags_lib.FINAL_EPISODES.value or flags_lib.EVALUATION_EPISODES.value,
-            flags_lib.EVALUATION_SECONDS.value,
-            flags_lib.MAX_EPISODE_STEPS.value,
-            saves_replay,
-            run.values,
-            stop,
+            agent=agent,
+            environment=run.environment,
+            spec=spec,
+            layout=layout,
+            topology=topology,
+            credentials=credentials,
+            directory=run.directory,
+            seed=flags_lib.SEED.value,
+            actors=actors,
+            num_actors=run.num_actors,
+            limits=run.limits,
+            checkpoint_seconds=flags_lib.CHECKPOINT_SECONDS.value,
+            evaluation_episodes=flags_lib.EVALUATION_EPISODES.value,
+            final_episodes=flags_lib.FINAL_EPISODES.value or flags_lib.EVALUATION_EPISODES.value,
+            evaluation_seconds=flags_lib.EVALUATION_SECONDS.value,
+            episode_steps=flags_lib.MAX_EPISODE_STEPS.value,
+            saves_replay=saves_replay,
+            values=run.values,
+            stop=stop,
             keeps_replay=flags_lib.KEEP_REPLAY.value,
             film_every=flags_lib.FILM_EVERY.value or 0,
             keep_every=flags_lib.KEEP_CHECKPOINTS_EVERY.value or 0,
@@ -310,6 +287,43 @@ def run_task(run: ProgramRun) -> NoReturn:
     except Exception:  # pylint: disable=broad-except
         logging.exception("all files are written, but closing %s failed", run.environment)
     sys.exit(stop.exit_code)
+
+
+def _acting_tasks(run: ProgramRun, topology: Topology) -> int:
+    """Returns the number of tasks that act, which come and go and may be unlisted in TF_CONFIG.
+
+    Raises:
+      ClusterError: TF_CONFIG and the flags disagree.
+    """
+    layout, role = run.layout, flags_lib.ROLE.value
+    if topology.job != role:
+        raise ClusterError(
+            f"--role={role}, but the task of TF_CONFIG is {topology.job}: they must agree"
+        )
+    tasks = {job: len(addresses) for job, addresses in topology.cluster.items()}
+    acting = layout.acting_role.name
+    count = run.values.get(layout.acting_flag) or tasks.get(acting, 0)
+    if (listed := tasks.get(acting, count)) != count:
+        raise ClusterError(
+            f"--{layout.acting_flag} is {count}, but TF_CONFIG lists {listed} tasks of {acting}: "
+            "make them equal"
+        )
+    if count:
+        layout.require_tasks({**tasks, acting: count}, run.num_actors)
+    return count
+
+
+def _identity(run: ProgramRun, topology: Topology, spec: Any, acting_tasks: int) -> dict[str, Any]:
+    """Returns what must be equal in all processes of a run."""
+    acting = run.layout.acting_role.name
+    return {
+        **run.record,
+        **({f"tasks of {acting}": acting_tasks} if acting_tasks else {}),
+        **spec._asdict(),
+        "cluster": {
+            job.name: topology.addresses(job.name) for job in run.layout.roles if job.is_called
+        },
+    }
 
 
 _LOCK_SECONDS = 120.0
