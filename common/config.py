@@ -7,7 +7,7 @@ This module imports neither TensorFlow nor NumPy, so that the launcher stays lig
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import difflib
 import itertools
@@ -39,7 +39,7 @@ def field(
     choices: Sequence[str] = (),
     suffix: str | None = None,
     earlier: Any = None,
-    may_change: bool = False,
+    may_change: bool | Callable[[Mapping[str, Any]], bool] = False,
 ) -> Any:
     """Returns a field of a `Config`. The string below the field is its help; see `help_of`.
 
@@ -55,8 +55,9 @@ def field(
         speeds).
       earlier: value in runs that were started before the field existed; None uses the default. May
         be a function of a mapping, the run's other hyperparameters by name.
-      may_change: whether a run may continue with another value, which must not change the
-        algorithm.
+      may_change: whether the value does not change the algorithm, so that a run may continue with
+        another value, and runs with different values are comparable. May be a function of a
+        mapping, the run's hyperparameters by name.
     """
     given = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     bounds = {name: bound for name, bound in given.items() if bound is not None}
@@ -219,9 +220,10 @@ def completed(values: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str
     return {n: v(values) if callable(v) else v for n, v in earlier.items()} | dict(values)
 
 
-def changeable(cls: type[Config]) -> tuple[str, ...]:
-    """Returns the names of the fields whose values may change when a run continues."""
-    return tuple(each.name for each in dataclasses.fields(cls) if each.metadata["may_change"])
+def changeable(cls: type[Config], values: Mapping[str, Any]) -> set[str]:
+    """Returns the names of the fields that may change in a run with these values."""
+    may_change = {each.name: each.metadata["may_change"] for each in dataclasses.fields(cls)}
+    return {name for name, may in may_change.items() if (may(values) if callable(may) else may)}
 
 
 def help_of(config_class: type[Config]) -> dict[str, str]:

@@ -10,13 +10,12 @@ import contextlib
 import hashlib
 import json
 import pathlib
-import types
 from typing import Any
 
 import numpy as np
 import pandas
 
-from common.config import earlier_values
+from common.config import Config
 from common.evidence.paper import EARLIER, EPISODE_RETURN, Returns
 from common.evidence.plan import Plan, PlannedRun, State, last_progress
 from common.evidence.runs import IN_ORDER, KEYS, Key, Tables, read_rows, words_of
@@ -168,8 +167,8 @@ class TableWriter:
             records_lib.require_keys(run.evaluation_json, evaluation, {EPISODE_RETURN: float})
             record["evaluation"] = evaluation
         training = _training(run, config.get("num_actors") or 1)
-        earlier = earlier_values(planned.run.agent.settings.config_class)
-        return self.put(planned.key, config, record, evaluations, training, earlier)
+        kind = planned.run.agent.settings.config_class
+        return self.put(planned.key, config, record, evaluations, training, kind)
 
     def put(
         self,
@@ -178,7 +177,7 @@ class TableWriter:
         record: Mapping[str, Any],
         evaluations: Rows,
         training: Rows,
-        earlier: Mapping[str, Any] = types.MappingProxyType({}),
+        kind: type[Config] | None = None,
     ) -> bool:
         """Adds a run; returns whether anything is new.
 
@@ -188,7 +187,7 @@ class TableWriter:
           record: progress, starts and, where there is one, the final evaluation.
           evaluations: the run's rows in the table of evaluations.
           training: the run's rows in the table of training.
-          earlier: values of hyperparameters that did not exist when a kept config was written.
+          kind: class of the hyperparameters; see `common.reporting.run_directory.differences`.
 
         Raises:
           RunDirectoryError: a different run of the seed is kept, or seeds of another config.
@@ -203,7 +202,7 @@ class TableWriter:
         config = {name: value for name, value in config.items() if name not in KEYS[1:]}
         evaluations, training = _in_order(evaluations), _in_order(training)
         rows = _digest(evaluations, training)
-        used = self._used_config(key, config, earlier)
+        used = self._used_config(key, config, kind)
         new = dict(zip(KEYS, key)) | {"config": used, **record, "rows": rows}
         if new == old:
             return False
@@ -245,12 +244,12 @@ class TableWriter:
     def _rows(self, key: Key) -> tuple[Rows, Rows]:
         return self._evaluations.rows.get(key, []), self._training.rows.get(key, [])
 
-    def _used_config(self, key: Key, config: dict[str, Any], earlier: Mapping[str, Any]) -> str:
+    def _used_config(self, key: Key, config: dict[str, Any], kind: type[Config] | None) -> str:
         """Returns the id of the curve's kept config, which may lack newer fields; else a new id."""
         for (setting, environment, _), record in self._records.items():
             if (setting, environment) == key[:2]:
                 kept = self._configs[record["config"]]
-                if found := differences(kept, config, earlier):
+                if found := differences(kept, config, kind):
                     raise RunDirectoryError(
                         f"{self._tables.runs} has seeds with another config than "
                         f"{words_of(key)} ({listed(found)}): set them aside first"

@@ -480,7 +480,7 @@ def flag_values(flags: Iterable[str]) -> dict[str, str]:
 
 def same_value(value: Any, text: str) -> bool:
     """Returns whether a JSON value equals the value in a flag's text."""
-    if isinstance(value, list):  # as "(128, 128)", "128,128" or "(128,)"
+    if isinstance(value, list | tuple):  # as "(128, 128)", "128,128" or "(128,)"
         texts = [part for part in text.strip("() ").split(",") if part]
         return len(texts) == len(value) and all(map(same_value, value, texts))
     try:

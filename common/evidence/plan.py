@@ -11,7 +11,7 @@ import reprlib
 import sys
 from typing import Any
 
-from common.config import earlier_values
+from common.config import changeable
 from common.evidence.paper import (
     Experiment,
     Paper,
@@ -206,6 +206,27 @@ class PlannedRun:
         note = f"{run.where} has not reached {self.budget}: set it aside to make another run"
         return Status(State.UNUSABLE, run.progress, note, is_kept=True)
 
+    def differs_from_seeds(self) -> str:
+        """Returns how the config of the curve's kept seeds differs from this run's; "" if not.
+
+        Then this run cannot be kept.
+        """
+        settings, flags = self.run.agent.settings, flag_values(self.flags)
+        kept = self.kept.of(self.paper, self.scale.name) if self.kept else ()
+        other = next((run for run in kept if run.key[:2] == self.key[:2]), None)
+        if other is None:
+            return ""
+        there = with_earlier(other.config, settings.config_class)["config"]
+        may_change = changeable(settings.config_class, there)
+        for name, value in vars(settings.configuration(self.run.agent_setting)).items():
+            wanted = flags.get(f"config.{name}", str(value))
+            if name not in may_change and not same_value(there[name], wanted):
+                return (
+                    f"{other.where}, another seed, has config.{name} {reprlib.repr(there[name])}, "
+                    f"not {wanted}: set the curve's seeds aside first"
+                )
+        return ""
+
     def _read_directory_status(self) -> Status:
         """Returns the status of the run in its directory; changes nothing.
 
@@ -246,7 +267,7 @@ class PlannedRun:
         hyperparameter that did not exist when the config was written has its `earlier` value. The
         program itself compares what `--setting` implies when it resumes.
         """
-        config = with_earlier(config, earlier_values(self.run.agent.settings.config_class))
+        config = with_earlier(config, self.run.agent.settings.config_class)
         for name, wanted in flag_values(self.flags).items():
             if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
                 continue

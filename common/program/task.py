@@ -26,7 +26,7 @@ from common.cluster.launcher import FINAL_CODE
 from common.cluster.layout import FlagValues, Layout, imported
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
-from common.config import Config, changeable, earlier_values
+from common.config import Config
 from common.program import flags as flags_lib
 from common.program import resources
 from common.program.flags import UsageError
@@ -76,8 +76,7 @@ class ProgramRun:
 
     def open_directory(self) -> None:
         """Creates the run directory, or checks that it holds this run; see `RunDirectory.open`."""
-        kind = type(self.config)
-        self.directory.open(self.record, earlier_values(kind), changeable(kind))
+        self.directory.open(self.record, type(self.config))
 
     def check_resources(self, need: Need) -> tuple[str, bool]:
         """Returns a line about the resources needed here, and whether the replay is saved.

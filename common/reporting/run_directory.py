@@ -4,7 +4,7 @@ A start whose config differs from that of earlier starts fails with a list of th
 unless it differs only in hyperparameters that may change.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 from datetime import UTC, datetime
 import fcntl
@@ -14,10 +14,9 @@ from pathlib import Path
 import re
 import sys
 import time
-from types import MappingProxyType
 from typing import Any
 
-from common.config import completed
+from common.config import Config, changeable, completed, earlier_values
 from common.reporting import records
 from common.reporting.budget import Budget
 from common.user_error import UserError
@@ -30,34 +29,44 @@ _LONGEST = 80
 
 
 def differences(
-    there: Any, here: Any, earlier: Mapping[str, Any] = MappingProxyType({})
+    there: Any, here: Any, kind: type[Config] | None = None
 ) -> dict[str, tuple[str, str]]:
     """Returns {"learner.batch_size": ("256", "64"), ...}: the values there and here, as JSON text.
 
     Args:
       there: a config: nested mappings, sequences and scalars that JSON can represent.
       here: another config.
-      earlier: values of the hyperparameters that a config lacks because they did not exist when it
-        was written; see `common.config.completed`.
+      kind: class of the member "config" of both; None: there is none. Hyperparameters that a config
+        lacks, because they did not exist when it was written, are then completed; those that may
+        change do not count.
     """
+    configs = [config if kind is None else with_earlier(config, kind) for config in (there, here)]
     # Through JSON, so that a tuple equals the list that a file made of it.
-    there, here = (
-        _leaves(json.loads(json.dumps(with_earlier(config, earlier)))) for config in (there, here)
-    )
+    there, here = (_leaves(json.loads(json.dumps(config))) for config in configs)
     found = {
         key: (there.get(key, ABSENT), here.get(key, ABSENT))
         for key in {**there, **here}
         if there.get(key) != here.get(key)
     }
+    if kind is None:
+        return found
+    if all(map(_has_hyperparameters, configs)):
+        may_change = [changeable(kind, config["config"]) for config in configs]
+        for name in set.intersection(*may_change):
+            found.pop(f"config.{name}", None)
     # A setting's name lists hyperparameters, and an earlier run's name lists fewer of them.
-    return {} if earlier and found.keys() == {"setting"} else found
+    return {} if found.keys() == {"setting"} else found
 
 
-def with_earlier(config: Any, earlier: Mapping[str, Any]) -> Any:
-    """Returns a config with the hyperparameters that it lacks, if it has any at all."""
-    if isinstance(config, dict) and isinstance(config.get("config"), dict):
-        return config | {"config": completed(config["config"], earlier)}
-    return config
+def with_earlier(config: Any, kind: type[Config]) -> Any:
+    """Returns a config with the hyperparameters of `kind` that it lacks, if it has any at all."""
+    if not _has_hyperparameters(config):
+        return config
+    return {**config, "config": completed(config["config"], earlier_values(kind))}
+
+
+def _has_hyperparameters(config: Any) -> bool:
+    return isinstance(config, Mapping) and isinstance(config.get("config"), Mapping)
 
 
 def listed(found: Mapping[str, tuple[str, str]], form: str = "{name} {there} -> {here}") -> str:
@@ -159,20 +168,14 @@ class RunDirectory:
         self.films = self.path / "films"
         self.logs = self.path / "logs"
 
-    def open(
-        self,
-        config: Mapping[str, Any],
-        earlier: Mapping[str, Any] = MappingProxyType({}),
-        changeable: Collection[str] = (),
-    ) -> None:
+    def open(self, config: Mapping[str, Any], kind: type[Config] | None = None) -> None:
         """Creates the directory for a run with this config, or checks that its run has this config.
 
         Several processes may open the same directory at once.
 
         Args:
           config: nested mappings, sequences and scalars that JSON can represent.
-          earlier: see `differences`.
-          changeable: names of hyperparameters whose values may differ from those before.
+          kind: see `differences`.
 
         Raises:
           ConfigMismatchError: the directory holds a run with another config; it is left unchanged.
@@ -186,7 +189,7 @@ class RunDirectory:
                 self._write_config(text)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(None, "Permission denied", str(self.path))
-            self._check_config(config, earlier, changeable)
+            self._check_config(config, kind)
             for directory in (self.checkpoints, self.logs):
                 directory.mkdir(exist_ok=True)
         except OSError as error:
@@ -349,20 +352,18 @@ class RunDirectory:
                 "config.json): give --workdir a new or empty directory"
             )
 
-    def _check_config(
-        self, config: Any, earlier: Mapping[str, Any], changeable: Collection[str]
-    ) -> None:
-        found = differences(records.read_json(self.config_json), config, earlier)
-        if not found.keys() - {f"config.{name}" for name in changeable}:
+    def _check_config(self, config: Any, kind: type[Config] | None) -> None:
+        found = differences(records.read_json(self.config_json), config, kind)
+        if not found:
             return
-        kind = "with another config"
+        other = "with another config"
         if found.get("agent", (ABSENT,))[0] != ABSENT:
-            kind = "of the agent {}, not of {}".format(*found.pop("agent"))
+            other = "of the agent {}, not of {}".format(*found.pop("agent"))
             found.pop("paper", None)
         details = f": {listed(found)}" if found else ""
         raise ConfigMismatchError(
-            f"{self.path} holds a run {kind}{details}; resume it with its own agent and config, or "
-            "give --workdir a new directory (--init_from starts from the networks of a run)"
+            f"{self.path} holds a run {other}{details}; resume it with its own agent and config, "
+            "or give --workdir a new directory (--init_from starts from the networks of a run)"
         )
 
     def _write_starts(self, starts: list[dict[str, Any]]) -> None:

@@ -32,7 +32,7 @@ class ApexConfig(Config):
     send_batch: int = field(50, minimum=1, may_change=True)
     """B, transitions that an actor process sends at once (section 4.1, for DQN; our copy of the
     text lacks the number, RLlib also uses 50)."""
-    send_buffer: int = field(100, minimum=1, earlier=200)
+    send_buffer: int = field(100, minimum=1, earlier=200, may_change=True)
     """Maximum number of transitions waiting to be sent; then acting waits (section 4.1, "up to
     100"). They are sent in whole batches, and the batch being sent does not count."""
     actor_period: int = field(100, minimum=1)

@@ -84,7 +84,9 @@ class AQLConfig(Config):
     cem_min_std: float = field(0.01, minimum=0, suffix="floor{:g}")
     """Minimum standard deviation of QT-Opt's Gaussians. Not in the paper; without it the search
     stops where the elites agree."""
-    cem_uniform_samples: int = field(400, minimum=0, suffix="cem_uniform{}")
+    cem_uniform_samples: int = field(
+        400, minimum=0, suffix="cem_uniform{}", may_change=lambda of: of["search"] != "cem"
+    )
     """Additional uniform candidates of QT-Opt. Section 5.1 says that all methods except D3PG have
     400, but describes QT-Opt without them; 0 is the other reading."""
     ou_theta: float = field(0.15, above=0, maximum=1, suffix="theta{:g}")
@@ -152,7 +154,11 @@ class AQLConfig(Config):
     paper's text, which lacks figure 1; wide and shallow, since figure 11's network is "deeper but
     had fewer units"."""
     policy_network: str = field(
-        "proposal", choices=("proposal", "d4pg"), suffix="network_of_{}", earlier="d4pg"
+        "proposal",
+        choices=("proposal", "d4pg"),
+        suffix="network_of_{}",
+        earlier="d4pg",
+        may_change=lambda of: of["search"] != "policy",
     )
     """Hidden layers of D3PG's policy: proposal, ReLU layers like the proposal's, since "all
     architectural details that are not specific to the method" are held fixed (section 5.1); or

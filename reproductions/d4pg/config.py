@@ -98,7 +98,7 @@ class D4PGConfig(ActorCriticConfig):
     """Exponent of p if removal is priority. Not in the paper; Ape-X appendix D."""
     send_batch: int = field(50, minimum=1, may_change=True)
     """Transitions an actor process sends at once (Ape-X section 4.1, to which the paper refers)."""
-    send_buffer: int = field(100, minimum=1, earlier=200)
+    send_buffer: int = field(100, minimum=1, earlier=200, may_change=True)
     """Maximum number of transitions waiting to be sent; then acting waits (Ape-X section 4.1). They
     are sent in whole batches, and the batch being sent does not count."""
     samples_per_insert: float = field(0.0, minimum=0)

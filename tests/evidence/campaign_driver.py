@@ -11,11 +11,10 @@ from common.evidence.paper import Experiment, Run, Substitute
 from common.reporting.command_line import exit_with
 import reproductions
 
-SETTINGS = ("good", "better", "steady", "slow", "mortal", "held", "broken")
 SMALL = dataclasses.replace(planted.SMALL, is_compact=True)
 _RUNS = tuple(
     Run(planted.AGENT, setting, task, (f"--setting={setting}",))
-    for setting in SETTINGS
+    for setting in planted.PLAYED
     for task in planted.TASKS
 )
 PAPER = dataclasses.replace(

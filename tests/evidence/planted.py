@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+from common.config import Config, Settings, field
 from common.evidence.keep import TableWriter
 from common.evidence.paper import PAPER_SCALE, Change, Experiment, Paper, Run, Scale
 from common.evidence.plan import make_plan
@@ -13,9 +14,26 @@ from common.reporting.csv_rows import CsvRows
 from common.reporting.run_directory import RunDirectory
 from reproductions.d4pg.config import AGENT as D4PG
 
-# fake_program.py does what a launcher does, without learning.
-AGENT = dataclasses.replace(D4PG, title="Fake", program="fake_program")
 SETTINGS = ("good", "better")
+
+
+@dataclasses.dataclass
+class FakeConfig(Config):
+    """Hyperparameters of the fake agent."""
+
+    sizes: tuple[int, ...] = field((8, 8))
+    rate: float = field(0.1)
+    single_process: bool = field(False)
+
+
+# fake_program.py does what a launcher does, without learning.
+PLAYED = (*SETTINGS, "steady", "slow", "mortal", "held", "broken")
+AGENT = dataclasses.replace(
+    D4PG,
+    title="Fake",
+    program="fake_program",
+    settings=Settings(FakeConfig, dict.fromkeys(PLAYED, {}), "good"),
+)
 TASKS = ("suite:a:easy", "suite:b:hard")
 EXPERIMENT = Experiment(
     "figure 1",
@@ -73,11 +91,11 @@ def plant(
     return run
 
 
-def plant_kept(root, setting, learner_steps=10):
+def plant_kept(root, setting, learner_steps=10, sizes=(4, 4)):
     """Keeps a finished run of `SMALL` and leaves no directory."""
     progress = (6 * learner_steps, 40 * learner_steps, learner_steps)
     writer = TableWriter(root, "fake", "small")
-    config = {"paper": "fake", "setting": setting, "num_actors": 2, "config": {"sizes": [4, 4]}}
+    config = {"paper": "fake", "setting": setting, "num_actors": 2, "config": {"sizes": [*sizes]}}
     record = {"progress": dict(zip(csv_rows.PROGRESS, progress))}
     record["starts"] = [{"outcome": "finished"}]
     writer.put((setting, TASKS[0], 0), config, record, [], [])

@@ -4,6 +4,7 @@ import functools
 import io
 import itertools
 import json
+import operator
 import os
 import pathlib
 import re
@@ -20,6 +21,7 @@ from common.cluster.processes import StopRequest
 from common.evidence import execute, keep
 from common.evidence.execute import COLUMNS, read_list
 from common.evidence.paper import RESULTS, Returns, run_path
+from common.evidence.plan import make_plan
 from common.evidence.runs import KeptRuns
 from common.reporting.records import replace_file
 from common.user_error import UserError
@@ -266,9 +268,20 @@ def test_a_cut_run_goes_on_and_another_run_in_a_directory_is_named(tmp_path, cap
     (killed, last) = campaign.starts("good")
     assert (killed["outcome"], last["outcome"]) == (None, "finished")
     assert last["scale"] == "small"
-    assert last["scale_changes"].endswith("; num_actors 2 instead of 32; config.sizes (4,4)")
+    assert last["scale_changes"].endswith(
+        "; num_actors 2 instead of 32; config.sizes (4,4) instead of (8, 8)"
+    )
     rows = campaign.run("good").points("actor_steps", "learner_steps", Returns.EVALUATOR)
     assert rows["learner_steps"].tolist() == [5, 6, 7, 8, 9, 10, 10, 4]
+
+
+def test_a_run_that_could_not_be_kept_next_to_the_other_seeds_is_not_started(tmp_path, capsys):
+    campaign = Campaign(tmp_path, f"good,{SHORT[0]},2,,", f"better,{SHORT[0]},1,,")
+    plant_kept(campaign.kept, "good", sizes=(4, 8))
+    assert campaign("--cores=1") == 1
+    err = capsys.readouterr().err
+    assert re.search(r"not started: good .*seed 1: .*config.sizes \[4, 8\], not \(4,4\)", err)
+    assert not campaign.directory("good").parent.exists() and campaign.seeds("better") == [0]
 
 
 def test_status_says_what_is_there_and_starts_nothing(tmp_path, capsys):
@@ -353,6 +366,17 @@ def test_a_run_that_others_keep_meanwhile_is_not_made(tmp_path, capsys, monkeypa
     assert "2 of 2 runs are finished" in capsys.readouterr().err
     assert campaign.seeds("good") == campaign.seeds("steady") == [0]
     assert not campaign.directory("steady").exists()
+
+
+@pytest.mark.parametrize("paper", reproductions.papers(), ids=operator.attrgetter("name"))
+def test_more_seeds_of_every_kept_curve_can_be_made_and_kept(paper):
+    """A default that has changed must not exclude what was kept before."""
+    kept = KeptRuns(RESULTS / "runs")
+    for each, scale in itertools.product(paper.experiments, paper.scales):
+        if not each.at(scale.name).unavailable:
+            plan = make_plan(paper, each, scale, pathlib.Path("none"), kept, num_seeds=1)
+            found = [run.differs_from_seeds() for run in plan.runs]
+            assert set(found) <= {""}, each.name
 
 
 def test_a_line_of_this_repository_and_those_above_it_complete_its_claims():

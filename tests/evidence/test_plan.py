@@ -114,7 +114,7 @@ def test_a_kept_run_of_another_config_is_unusable(roots):
         ({"seed": 7}, "seed is 7, not 0"),
         ({"environment": "suite:c"}, "environment is 'suite:c', not suite:a:easy"),
         ({"config": {"sizes": [4, 8]}}, r"config.sizes is \[4, 8\], not \(4,4\)"),
-        ({"config": {}}, "config.sizes is None"),
+        ({"config": {}}, r"config.sizes is \(8, 8\), not"),
     ],
 )
 def test_a_run_of_another_config_is_unusable_and_the_rest_still_works(roots, config, words):
@@ -150,7 +150,7 @@ def test_command(roots):
         "--max_learner_steps=10",
         "--scale=small",
         "--scale_changes=10 learner steps instead of 1 hour; num_actors 2 instead of 32; "
-        "config.sizes (4,4)",
+        "config.sizes (4,4) instead of (8, 8)",
         f"--workdir={path(roots[0], 'better', TASKS[1], 1)}",
     ]
     paper_run = plan_figure(roots, PAPER_SCALE).runs[0]
@@ -186,7 +186,10 @@ def test_a_scale_may_have_other_runs_budget_and_seeds(roots):
     plan = make_plan(paper(experiment), experiment, SMALL, roots[0])
     (run,) = plan.runs
     assert (run.run, run.seed, run.budget) == (other, 0, Budget(learner_steps=3))
-    assert run.changes == ("3 learner steps instead of 1 hour", "config.sizes (4,4)")
+    assert run.changes == (
+        "3 learner steps instead of 1 hour",
+        "config.sizes (4,4) instead of (8, 8)",
+    )
     assert plan.experiment.note == "fewer" and "--scale=small" in run.command
     assert [
         planned.seed

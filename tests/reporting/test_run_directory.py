@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 import functools
 import json
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 
+from common.config import Config, field
 from common.reporting import records
 from common.reporting.budget import Budget
 from common.reporting.csv_rows import CsvError, CsvRows, GrowingRows
@@ -17,6 +19,7 @@ from common.reporting.run_directory import (
     RunDirectory,
     RunDirectoryError,
     RunInUseError,
+    differences,
 )
 from common.user_error import UserError
 
@@ -175,6 +178,15 @@ def test_links_in_a_run_directory_of_somebody_else_are_not_followed(tmp_path):
     assert set(_contents(mine).values()) == {b""} and len(run.read_starts()) == 1
 
 
+@dataclasses.dataclass
+class Learning(Config):
+    """A hyperparameter that may change, another that may change with n_step = 5, and n_step."""
+
+    prefetch: int = field(16, may_change=True)
+    part: int = field(0, may_change=lambda of: of["n_step"] == 5)
+    n_step: int = field(5)
+
+
 def test_a_run_goes_on_with_other_values_of_what_may_change(tmp_path):
     run = RunDirectory(tmp_path)
     config = {"seed": 1, "config": {"prefetch": 16, "n_step": 5}}
@@ -183,14 +195,26 @@ def test_a_run_goes_on_with_other_values_of_what_may_change(tmp_path):
     other = {"seed": 1, "config": {"prefetch": 2, "n_step": 5}}
     with pytest.raises(ConfigMismatchError, match="config.prefetch 16 -> 2"):
         run.open(other)
-    run.open(other, changeable=("prefetch",))
+    run.open(other, Learning)
     assert run.read_config() == config  # until the process that keeps the run has begun
     run.write_run_record(seed=1, scale="laptop", config=other)
     assert run.read_config() == other
     changes = [start["changed_since"] for start in run.read_starts()]
     assert changes == [{}, {"config.prefetch": [16, 2]}]
     with pytest.raises(ConfigMismatchError, match="config.n_step 5 -> 1"):
-        run.open({"seed": 1, "config": {"prefetch": 4, "n_step": 1}}, changeable=("prefetch",))
+        run.open({"seed": 1, "config": {"prefetch": 4, "n_step": 1}}, Learning)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "found"),
+    [
+        ({}, {"prefetch": 1, "part": 1}, {}),
+        ({"n_step": 1}, {"n_step": 1, "part": 1}, {"config.part": ("0", "1")}),
+        ({"n_step": 1, "part": 1}, {}, {"config.n_step": ("1", "5"), "config.part": ("1", "0")}),
+    ],
+)
+def test_hyperparameters_that_may_change_are_no_difference(there, here, found):
+    assert differences({"config": there}, {"config": here}, Learning) == found
 
 
 def test_run_record_keeps_every_start(tmp_path):

@@ -377,7 +377,7 @@ def test_a_run_from_before_a_field_existed_goes_on(name, tmp_path):
         fewer = {name: value for name, value in config.items() if name != absent}
         run.config_json.write_text(json.dumps({"agent": name, "config": fewer}))
         value = completed(fewer, earlier)[absent]
-        run.open({"agent": name, "config": config | {absent: value}}, earlier)
+        run.open({"agent": name, "config": config | {absent: value}}, config_class)
         expected = dataclasses.replace(config_class(), **{absent: value})
         assert from_values(config_class, fewer) == expected
 
@@ -389,9 +389,8 @@ def test_a_run_of_an_earlier_version_goes_on_but_only_with_its_values(tmp_path):
     config = from_values(settings.config_class, there["config"])
     assert not {"recurrent", "advantage", "window"} & there["config"].keys()
     assert settings.name_of("ddpg_er", config) == there["setting"]
-    record, earlier = there | {"config": vars(config)}, earlier_values(settings.config_class)
-    run.open(record, earlier)
+    run.open(there | {"config": vars(config)}, settings.config_class)
     assert run.config_json.read_bytes() == EARLIER.read_bytes()
     other = there | {"config": vars(dataclasses.replace(config, recurrent=True))}
     with pytest.raises(ConfigMismatchError, match="config: config.recurrent false -> true; resume"):
-        run.open(other, earlier)
+        run.open(other, settings.config_class)
