@@ -162,12 +162,15 @@ class Settings(Generic[ConfigT]):
     def name_of(self, setting: str, config: ConfigT) -> str:
         """Returns the setting's name with a suffix for each value that `config` changes.
 
-        Only fields that have a suffix count; the suffix of a bool that is now False follows "no_".
+        Only fields count that have a suffix and may not change; the suffix of a bool that is now
+        False follows "no_".
         """
         name, chosen = setting, self.configuration(setting)
+        may_change = changeable(self.config_class, vars(config))
         for each in dataclasses.fields(config):
             value, suffix = getattr(config, each.name), each.metadata["suffix"]
-            if suffix and value != getattr(chosen, each.name):
+            is_suffixed = suffix and each.name not in may_change
+            if is_suffixed and value != getattr(chosen, each.name):
                 name += "_no_" if value is False else "_"
                 name += suffix.format(value)
         return name

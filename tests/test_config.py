@@ -152,13 +152,16 @@ def test_a_field_says_what_runs_did_before_it_existed_and_whether_it_may_change(
     @dataclasses.dataclass
     class Later(Config):
         ratio: float = field(1.0, may_change=True)
-        part: int = field(0, may_change=lambda of: of["ratio"] == 1)
+        part: int = field(0, suffix="part{}", may_change=lambda of: of["ratio"] == 1)
         new: float = field(0.5, earlier=0.0)
         clock: str = field("steps", earlier=lambda of: "steps" if of["ratio"] == 1 else "updates")
 
     assert earlier_values(Later)["ratio"] == 1.0
     assert changeable(Later, {"ratio": 1.0}) == {"ratio", "part"}
     assert changeable(Later, {"ratio": 2.0}) == {"ratio"}
+    settings = Settings(Later, {"one": {}, "two": {"ratio": 2.0}}, "one")
+    assert settings.name_of("one", Later(part=1)) == "one"
+    assert settings.name_of("two", Later(ratio=2.0, part=1)) == "two_part1"
     assert from_values(Later, {"ratio": 1.0}) == Later(new=0.0, clock="steps")
     assert from_values(Later, {"ratio": 2.0}) == Later(ratio=2.0, new=0.0, clock="updates")
     assert from_values(Later, {"ratio": 2.0, "clock": "steps"}).clock == "steps"

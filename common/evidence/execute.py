@@ -295,9 +295,6 @@ class Session(LiveLine):
 
     def _make(self, job: _Job, stop: StopRequest) -> None:
         """Executes a run, with all its attempts, in a thread; keeps the run if it finishes."""
-        if self._kept is not None and (reason := job.planned.differs_from_seeds()):
-            job.attempts = 0
-            self._name(f"not started: {job.planned.name}: {reason}")
         while job.attempts and not stop.requested:
             status = job.planned.read_status()  # hours may have passed since the plan
             reason = status.note

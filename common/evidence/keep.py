@@ -167,8 +167,8 @@ class TableWriter:
             records_lib.require_keys(run.evaluation_json, evaluation, {EPISODE_RETURN: float})
             record["evaluation"] = evaluation
         training = _training(run, config.get("num_actors") or 1)
-        kind = planned.run.agent.settings.config_class
-        return self.put(planned.key, config, record, evaluations, training, kind)
+        config_class = planned.run.agent.settings.config_class
+        return self.put(planned.key, config, record, evaluations, training, config_class)
 
     def put(
         self,
@@ -177,7 +177,7 @@ class TableWriter:
         record: Mapping[str, Any],
         evaluations: Rows,
         training: Rows,
-        kind: type[Config] | None = None,
+        config_class: type[Config] | None = None,
     ) -> bool:
         """Adds a run; returns whether anything is new.
 
@@ -187,7 +187,7 @@ class TableWriter:
           record: progress, starts and, where there is one, the final evaluation.
           evaluations: the run's rows in the table of evaluations.
           training: the run's rows in the table of training.
-          kind: class of the hyperparameters; see `common.reporting.run_directory.differences`.
+          config_class: see `common.reporting.run_directory.differences`.
 
         Raises:
           RunDirectoryError: a different run of the seed is kept, or seeds of another config.
@@ -202,7 +202,7 @@ class TableWriter:
         config = {name: value for name, value in config.items() if name not in KEYS[1:]}
         evaluations, training = _in_order(evaluations), _in_order(training)
         rows = _digest(evaluations, training)
-        used = self._used_config(key, config, kind)
+        used = self._used_config(key, config, config_class)
         new = dict(zip(KEYS, key)) | {"config": used, **record, "rows": rows}
         if new == old:
             return False
@@ -244,12 +244,18 @@ class TableWriter:
     def _rows(self, key: Key) -> tuple[Rows, Rows]:
         return self._evaluations.rows.get(key, []), self._training.rows.get(key, [])
 
-    def _used_config(self, key: Key, config: dict[str, Any], kind: type[Config] | None) -> str:
-        """Returns the id of the curve's kept config, which may lack newer fields; else a new id."""
+    def _used_config(
+        self, key: Key, config: dict[str, Any], config_class: type[Config] | None
+    ) -> str:
+        """Returns the id of the curve's kept config; else a new id.
+
+        The kept config may lack newer fields and the agent's name, and differ in what may change.
+        """
         for (setting, environment, _), record in self._records.items():
             if (setting, environment) == key[:2]:
                 kept = self._configs[record["config"]]
-                if found := differences(kept, config, kind):
+                new = {name: config[name] for name in config if name != "agent" or name in kept}
+                if found := differences(kept, new, config_class):
                     raise RunDirectoryError(
                         f"{self._tables.runs} has seeds with another config than "
                         f"{words_of(key)} ({listed(found)}): set them aside first"

@@ -32,6 +32,8 @@ from common.reporting.run_directory import (
     RunDirectory,
     RunDirectoryError,
     RunInUseError,
+    differences,
+    listed,
     with_earlier,
 )
 from common.user_error import UserError
@@ -192,11 +194,16 @@ class PlannedRun:
         return there if is_decisive else here
 
     def read_kept_status(self) -> Status:
-        """Returns the status of the kept run, which is unusable if its budget is smaller."""
+        """Returns the status of the kept run, which is unusable if its budget is smaller.
+
+        A run that is not kept is unusable if it could not be kept next to the curve's other seeds.
+        """
         try:
             run = self.kept and self.kept.find(self.paper, self.scale.name, self.key)
             if run:
                 self._check_identity(run.where, run.config)
+            elif self.kept:
+                self._check_other_seeds(self.kept.of(self.paper, self.scale.name))
         except UserError as error:
             return Status(State.UNUSABLE, note=str(error), is_kept=True)
         if not (run and run.has_ended):
@@ -205,27 +212,6 @@ class PlannedRun:
             return Status(State.FINISHED, run.progress, is_kept=True)
         note = f"{run.where} has not reached {self.budget}: set it aside to make another run"
         return Status(State.UNUSABLE, run.progress, note, is_kept=True)
-
-    def differs_from_seeds(self) -> str:
-        """Returns how the config of the curve's kept seeds differs from this run's; "" if not.
-
-        Then this run cannot be kept.
-        """
-        settings, flags = self.run.agent.settings, flag_values(self.flags)
-        kept = self.kept.of(self.paper, self.scale.name) if self.kept else ()
-        other = next((run for run in kept if run.key[:2] == self.key[:2]), None)
-        if other is None:
-            return ""
-        there = with_earlier(other.config, settings.config_class)["config"]
-        may_change = changeable(settings.config_class, there)
-        for name, value in vars(settings.configuration(self.run.agent_setting)).items():
-            wanted = flags.get(f"config.{name}", str(value))
-            if name not in may_change and not same_value(there[name], wanted):
-                return (
-                    f"{other.where}, another seed, has config.{name} {reprlib.repr(there[name])}, "
-                    f"not {wanted}: set the curve's seeds aside first"
-                )
-        return ""
 
     def _read_directory_status(self) -> Status:
         """Returns the status of the run in its directory; changes nothing.
@@ -267,9 +253,14 @@ class PlannedRun:
         hyperparameter that did not exist when the config was written has its `earlier` value. The
         program itself compares what `--setting` implies when it resumes.
         """
-        config = with_earlier(config, self.run.agent.settings.config_class)
+        config_class = self.run.agent.settings.config_class
+        config = with_earlier(config, config_class)
+        may_change = changeable(config_class, config.get("config", {}))
         for name, wanted in flag_values(self.flags).items():
-            if name not in ("environment", "seed", "num_actors") and not name.startswith("config."):
+            field = name.removeprefix("config.")
+            if field == name and name not in ("environment", "seed", "num_actors"):
+                continue
+            if field in may_change:
                 continue
             there: Any = config
             for part in name.split("."):
@@ -279,6 +270,31 @@ class PlannedRun:
                     f"{where} belongs to another run, whose {name} is {reprlib.repr(there)}, not "
                     f"{wanted}: move that run away, or give another --runs"
                 )
+
+    def _check_other_seeds(self, kept: Iterable[KeptRun]) -> None:
+        """Raises RunDirectoryError if the curve has a seed with another config than this run's."""
+        other = next((run for run in kept if run.key[:2] == self.key[:2]), None)
+        if other is None:
+            return
+        settings, flags = self.run.agent.settings, flag_values(self.flags)
+        there = with_earlier(other.config, settings.config_class)
+        setting = settings.configuration(self.run.agent_setting or settings.default)
+
+        def wanted(kept: Mapping[str, Any], name: str, text: str) -> Any:
+            return kept[name] if same_value(kept.get(name), text) else text
+
+        values = {
+            name: wanted(there.get("config", {}), name, flags.get(f"config.{name}", str(value)))
+            for name, value in vars(setting).items()
+        }
+        here = {**there, "config": values}
+        if num_actors := flags.get("num_actors"):
+            here["num_actors"] = wanted(there, "num_actors", num_actors)
+        if found := differences(there, here, settings.config_class):
+            raise RunDirectoryError(
+                f"{other.where}, another seed, has another config ({listed(found)}): set the "
+                "curve's seeds aside first"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -289,7 +289,7 @@ def run_task(run: ProgramRun) -> NoReturn:
 
 
 def _acting_tasks(run: ProgramRun, topology: Topology) -> int:
-    """Returns the number of tasks that act, which come and go and may be unlisted in TF_CONFIG.
+    """Returns the number of acting tasks; TF_CONFIG may leave them out, because they come and go.
 
     Raises:
       ClusterError: TF_CONFIG and the flags disagree.
@@ -344,6 +344,7 @@ def _keep(run: ProgramRun, context, function: Callable[[Any], None]) -> None:
             changed=changed,
             command=command,
             config=run.record,
+            config_class=type(run.config),
         )
         # Not skipped if the disk is full: parameter versions depend on run.json's number of starts.
         when_there_is_room(write, stop.wait)

@@ -29,18 +29,21 @@ _LONGEST = 80
 
 
 def differences(
-    there: Any, here: Any, kind: type[Config] | None = None
+    there: Any, here: Any, config_class: type[Config] | None = None
 ) -> dict[str, tuple[str, str]]:
     """Returns {"learner.batch_size": ("256", "64"), ...}: the values there and here, as JSON text.
 
     Args:
       there: a config: nested mappings, sequences and scalars that JSON can represent.
       here: another config.
-      kind: class of the member "config" of both; None: there is none. Hyperparameters that a config
-        lacks, because they did not exist when it was written, are then completed; those that may
-        change do not count.
+      config_class: class of the hyperparameters in the member "config"; None: all members are
+        compared as they are. With a class, hyperparameters that did not exist when a config was
+        written have their earlier values; those that may change in both do not count, nor does a
+        difference in the setting's name alone.
     """
-    configs = [config if kind is None else with_earlier(config, kind) for config in (there, here)]
+    configs = [there, here]
+    if config_class is not None:
+        configs = [with_earlier(config, config_class) for config in configs]
     # Through JSON, so that a tuple equals the list that a file made of it.
     there, here = (_leaves(json.loads(json.dumps(config))) for config in configs)
     found = {
@@ -48,21 +51,21 @@ def differences(
         for key in {**there, **here}
         if there.get(key) != here.get(key)
     }
-    if kind is None:
+    if config_class is None:
         return found
     if all(map(_has_hyperparameters, configs)):
-        may_change = [changeable(kind, config["config"]) for config in configs]
+        may_change = [changeable(config_class, config["config"]) for config in configs]
         for name in set.intersection(*may_change):
             found.pop(f"config.{name}", None)
     # A setting's name lists hyperparameters, and an earlier run's name lists fewer of them.
     return {} if found.keys() == {"setting"} else found
 
 
-def with_earlier(config: Any, kind: type[Config]) -> Any:
-    """Returns a config with the hyperparameters of `kind` that it lacks, if it has any at all."""
+def with_earlier(config: Any, config_class: type[Config]) -> Any:
+    """Returns a config, if it has hyperparameters, with those of the class that it lacks."""
     if not _has_hyperparameters(config):
         return config
-    return {**config, "config": completed(config["config"], earlier_values(kind))}
+    return {**config, "config": completed(config["config"], earlier_values(config_class))}
 
 
 def _has_hyperparameters(config: Any) -> bool:
@@ -168,14 +171,14 @@ class RunDirectory:
         self.films = self.path / "films"
         self.logs = self.path / "logs"
 
-    def open(self, config: Mapping[str, Any], kind: type[Config] | None = None) -> None:
+    def open(self, config: Mapping[str, Any], config_class: type[Config] | None = None) -> None:
         """Creates the directory for a run with this config, or checks that its run has this config.
 
         Several processes may open the same directory at once.
 
         Args:
           config: nested mappings, sequences and scalars that JSON can represent.
-          kind: see `differences`.
+          config_class: see `differences`.
 
         Raises:
           ConfigMismatchError: the directory holds a run with another config; it is left unchanged.
@@ -189,7 +192,7 @@ class RunDirectory:
                 self._write_config(text)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError(None, "Permission denied", str(self.path))
-            self._check_config(config, kind)
+            self._check_config(config, config_class)
             for directory in (self.checkpoints, self.logs):
                 directory.mkdir(exist_ok=True)
         except OSError as error:
@@ -278,6 +281,7 @@ class RunDirectory:
         changed: Mapping[str, Any] | None = None,
         command: Sequence[str] | None = None,
         config: Mapping[str, Any] | None = None,
+        config_class: type[Config] | None = None,
     ) -> None:
         """Adds an entry for this start to run.json; called by one process of a run.
 
@@ -293,8 +297,12 @@ class RunDirectory:
             hyperparameter), except environment, seed, workdir, role and the arguments above.
           command: the user's command line; None: the command line of this process.
           config: see `open`; None: the config in config.json.
+          config_class: class of its hyperparameters. Those that did not exist before have had their
+            earlier values.
         """
         before = records.read_json(self.config_json)
+        if config_class is not None:
+            before = with_earlier(before, config_class)
         found = {
             name: [json.loads(there), json.loads(here)]
             for name, (there, here) in differences(before, config or before).items()
@@ -352,8 +360,8 @@ class RunDirectory:
                 "config.json): give --workdir a new or empty directory"
             )
 
-    def _check_config(self, config: Any, kind: type[Config] | None) -> None:
-        found = differences(records.read_json(self.config_json), config, kind)
+    def _check_config(self, config: Any, config_class: type[Config] | None) -> None:
+        found = differences(records.read_json(self.config_json), config, config_class)
         if not found:
             return
         other = "with another config"

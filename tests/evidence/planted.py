@@ -22,8 +22,8 @@ class FakeConfig(Config):
     """Hyperparameters of the fake agent."""
 
     sizes: tuple[int, ...] = field((8, 8))
-    rate: float = field(0.1)
     single_process: bool = field(False)
+    prefetch: int = field(16, may_change=True)
 
 
 # fake_program.py does what a launcher does, without learning.
@@ -91,11 +91,12 @@ def plant(
     return run
 
 
-def plant_kept(root, setting, learner_steps=10, sizes=(4, 4)):
+def plant_kept(root, setting, learner_steps=10, num_actors=2, sizes=(4, 4), **values):
     """Keeps a finished run of `SMALL` and leaves no directory."""
     progress = (6 * learner_steps, 40 * learner_steps, learner_steps)
     writer = TableWriter(root, "fake", "small")
-    config = {"paper": "fake", "setting": setting, "num_actors": 2, "config": {"sizes": [*sizes]}}
+    values |= {"sizes": [*sizes]}
+    config = {"paper": "fake", "setting": setting, "num_actors": num_actors, "config": values}
     record = {"progress": dict(zip(csv_rows.PROGRESS, progress))}
     record["starts"] = [{"outcome": "finished"}]
     writer.put((setting, TASKS[0], 0), config, record, [], [])

@@ -107,6 +107,30 @@ def test_a_kept_run_of_another_config_is_unusable(roots):
     assert run.read_status().state is State.UNUSABLE and ":1 is not" in run.read_status().note
 
 
+def test_a_kept_run_with_another_value_of_what_may_change_is_finished(roots):
+    plant_kept(roots[1], "good", prefetch=7)
+    other = Scale("small", "", SMALL.budget, (*SMALL.changes, Change("--config.prefetch=2")))
+    assert plan_figure(roots, other).runs[0].status.state is State.FINISHED
+
+
+@pytest.mark.parametrize(
+    "planted, words",
+    [
+        ({"sizes": (4, 8)}, r'another config \(config.sizes \[4, 8\] -> "\(4,4\)"\): set the'),
+        ({"num_actors": 3}, r'another config \(num_actors 3 -> "2"\)'),
+        ({"single_process": True}, "config.single_process true -> "),
+        ({"removed": 1}, "config.removed 1 -> .absent."),
+        ({"prefetch": 7}, ""),
+    ],
+)
+def test_a_run_that_could_not_be_kept_next_to_other_seeds_is_unusable(planted, words, roots):
+    plant_kept(roots[1], "good", **planted)
+    first, _, _, _, second, *_ = plan_figure(roots).runs
+    assert (first.key[:2], second.key) == (second.key[:2], ("good", TASKS[0], 1))
+    assert second.status.state is (State.UNUSABLE if words else State.MISSING)
+    assert re.search(words, second.status.note)
+
+
 @pytest.mark.parametrize(
     "config, words",
     [

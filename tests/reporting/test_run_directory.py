@@ -201,6 +201,9 @@ def test_a_run_goes_on_with_other_values_of_what_may_change(tmp_path):
     assert run.read_config() == other
     changes = [start["changed_since"] for start in run.read_starts()]
     assert changes == [{}, {"config.prefetch": [16, 2]}]
+    newer = {"seed": 1, "config": {"prefetch": 2, "n_step": 5, "part": 3}}
+    run.write_run_record(seed=1, scale="laptop", config=newer, config_class=Learning)
+    assert run.read_starts()[-1]["changed_since"] == {"config.part": [0, 3]}
     with pytest.raises(ConfigMismatchError, match="config.n_step 5 -> 1"):
         run.open({"seed": 1, "config": {"prefetch": 4, "n_step": 1}}, Learning)
 
