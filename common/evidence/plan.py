@@ -249,18 +249,18 @@ class PlannedRun:
     def _check_identity(self, where: pathlib.Path | str, config: Mapping[str, Any]) -> None:
         """Raises RunDirectoryError unless the config agrees with this run's flags.
 
-        Environment, seed, number of actors and each hyperparameter among the flags are compared. A
-        hyperparameter that did not exist when the config was written has its `earlier` value. The
-        program itself compares what `--setting` implies when it resumes.
+        Environment, seed, number of actors and each hyperparameter among the flags are compared,
+        except for those that may change. A hyperparameter that did not exist when the config was
+        written has its `earlier` value. The program itself compares what `--setting` implies when
+        it resumes.
         """
         config_class = self.run.agent.settings.config_class
         config = with_earlier(config, config_class)
         may_change = changeable(config_class, config.get("config", {}))
         for name, wanted in flag_values(self.flags).items():
-            field = name.removeprefix("config.")
-            if field == name and name not in ("environment", "seed", "num_actors"):
-                continue
-            if field in may_change:
+            group, _, field = name.rpartition(".")
+            is_fixed = group == "config" and field not in may_change
+            if not is_fixed and name not in ("environment", "seed", "num_actors"):
                 continue
             there: Any = config
             for part in name.split("."):
