@@ -197,6 +197,7 @@ class Claim:
       test: the test that decides it.
       is_headline: whether it is one of the paper's main statements.
       rule: a sentence that states the rule of the test if its numbers do not; else "".
+      note: a phrase in Markdown that limits the verdict; "" if none does.
     """
 
     name: str
@@ -206,6 +207,7 @@ class Claim:
     test: Test
     is_headline: bool = False
     rule: str = ""
+    note: str = ""
 
     def judge(self, paper: Paper, evidence: Evidence) -> Finding:
         """Returns the verdict with its evidence."""

@@ -2,7 +2,8 @@
 
 Each table of the file is a claim: what it `says`, its `source`, and the `experiment` that shows it,
 by default the last one that the source names ("": none). `headline = true` marks the paper's main
-statements, which results/README.md shows. One of these keys says what decides it:
+statements, which results/README.md shows. A `note` limits the verdict, for example to what the
+scale model allows; the pages of results show it. One of these keys says what decides the claim:
 
     effect     a comparison of settings in the kept runs, see below
     median     our median human-normalised score over all games for a `setting`, compared with the
@@ -88,7 +89,7 @@ def trend(sizes: Mapping[str, float]) -> Weights:
 _BOUNDS = {">": AHEAD, ">=": NOT_BEHIND, "~": LEVEL}
 _OVER_SIZES = {"trend ": trend, "slope ": slope}
 _KINDS = {"effect", "median", "benchmark", "check", "lacks"}
-_OF_CLAIM = {"says", "source", "headline", "experiment", "basis", "rule"}
+_OF_CLAIM = {"says", "source", "headline", "experiment", "basis", "rule", "note"}
 _OF_EFFECT = {
     *("effect", "each", "over", "least", "bounds", "tasks", "except"),
     *("measure", "quantity", "clock", "since"),
@@ -143,8 +144,8 @@ def _claim(name: str, entry: _Table, paper: Paper, checks: ModuleType | None) ->
         finding = Finding(Verdict.OPEN, lacks=entry[kind])
         test = Check(lambda evidence: finding, Basis.RUNS)
     rule = entry["rule"] if kind in ("check", "lacks") else ""
-    is_headline = entry.get("headline", False)
-    return Claim(name, entry["says"], entry["source"], shown_by, test, is_headline, rule)
+    further = (entry.get("headline", False), rule, entry.get("note", ""))
+    return Claim(name, entry["says"], entry["source"], shown_by, test, *further)
 
 
 def _main_effects(entry: _Table, paper: Paper, experiment: Experiment) -> MainEffects:

@@ -122,6 +122,7 @@ def _claim_row(paper: Paper, claim: Claim, finding: Finding) -> Row:
         **dict(zip(_OF_MISSING, map(str, to_make))),
         "lacks": finding.lacks,
         "rule": claim.rule,
+        "note": claim.note,
     }
 
 
@@ -157,12 +158,12 @@ def _parts(judged: JudgedEffect, effect: Effect) -> tuple[str, str, str, str]:
 
 def _answer(paper: Paper, claim: Claim, finding: Finding) -> list[Row]:
     """Returns the rows of a page, one for each number of a claim, the deciding ones first."""
-    exploratory = " (exploratory)" if finding.is_exploratory else ""
-    shown = finding.verdict is not Verdict.OPEN
+    is_open = finding.verdict is Verdict.OPEN
+    exploratory = " (exploratory)" if finding.is_exploratory and not is_open else ""
     first = {
         "the paper says": claim.says,
         "source": claim.source,
-        "verdict": str(finding.verdict) + exploratory * shown,
+        "verdict": "; ".join(filter(None, (f"{finding.verdict}{exploratory}", claim.note))),
         "open because": _why_open(finding),
     }
     rows = []

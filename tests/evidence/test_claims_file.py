@@ -153,6 +153,7 @@ def test_what_else_decides_a_claim(tmp_path):
     assert finding == Finding(Verdict.OPEN, lacks="Nobody knows.")
     text = 'benchmark = { record = "d4pg", number = "cost", bounds = [1, inf] }'
     assert read(tmp_path, text, own).test == Measured("d4pg", "cost", (1.0, math.inf))
+    assert read(tmp_path, f'{text}\nnote = "here"', own).note == "here"
     text = 'median = { setting = "a", source = "b", row = "c", column = "d", is_percent = true }'
     assert read(tmp_path, text, own).test == GameMedian("a", "b", "c", "d", is_percent=True)
 
