@@ -143,9 +143,16 @@ def _claim(name: str, entry: _Table, paper: Paper, checks: ModuleType | None) ->
     else:
         finding = Finding(Verdict.OPEN, lacks=entry[kind])
         test = Check(lambda evidence: finding, Basis.RUNS)
-    rule = entry["rule"] if kind in ("check", "lacks") else ""
-    further = (entry.get("headline", False), rule, entry.get("note", ""))
-    return Claim(name, entry["says"], entry["source"], shown_by, test, *further)
+    return Claim(
+        name,
+        entry["says"],
+        entry["source"],
+        shown_by,
+        test,
+        is_headline=entry.get("headline", False),
+        rule=entry["rule"] if kind in ("check", "lacks") else "",
+        note=entry.get("note", ""),
+    )
 
 
 def _main_effects(entry: _Table, paper: Paper, experiment: Experiment) -> MainEffects:
