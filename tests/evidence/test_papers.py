@@ -122,18 +122,18 @@ def test_tasks_of_the_control_suite_exist():
 
 
 @pytest.mark.parametrize("paper, figure", EXPERIMENTS, ids=lambda value: value.name)
-def test_curves_of_a_figure_look_different(paper, figure):
-    for part in figure.divided():
-        if figure.name.startswith("figure") and len(part.settings) <= 12:
+def test_curves_of_an_experiment_look_different(paper, figure):
+    shown = [figure, *(figure.at(scale) for scale in figure.substitutes)]
+    for part in (part for there in shown for part in there.divided()):
+        if len(part.settings) <= 12:
             found = styles(part.settings, paper.looks)
             assert len(set(found.values())) == len(found)
 
 
 @pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper.name != "refer"])
-def test_a_method_has_one_colour_also_beside_all_others(paper):
+def test_a_method_has_one_colour_also_beside_all_others_of_the_figures(paper):
     for scale in paper.scales:
-        drawn = (*paper.of_kind("figure"), *paper.of_kind("section"))
-        shown = [figure.at(scale.name) for figure in drawn]
+        shown = [figure.at(scale.name) for figure in paper.of_kind("figure")]
         names = {name for figure in shown if not figure.unavailable for name in figure.settings}
         # A method is one name beyond the Control Suite and another on it, with one look.
         looks = {paper.looks[name]: name for name in sorted(names, reverse=True)}
