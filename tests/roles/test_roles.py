@@ -217,8 +217,9 @@ def test_the_token_is_one_that_only_its_owner_can_read(tmp_path):
 def test_the_slurm_job(text, tasks, token, before, program, tmp_path):
     script = block("#!/bin/bash\n    #SBATCH", text)
     assert re.search(r"--ntasks=(\d+)", script)[1] == str(tasks)
-    # Of srun there is what it does for one task: to run the command.
-    (tmp_path / "srun").write_text('#!/bin/bash\nexec "$@"\n')
+    # Of srun there is what it does for one task: to run the command after -c N, which it would not
+    # take from sbatch.
+    (tmp_path / "srun").write_text('#!/bin/bash\n[ "$1" = -c ] && shift 2 && exec "$@"\n')
     (tmp_path / "srun").chmod(0o755)
     arguments, variables = json.loads(
         shell(tmp_path, script, PATH=f"{tmp_path}:{os.environ['PATH']}")
