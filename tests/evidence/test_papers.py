@@ -1,6 +1,7 @@
 """Tests of the papers' experiments, and of common.evidence.paper."""
 
 import functools
+import itertools
 
 from absl import flags
 import pytest
@@ -131,9 +132,10 @@ def test_curves_of_an_experiment_look_different(paper, figure):
 
 
 @pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper.name != "refer"])
-def test_a_method_has_one_colour_also_beside_all_others_of_the_figures(paper):
-    for scale in paper.scales:
-        shown = [figure.at(scale.name) for figure in paper.of_kind("figure")]
+def test_a_method_has_one_colour_beside_all_others_of_the_figures_or_of_a_section(paper):
+    groups = [paper.of_kind("figure"), *([section] for section in paper.of_kind("section"))]
+    for scale, group in itertools.product(paper.scales, groups):
+        shown = [experiment.at(scale.name) for experiment in group]
         names = {name for figure in shown if not figure.unavailable for name in figure.settings}
         # A method is one name beyond the Control Suite and another on it, with one look.
         looks = {paper.looks[name]: name for name in sorted(names, reverse=True)}
