@@ -102,18 +102,24 @@ _ONE_SEED_WIDTH = 0.8
 def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """Returns a page with the panels.
 
-    Parts with the same number of panels, if more than one, are rows. Others are side by side.
+    Parts of one panel each form a grid. Parts with the same larger number of panels are rows, and
+    others are side by side.
     """
-    lengths = {len(part.panels) for part in parts}
-    are_rows = len(parts) > 1 and len(lengths) == 1 and lengths != {1}
-    width = len(parts[0].panels)
-    widths = [width if are_rows else _columns(*_size(part)) for part in parts]
-    columns = width if are_rows else sum(widths)
-    if are_rows:
-        page = drawing.Page([(len(parts), width, False)])
-        grids = [page.blocks[0][width * row :][:width] for row in range(len(parts))]
+    sizes = [_size(part) for part in parts]
+    length, curves = max(count for count, _ in sizes), max(curves for _, curves in sizes)
+    is_grid = len(parts) > 1 and all(count == length for count, _ in sizes)
+    are_rows = is_grid and length > 1
+    if is_grid:
+        columns, widths = length if are_rows else _columns(len(parts), curves), [length] * len(parts)
+        page = drawing.Page([(-(-len(parts) * length // columns), columns, False)])
+        (places,) = page.blocks
+        grids = [places[length * number :][:length] for number in range(len(parts))]
+        for place in places[len(parts) * length :]:
+            place.set_axis_off()
     else:
-        heights = [-(-len(part.panels) // wide) for part, wide in zip(parts, widths)]
+        widths = [_columns(*size) for size in sizes]
+        columns = sum(widths)
+        heights = [-(-count // wide) for (count, _), wide in zip(sizes, widths)]
         page = drawing.Page(list(zip(heights, widths, [part.shares for part in parts])))
         grids = page.blocks
     legends, marks = [], {}

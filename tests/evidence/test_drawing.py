@@ -180,6 +180,16 @@ def test_rows_name_their_tasks_and_their_axis_once():
     ]
 
 
+@pytest.mark.parametrize("count, columns", [(2, 2), (4, 4), (6, 3), (7, 4)])
+def test_parts_of_one_panel_form_a_grid(count, columns):
+    parts = [dataclasses.replace(part("one", "ant"), name=str(number)) for number in range(count)]
+    axes, _ = placed(*parts)
+    assert [place.get_title() for place in axes[:count]] == [f"ant, {n}" for n in range(count)]
+    assert len({round(place.get_position().x0, 3) for place in axes}) == columns
+    assert len({round(place.get_position().y0, 3) for place in axes}) == -(-count // columns)
+    assert [place.axison for place in axes] == [number < count for number in range(len(axes))]
+
+
 @pytest.mark.parametrize(
     "count, columns", [(1, 1), (3, 3), (4, 4), (6, 3), (9, 3), (10, 5), (16, 4), (57, 6)]
 )
