@@ -1,12 +1,10 @@
-"""The acting loop of a process, with its environments, seeds and CSV records."""
+"""The acting loop of a process, with its seeds and CSV records."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import dm_env
 import numpy as np
 
-from common import environments
 from common.acting.policy import Policy, state_at
 from common.data.data import Adder, Delivery
 from common.environments.batch import FIRST, LAST, EnvironmentBatch
@@ -90,28 +88,6 @@ class ActingLoop:
 
 
 _EXPLORATION = 1
-
-
-def make_environments(
-    environment_name: str, actors: range, seed: int, start: int, num_frames: int | None
-) -> EnvironmentBatch:
-    """Builds a batch with an environment for each actor.
-
-    Args:
-      environment_name: a name that `common.environments.make` accepts.
-      actors: indices of the actors.
-      seed: the run's seed.
-      start: number of earlier starts of these actors, so that random numbers differ between starts.
-      num_frames: images stacked in an observation; None if observations are not images.
-    """
-    seeds = [actor_seed(seed, actor, start) for actor in actors]
-    return environments.make_batch(environment_name, seeds, frames=num_frames)
-
-
-def environment_specs(environment_name: str, seed: int, num_frames: int | None) -> tuple[Any, Any]:
-    """Returns the observation spec and the action spec of an environment."""
-    with environments.opened(environment_name, seed, num_frames) as environment:
-        return environment.observation_spec(), environment.action_spec()
 
 
 def actor_seed(seed: int, actor: int, start: int) -> int:

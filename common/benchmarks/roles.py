@@ -112,8 +112,8 @@ def serving_keeper(agent: Agent, environment: str) -> Iterator[ServingKeeper]:
         learner = agent.make_learner(context.spec, context.seed)
         server = context.server()
         keeper = ServingKeeper(context, learner, server)
-        server.start()
         keeper.bookkeeping.publish()
+        server.start()
         yield keeper
         keeper.trainer.close()
         keeper.close(finished=True)

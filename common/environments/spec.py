@@ -123,6 +123,13 @@ class EnvironmentSpec(NamedTuple):
         """The dtype of an observation: uint8 for images, float32 for flat observations."""
         return np.uint8 if self.image_shape else np.float32
 
+    @property
+    def action_array(self) -> specs.Array:
+        """The shape and dtype of an action: (), or (action_size,); int32, or float32."""
+        is_float = self.action_kind in ("hybrid", "continuous")
+        shape = () if self.is_discrete else (self.action_size,)
+        return specs.Array(shape, np.float32 if is_float else np.int32)
+
 
 def vector_rows(vector_size: int, width: int, channels: int) -> int:
     """Returns the number of byte rows of an image that contain `vector_size` float32 numbers."""

@@ -110,7 +110,8 @@ def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     is_grid = len(parts) > 1 and all(count == length for count, _ in sizes)
     are_rows = is_grid and length > 1
     if is_grid:
-        columns, widths = length if are_rows else _columns(len(parts), curves), [length] * len(parts)
+        columns = length if are_rows else _columns(len(parts), curves)
+        widths = [length] * len(parts)
         page = drawing.Page([(-(-len(parts) * length // columns), columns, False)])
         (places,) = page.blocks
         grids = [places[length * number :][:length] for number in range(len(parts))]

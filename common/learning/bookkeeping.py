@@ -449,14 +449,12 @@ class Bookkeeping:
             self.save()
 
     def settle(self, ask: Callable[[], Counters]) -> None:
-        """Saves, waits for the last transitions of the ending actors, and writes the last row.
+        """Waits for the last transitions of the ending actors, saves them, and writes the last row.
 
         Args:
           ask: requests the store's counters.
         """
         wall_seconds = self.counters.wall_seconds
-        self.poll()
-        self.save()
         saved = before = self.counters.actor_steps
         deadline = time.monotonic() + _SETTLE_SECONDS
         changed_at = time.monotonic()

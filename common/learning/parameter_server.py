@@ -160,7 +160,6 @@ class AppliedGradients:
         return is_finite
 
 
-_RETRY_SECONDS = 0.2
 _NO_SNAPSHOT = Snapshot(LearnerStatus(0, 0, 0, 0.0, False), np.empty(0, np.float32))
 
 
@@ -241,11 +240,7 @@ class RemoteStep(Updates):
           ClusterError: the server refuses this worker, or does not answer for too long.
         """
         patience = self._updates.patience
-        while patience.until_answered(self._read, lambda: self._stop.requested) is not None:
-            if self.version:
-                return True
-            self._stop.wait(_RETRY_SECONDS)
-        return False
+        return patience.until_answered(self._read, lambda: self._stop.requested) is not None
 
     def _read(self) -> bool:
         """Loads newer parameters, if there are any; returns True once the server has answered."""

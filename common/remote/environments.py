@@ -123,7 +123,9 @@ class RemoteBatch:
         return dm_env.TimeStep(step_type, reward, discount, observation)
 
     def close(self) -> None:
-        """Tells the workers that the run is over."""
+        """Tells the workers that the run is over, unless this process alone is asked to stop."""
+        if self._stop.requested:
+            return
         for worker in watch.each(self._workers):
             worker.finish()
 
@@ -244,6 +246,7 @@ class EnvironmentService:
           make: creates the environments of a session, given its number.
         """
         self._make = make
+        self._environments: EnvironmentBatch | None = None
         self._changed = threading.Condition()
         self._session = self._wanted = -1
         self._number = -1  # number of the session's latest step
@@ -272,7 +275,6 @@ class EnvironmentService:
           UnusableEnvironmentError: see `common.environments.batch.WatchedBatch`.
         """
         patience = Patience("no learner has stepped these environments")
-        environments: EnvironmentBatch | None = None
         try:
             while not (stop.requested or self._finished):
                 with self._changed:
@@ -283,13 +285,13 @@ class EnvironmentService:
                     continue
                 patience.renew()
                 if wanted != self._session:
-                    if environments is not None:
-                        environments.close()
-                    environments = self._make(wanted)
+                    self.close()
+                    self._environments = self._make(wanted)
                     with self._changed:
                         self._session, self._number = wanted, -1
                         self._actions = self._columns = None
                     continue
+                environments = self._environments
                 assert environments is not None
                 timestep = environments.step(actions) if number else environments.reset()
                 with self._changed:
@@ -300,6 +302,12 @@ class EnvironmentService:
             with self._changed:
                 self._ended = True
                 self._changed.notify_all()
+
+    def close(self) -> None:
+        """Closes the environments of the current session, if any."""
+        environments, self._environments = self._environments, None
+        if environments is not None:
+            environments.close()
 
     def _is_asked(self) -> bool:
         return self._wanted != self._session or self._actions is not None

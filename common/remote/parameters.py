@@ -34,7 +34,7 @@ class LearnerStatus:
     """The learner's progress when it published its newest snapshot.
 
     Attributes:
-      version: version of that snapshot; 0 before the first. It grows with every publication, also
+      version: version of that snapshot. It grows with every publication, also
         across restarts of the learner.
       learner_steps: updates done.
       actor_steps: environment steps of all actors.
@@ -241,16 +241,12 @@ class ParameterPuller:
         Raises:
           ClusterError: the learner refuses the token, or does not answer for too long.
         """
-        while not stop.requested:
-            self._snapshot = self._patience.until_answered(
-                self._client.read, lambda: stop.requested
-            )
-            if self._snapshot is not None:
-                self.apply(load)
-                self._thread.start()
-                return True
-            stop.wait(0.2)
-        return False
+        self._snapshot = self._patience.until_answered(self._client.read, lambda: stop.requested)
+        if self._snapshot is None:
+            return False
+        self.apply(load)
+        self._thread.start()
+        return True
 
     def request(self) -> None:
         """Requests the newest snapshot; returns at once."""

@@ -12,10 +12,12 @@ import contextlib
 import functools
 import math
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from absl import logging
+from dm_env import specs
 
+from common import environments
 from common.acting import loop
 from common.cluster.errors import ServiceUnavailableError
 from common.cluster.processes import UNLEARNT_SECONDS, Background, StopRequest, report_ready
@@ -69,7 +71,8 @@ class Acting:
         self._context, self._parameters = context, parameters
         agent, actors = context.agent, context.actors
         self.start = loop.record_start(context.directory, actors)
-        self._environments = _make_environments(context, self.start)
+        batch = _make_environments(context, self.start)
+        context.closing.callback(batch.close)
         self.policy = agent.make_actor(context.spec, actors, context.num_actors, self.seed)
         self.adder = agent.data.make_adder(
             policy=self.policy,
@@ -92,9 +95,7 @@ class Acting:
                 "parameter_age_steps": parameters.age_steps,
             },
         )
-        self._loop = loop.ActingLoop(
-            self._environments, self.policy, self.adder, log.write, agent.encode
-        )
+        self._loop = loop.ActingLoop(batch, self.policy, self.adder, log.write, agent.encode)
 
     @property
     def seed(self) -> int:
@@ -144,10 +145,6 @@ class Acting:
         self.timesteps += 1
         return deliveries
 
-    def close(self) -> None:
-        """Frees the environments once the run is over."""
-        self._environments.close()
-
 
 def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
     """Returns the environments of this process's actors; other processes may step them."""
@@ -167,18 +164,16 @@ def _make_environments(context: RunContext, start: int) -> EnvironmentBatch:
 def _own_environments(context: RunContext, start: int) -> WatchedBatch:
     """Returns environments in this process; random numbers differ between starts."""
     num_frames = context.agent.declaration.num_frames
+    seeds = [loop.actor_seed(context.seed, actor, start) for actor in context.actors]
     return context.watch(
-        lambda: loop.make_environments(
-            context.environment, context.actors, context.seed, start, num_frames
-        ),
-        start,
+        lambda: environments.make_batch(context.environment, seeds, frames=num_frames), start
     )
 
 
-def _specs(context: RunContext) -> tuple[Any, Any]:
+def _specs(context: RunContext) -> tuple[specs.Array, specs.Array]:
     """Returns the specs of an environment's observations and actions."""
-    num_frames = context.agent.declaration.num_frames
-    return loop.environment_specs(context.environment, context.seed, num_frames)
+    spec = context.spec
+    return specs.Array(spec.observation_shape, spec.observation_dtype), spec.action_array
 
 
 class LocalActing(Acting):
@@ -428,7 +423,16 @@ def run_worker(context: RunContext) -> None:
     limiter = agent.rate_limiter(in_turns=True)
     trainer = agent.make_trainer(learner, store, spec, seed, limiter, updates=step)
     actors = LocalActing(context, store, step, seed, sender.incarnation)
-    acting = _ActingThread(actors, store, limiter, stop)
+
+    def act() -> None:
+        while not (stop.requested or step.finished):
+            if limiter.may_insert(store.counters()):
+                actors.act()
+            else:
+                stop.wait(_POLL_SECONDS)
+
+    acting = Background(act, "act")
+    acting.start()
     while not (stop.requested or step.finished):
         acting.check()
         if actors.num_steps:
@@ -447,7 +451,8 @@ def run_worker(context: RunContext) -> None:
             stop.take_time()
         file.save_if_due()
     stop.take_time()
-    acting.close()
+    acting.join()
+    acting.check()
     trainer.close()
     try:
         sender.report()
@@ -456,32 +461,6 @@ def run_worker(context: RunContext) -> None:
     file.close(is_over=step.finished)
     acted = actors.num_steps
     logging.info("acted for %d steps, %d accepted, until learner step %d", acted, acted, step.steps)
-
-
-class _ActingThread(Background):
-    """The acting thread of a worker, held back by a rate limiter."""
-
-    def __init__(self, actors: LocalActing, store: Store, limiter: RateLimiter, stop: StopRequest):
-        self._actors = actors
-        self._store = store
-        self._limiter = limiter
-        self._stop = stop
-        self._closed = False
-        super().__init__(self._act, "act")
-        self.start()
-
-    def close(self) -> None:
-        """Ends the thread after the current step."""
-        self._closed = True
-        self.join()
-        self.check()
-
-    def _act(self) -> None:
-        while not (self._closed or self._stop.requested):
-            if self._limiter.may_insert(self._store.counters()):
-                self._actors.act()
-            else:
-                self._stop.wait(_POLL_SECONDS)
 
 
 def run_environments(context: RunContext) -> None:
@@ -493,6 +472,7 @@ def run_environments(context: RunContext) -> None:
     server = context.server()
     make = functools.partial(_own_environments, context)
     service = EnvironmentService(server, len(context.actors), *_specs(context), make)
+    context.closing.callback(service.close)
     server.start()
     report_ready()
     service.serve(context.stop)

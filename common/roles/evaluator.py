@@ -149,6 +149,7 @@ class Evaluation:
                 frames=context.agent.declaration.num_frames,
             )
         )
+        context.closing.callback(self._environments.close)
         self._policy = context.agent.make_evaluator(
             context.spec, self._environments.num_environments
         )

@@ -50,6 +50,7 @@ def run(context: RunContext) -> None:
     keeper = make_keeper(context, learner, server)
     trainer, bookkeeping = keeper.trainer, keeper.bookkeeping
     evaluator = _OwnEvaluator(context, bookkeeping)
+    bookkeeping.publish()  # before anybody can ask
     server.start()
 
     counters = bookkeeping.counters
@@ -59,7 +60,6 @@ def run(context: RunContext) -> None:
             counters.wall_seconds, counters.actor_steps, bookkeeping.steps
         ) or limits.is_solved_by(evaluator.best_return)
 
-    bookkeeping.publish()
     while not (stop.requested or is_over()):
         evaluator.run_if_due()
         metrics = trainer.step()
@@ -72,11 +72,11 @@ def run(context: RunContext) -> None:
 
     stop.take_time()
     trainer.close()
+    # Save before the last evaluation and the end of the other roles: a keeper that is killed after
+    # them is not resumed, or is resumed without them.
+    bookkeeping.poll()
+    bookkeeping.save()
     if not stop.requested:
-        # Save before the last evaluation and the end of the other roles: a keeper that is killed
-        # after them is not resumed, or is resumed without them.
-        bookkeeping.poll()
-        bookkeeping.save()
         evaluator.run_if_due(finished=True)
     finished = not stop.requested
     if finished:
@@ -281,12 +281,6 @@ class ActingKeeper(Keeper):
             self.actors.act(self._turns.next_call_is_due(self.actors, counters))
         else:
             self.actors.act()
-
-    def close(self, finished: bool) -> None:
-        """Closes server and store; the environments of a run that is over are freed last."""
-        super().close(finished)
-        if finished:
-            self.context.closing.callback(self.actors.close)
 
 
 def make_keeper(context: RunContext, learner: Learner, server: rpc_server.Server) -> Keeper:

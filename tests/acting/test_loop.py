@@ -5,6 +5,7 @@ from dm_env import specs
 import numpy as np
 import pytest
 
+from common import environments
 from common.acting import loop as loop_lib
 from common.acting.loop import ActingLoop
 from common.acting.policy import Policy
@@ -247,11 +248,8 @@ def test_the_seed_of_the_first_start_is_of_run_and_actor_alone():
 
 def test_an_environment_of_another_start_begins_otherwise():
     def first_observations(start):
-        actors = range(2, 4)
-        environments = loop_lib.make_environments(
-            "control:cartpole:swingup", actors, 5, start, None
-        )
-        return environments.reset().observation
+        seeds = [loop_lib.actor_seed(5, actor, start) for actor in range(2, 4)]
+        return environments.make_batch("control:cartpole:swingup", seeds).reset().observation
 
     again, other = first_observations(0), first_observations(1)
     np.testing.assert_array_equal(again, first_observations(0))

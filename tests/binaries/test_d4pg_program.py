@@ -5,6 +5,7 @@ for each place that finds mistakes; values of hyperparameters and settings are t
 `common.config` and `common.program.flags`.
 """
 
+import collections
 import http.server
 import json
 import os
@@ -202,6 +203,15 @@ def start():
         )
 
 
+def left_open(path):
+    """Returns the processes that have created more environments than they have closed."""
+    counts = collections.Counter()
+    for line in path.read_text().splitlines():
+        pid, change = line.split()
+        counts[int(pid)] += int(change)
+    return {pid for pid, count in counts.items() if count}
+
+
 def outcomes(run):
     starts = json.loads((run.workdir / "run.json").read_text())["starts"]
     return [each["outcome"] for each in starts]
@@ -211,7 +221,8 @@ def outcomes(run):
 @pytest.mark.timeout(3600)
 def test_a_run_survives_kill_9_of_roles_is_stopped_and_goes_on_to_its_end(tmp_path, start):
     run = WatchedRun(tmp_path / "run")
-    launcher = start(run.workdir)
+    environments = tmp_path / "environments"
+    launcher = start(run.workdir, PACED_LOG=str(environments))
     checkpoint = run.workdir / "checkpoints" / "checkpoint"
     run.wait_for(
         lambda: run.learner("learner_steps") and checkpoint.exists() and run.acting() is not None,
@@ -222,7 +233,7 @@ def test_a_run_survives_kill_9_of_roles_is_stopped_and_goes_on_to_its_end(tmp_pa
 
     # The actor acts with another incarnation. The replay is empty, and the learner waits until it
     # is filled to its minimum.
-    incarnations = run.incarnations()
+    incarnations, killed = run.incarnations(), run.pids()["actor-0"]
     run.kill("actor")
     rows = len(read_rows(run.workdir / "learner.csv"))
     run.wait_for(
@@ -250,7 +261,7 @@ def test_a_run_survives_kill_9_of_roles_is_stopped_and_goes_on_to_its_end(tmp_pa
     for role in ("actor", "replay"):
         assert f"{role} 0 ended with signal 9 (Killed)" in err
     assert "evaluator 0 ended" not in err and "MUJOCO" not in err
-    assert not run.pids()
+    assert not run.pids() and left_open(environments) == {killed}
     run.check_files()
     run.check_accounts(in_order=1)
     assert outcomes(run) == ["stopped"]
@@ -259,9 +270,9 @@ def test_a_run_survives_kill_9_of_roles_is_stopped_and_goes_on_to_its_end(tmp_pa
 
     # It goes on where it was; where the memory lives is no part of the run.
     limit = stopped_at + 200
-    out, err = start(run.workdir, "--replay=learner", f"--max_learner_steps={limit}").communicate(
-        timeout=SECONDS
-    )
+    flags = ("--replay=learner", f"--max_learner_steps={limit}")
+    launcher = start(run.workdir, *flags, PACED_LOG=str(environments))
+    out, err = launcher.communicate(timeout=SECONDS)
     assert f"resumed at learner step {stopped_at}" in run.log("learner"), err
     result, picture = out.splitlines()
     assert re.fullmatch(
@@ -273,7 +284,7 @@ def test_a_run_survives_kill_9_of_roles_is_stopped_and_goes_on_to_its_end(tmp_pa
     steps = read_rows(run.workdir / "learner.csv")["learner_steps"]
     assert (steps[steps.gt(0).idxmax() :] > 0).all()
     assert outcomes(run) == ["stopped", "finished"]
-    assert not run.pids()
+    assert not run.pids() and left_open(environments) == {killed}
     run.check_files()
     run.check_accounts(in_order=2)
 

@@ -14,6 +14,7 @@ import time
 
 from bit_for_bit import digest
 
+from common import environments
 from common.acting import loop as loop_lib
 from common.cluster import rpc, rpc_server
 from common.cluster.processes import StopRequest
@@ -45,8 +46,9 @@ def run(timesteps: int = 400) -> dict[str, str]:
     """Makes the run; returns hashes of its parts."""
     agent = AGENT.make_agent(**_FIELDS)
     seed = loop_lib.exploration_seed(_SEED, _ACTORS.start, 0)
-    environments = loop_lib.make_environments(_ENVIRONMENT, _ACTORS, _SEED, 0, None)
-    spec = EnvironmentSpec.of(environments)
+    seeds = [loop_lib.actor_seed(_SEED, actor, 0) for actor in _ACTORS]
+    batch = environments.make_batch(_ENVIRONMENT, seeds)
+    spec = EnvironmentSpec.of(batch)
     actor = agent.make_actor(spec, _ACTORS, len(_ACTORS), seed)
     learner = agent.make_learner(spec, _SEED)
     data, specs = agent.data, agent.step_specs(spec)
@@ -68,7 +70,7 @@ def run(timesteps: int = 400) -> dict[str, str]:
     )
     adder.incarnation = outbox.incarnation
     loop = loop_lib.ActingLoop(
-        *(environments, actor, adder),
+        *(batch, actor, adder),
         lambda *episode: episodes.append(repr(episode).encode()),
         agent.encode,
     )
