@@ -1,1 +1,1 @@
-"""Transport between roles: RPC, token, handshake, topology, probes, parameters, launcher."""
+"""Transport between roles: RPC, token, handshake, topology, probes, launcher."""

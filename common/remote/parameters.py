@@ -85,7 +85,6 @@ class ParameterService:
             are larger than any that readers still hold. It is not a time: a clock may be set back.
         """
         self.num_parameters = num_parameters
-        self._lock = threading.Lock()
         self._version = start * _PUBLICATIONS
         self._status = tf.Variable(tf.zeros([_STATUS_FIELDS], tf.int64), trainable=False)
         # Slot v mod K holds version v. Tracing needs variables with a value.
@@ -114,6 +113,8 @@ class ParameterService:
     ) -> int:
         """Publishes a copy of `flat` as the newest snapshot and returns its version.
 
+        Only one thread may publish.
+
         Args:
           flat: [P] float32.
           learner_steps: updates done.
@@ -121,14 +122,12 @@ class ParameterService:
           wall_seconds: seconds since the run's first start.
           finished: whether this is the run's last snapshot.
         """
-        with self._lock:
-            version = self._version + 1
-            header = np.array([version], np.int64).view(np.float32)
-            self._slots[version % len(self._slots)].assign(tf.concat([header, flat], axis=0))
-            self._status.assign(
-                [version, learner_steps, actor_steps, round(1000 * wall_seconds), finished]
-            )
-            self._version = version
+        self._version = version = self._version + 1
+        header = np.array([version], np.int64).view(np.float32)
+        self._slots[version % len(self._slots)].assign(tf.concat([header, flat], axis=0))
+        self._status.assign(
+            [version, learner_steps, actor_steps, round(1000 * wall_seconds), finished]
+        )
         return version
 
     def _serve_status(self) -> tuple[tf.Tensor, tf.Tensor]:
