@@ -61,13 +61,10 @@ _TRIALS = 50
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    scales = {PAPER_SCALE.name: [*reproductions.PAPERS]}
+    scales = [PAPER_SCALE.name]
     for paper in reproductions.PAPERS:
         file = pathlib.Path(reproductions.__file__).parent / paper / "figures.toml"
-        for scale in tomllib.loads(file.read_text())["scales"]:
-            known = scales.setdefault(scale, [])
-            known += [paper] * (paper not in known)
-    names = ", ".join(f"{scale} ({', '.join(papers)})" for scale, papers in scales.items())
+        scales += tomllib.loads(file.read_text())["scales"]
     parser = Parser(prog="python -m binaries.experiment", description=__doc__)
     of = parser.add_mutually_exclusive_group(required=True)
     of.add_argument("--paper", choices=reproductions.PAPERS)
@@ -90,17 +87,15 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--trials", type=int, metavar="N", help=words)
     words = f"seeds 0 to N - 1; default: the paper's number, or {DEFAULT_SEEDS} if it gives none"
     parser.add_argument("--seeds", type=int, metavar="N", help=words)
-    words = f"size of the runs: {names}; default {DEFAULT_SCALE}. --status lists its changes"
+    words = f"size of the runs: {', '.join(dict.fromkeys(scales))}; default {DEFAULT_SCALE}. "
+    words += "--status lists its changes"
     parser.add_argument("--scale", metavar="NAME", default=DEFAULT_SCALE, help=words)
     words = (
         "runs at once, which share the cores evenly; default: 1, or with --cores one for each core"
     )
     parser.add_argument("--jobs", type=int, metavar="N", help=words)
-    how = parser.add_mutually_exclusive_group()
     words = f"cores to use; default: all, or {_LIST_CORES} for a list"
-    how.add_argument("--cores", type=int, metavar="N", help=words)
-    words = "only the list's runs of claims about wall-clock time, one by one on all cores"
-    how.add_argument("--alone", action="store_true", help=f"{words}; run nothing else meanwhile")
+    parser.add_argument("--cores", type=int, metavar="N", help=words)
     words = "directory with files of start states, such as atari-pong.json for atari:pong, from "
     words += "which runs are also evaluated at their end (see --starts of an agent's program)"
     parser.add_argument("--starts", type=pathlib.Path, metavar="DIR", help=words)
@@ -150,8 +145,6 @@ def _check(arguments: argparse.Namespace) -> None:
         fail("--trials needs --search, and must be at least 1")
     if arguments.starts and (arguments.search or not arguments.experiment):
         fail("--starts needs --figure, --table or --section, without --search")
-    if arguments.alone and not arguments.list:
-        fail("--alone needs --list")
     if not arguments.runs.is_dir() and (arguments.keep or arguments.runs.exists()):
         fail(f"--runs={arguments.runs} is not a directory")
 
@@ -280,14 +273,12 @@ def _emit(plans: "Iterable[Plan]", name: str, arguments: argparse.Namespace) -> 
 
 def _slots(arguments: argparse.Namespace) -> "tuple[Slot, ...]":
     """Returns the slots of the runs that are made at once."""
-    from common.evidence.execute import Slot, slots_of
+    from common.evidence.execute import slots_of
 
-    is_list, cores = bool(arguments.list), arguments.cores
-    if is_list and not cores:
+    cores = arguments.cores
+    if arguments.list and not cores:
         cores = min(_LIST_CORES, usable_cores())
-    if arguments.alone or not (cores or arguments.jobs):
-        return (Slot(is_quiet=is_list),)
-    return slots_of(cores, arguments.jobs)
+    return slots_of(cores, arguments.jobs) if cores or arguments.jobs else (None,)
 
 
 def _make(lines: "Sequence[ListedRuns]", arguments: argparse.Namespace) -> int:
@@ -364,9 +355,9 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.emit:
             return _emit([line.plan for line in lines], arguments.list.stem, arguments)
         if arguments.status or arguments.dry_run:
-            rows = table([(line.name, line.plan.runs, line.words) for line in lines])
+            rows = table([(line.name, line.plan.runs, " ".join(line.claims)) for line in lines])
             return _show(rows, [line.plan for line in lines], arguments)
-        return _make([line for line in lines if line.is_alone == arguments.alone], arguments)
+        return _make(lines, arguments)
     name = arguments.paper or imported(reproductions.AGENTS[arguments.agent]).paper
     paper = reproductions.paper(name)
     if not (arguments.experiment or arguments.agent):

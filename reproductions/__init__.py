@@ -157,7 +157,7 @@ def claims(name: str) -> tuple["Claim", ...]:
     """Returns the claims of a paper, in the paper's order.
 
     Raises:
-      ClaimError: the paper's claims.toml is invalid.
+      FileMistakeError: the paper's claims.toml is invalid.
     """
     from common.evidence import claims_file
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import math
 import pathlib
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ _CAPTION = "0.15"
 
 _WIDTH = {1: 4.6, 2: 6.0}
 _FULL_WIDTH = 7.2
-_PANEL_HEIGHT = {1: 2.7, 2: 2.2, 3: 1.8, 4: 1.45, 5: 1.3, 6: 1.2}
+_PANEL_HEIGHT = {1: 2.7, 2: 2.2, 3: 1.8, 4: 1.45, 5: 1.3, 6: 1.2, 7: 1.1}
 _DPI = 150
 _NO_METADATA = {
     ".png": {"Software": None},
@@ -42,41 +41,37 @@ Line = tuple[float, str]
 
 
 class Page:
-    """Blocks of axes side by side, each as high as the page.
+    """A grid of axes.
 
     Args:
-      blocks: for each block, its rows, its columns, and whether its panels share their axes. The
-        page may have 1 to 6 columns. Panels of a block with fewer rows are larger.
+      rows: the number of rows.
+      columns: the number of columns, 1 to 7.
+      share: whether all panels share their axes.
       wide: whether the page has its full width however many columns it has.
       panel_height: height of a panel in inches; None: it depends on the number of columns.
 
     Attributes:
-      blocks: the axes of each block, row by row.
+      axes: the axes, row by row.
       legend: {label: artist}, in order.
     """
 
     def __init__(
         self,
-        blocks: Sequence[tuple[int, int, bool]] = ((1, 1, True),),
+        rows: int = 1,
+        columns: int = 1,
+        share: bool = False,
         *,
         wide: bool = False,
         panel_height: float | None = None,
     ):
         self.legend: dict[str, Artist] = {}
-        height = math.lcm(*(rows for rows, _, _ in blocks))
-        widths = [columns * height // rows for rows, columns, _ in blocks]
-        columns = sum(widths)
         self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
-        self._grid_height = height * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
+        self._grid_height = rows * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
         self._figure = Figure(dpi=_DPI, layout="constrained")
         self._canvas = FigureCanvasAgg(self._figure)
-        page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)
-        self.blocks: list[list[Axes]] = []
-        for place, (rows, columns, share) in zip(page, blocks):
-            grid = place.subgridspec(rows, columns)
-            axes = grid.subplots(squeeze=False, sharex=share, sharey=share)
-            self.blocks.append(list(axes.ravel()))
-        for axes in self._figure.axes:
+        grid = self._figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share)
+        self.axes: list[Axes] = list(grid.ravel())
+        for axes in self.axes:
             axes.spines[["top", "right"]].set_visible(False)
             axes.spines[["left", "bottom"]].set_color(GREY)
             axes.grid(True, color="0.92", linewidth=0.6)
@@ -205,7 +200,7 @@ def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line
       lines: reported numbers as (value, label).
     """
     page = Page(wide=len(groups) > 3)
-    ((place,),) = page.blocks
+    (place,) = page.axes
     place.grid(False, axis="x")
     legend, ticks = {}, {}
     for number, (name, group) in enumerate(groups.items()):
@@ -267,7 +262,7 @@ def forest(effects: Sequence[ForestRow], margin: float) -> Page:
     bottoms = -np.cumsum(lines)
     positions = bottoms + lines / 2
     page = Page(wide=True, panel_height=_EFFECT_HEIGHT * (lines.sum() + 2))
-    ((place,),) = page.blocks
+    (place,) = page.axes
     place.grid(False, axis="y")
     place.axvspan(-100 * margin, 100 * margin, color="0.9", linewidth=0)
     place.axvline(0, **_REFERENCE)
@@ -305,7 +300,7 @@ def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_la
       y_label: label of the vertical axis.
     """
     page = Page()
-    ((place,),) = page.blocks
+    (place,) = page.axes
     for size, bar in zip(sizes, values, strict=True):
         color = values[-1].style.color
         drawn = place.errorbar(size, bar.value, color=color, marker="o")
@@ -358,8 +353,8 @@ def moments(shown: Sequence[Moment], possible: tuple[float, float] | None = None
       shown: the moments, in order of time.
       possible: minimum and maximum possible value, which the axis of values then includes.
     """
-    page = Page([(len(shown), 3, False)], wide=True)
-    (places,) = page.blocks
+    page = Page(len(shown), 3, wide=True)
+    places = page.axes
     low = min(float(moment.values.min()) for moment in shown)
     high = max(float(moment.values.max()) for moment in shown)
     margin = 0.05 * (high - low) or 1.0

@@ -31,7 +31,7 @@ from common.reporting.records import as_typed
 from common.reporting.run_directory import RunDirectory
 from common.user_error import UserError
 
-COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "alone", "claims")
+COLUMNS = ("paper", "scale", "experiment", "settings", "tasks", "seeds", "claims")
 """The columns of a list of runs, which docs/campaign.md explains."""
 RETRY_SECONDS = 20.0
 """Time before a second attempt. Processes that a killed run left behind have ended by then."""
@@ -54,18 +54,11 @@ class ListedRuns:
       name: line number, paper, experiment and scale, for the table of states; "" for a figure.
       plan: the plan of the runs.
       claims: names of the paper's claims that depend on the runs.
-      is_alone: whether nothing else may run meanwhile, because a claim is about wall-clock time.
     """
 
     name: str
     plan: Plan
     claims: tuple[str, ...] = ()
-    is_alone: bool = False
-
-    @property
-    def words(self) -> str:
-        """The claims, and whether the runs must run alone, for the table of states."""
-        return " ".join([*self.claims, *["alone on the machine"] * self.is_alone])
 
 
 def read_list(
@@ -113,29 +106,16 @@ def _line(
         raise ListError(f"{experiment.name} of {of.title} has no runs at the scale {scale.name}")
     if cells["seeds"] and not (cells["seeds"].isdecimal() and len(cells["seeds"]) <= 3):
         raise ListError(f"seeds is {reprlib.repr(cells['seeds'])}, not a number below 1000")
-    if cells["alone"] not in ("", "yes"):
-        raise ListError(f"alone is {reprlib.repr(cells['alone'])}, neither yes nor empty")
     tasks, settings = (cells[name].split() or None for name in ("tasks", "settings"))
     seeds, known = int(cells["seeds"] or 0) or None, speeds.get((of.name, scale.name))
     plan = make_plan(of, experiment, scale, runs, kept, tasks, settings, seeds, known)
     speeds[of.name, scale.name] = plan.speeds
     name = f"{number}: {of.title}, {experiment.name}, {scale.name}"
-    return ListedRuns(name, plan, tuple(cells["claims"].split()), cells["alone"] == "yes")
+    return ListedRuns(name, plan, tuple(cells["claims"].split()))
 
 
-@dataclasses.dataclass(frozen=True)
-class Slot:
-    """A place for one run at a time.
-
-    Attributes:
-      cores: the cores that its programs may use; None: those of this process.
-      niceness: added to the niceness of this process for its programs; 19 is the lowest priority.
-      is_quiet: whether a run's output goes to its `log_of` instead of this process's output.
-    """
-
-    cores: frozenset[int] | None = None
-    niceness: int = 0
-    is_quiet: bool = False
+Slot = frozenset[int] | None
+"""The cores for one run at a time, quiet and of low priority; None: as this process, in view."""
 
 
 def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
@@ -156,7 +136,7 @@ def slots_of(cores: int | None, jobs: int | None = None) -> tuple[Slot, ...]:
     if not 1 <= jobs <= cores:
         raise ListError(f"--jobs={jobs}: there are only {cores} cores, and each job needs one")
     used = usable[-cores:]
-    return tuple(Slot(frozenset(used[i::jobs]), _NICENESS, is_quiet=True) for i in range(jobs))
+    return tuple(frozenset(used[i::jobs]) for i in range(jobs))
 
 
 def log_of(planned: PlannedRun) -> pathlib.Path:
@@ -215,7 +195,7 @@ class Session(LiveLine):
     def __init__(
         self,
         lines: Iterable[ListedRuns],
-        slots: Sequence[Slot] = (Slot(),),
+        slots: Sequence[Slot] = (None,),
         attempts: int = 1,
         kept: pathlib.Path | None = None,
         stream: TextIO | None = None,
@@ -235,7 +215,7 @@ class Session(LiveLine):
         self._kept = kept
         self._running: list[_Job] = []
         self._problems: list[str] = []
-        super().__init__(stream, may_redraw=all(slot.is_quiet for slot in slots))
+        super().__init__(stream, may_redraw=None not in slots)
 
     @property
     def result(self) -> str:
@@ -351,7 +331,7 @@ class Session(LiveLine):
 def _reason(job: _Job, slot: Slot) -> str:
     """Returns why a run that ended is not finished."""
     log, words, where = log_of(job.planned), "", "above"
-    if slot.is_quiet:
+    if slot:
         lines = log.read_text(errors="replace").split("\n")
         words = next((f" ({line.strip()})" for line in reversed(lines) if line.strip()), "")
         where = f"in {log}"
@@ -371,18 +351,18 @@ def start(planned: PlannedRun, slot: Slot) -> subprocess.Popen:
 
     def prepare() -> None:
         set_parent_death_signal(parent, signal.SIGTERM)
-        if slot.cores is not None:
-            os.sched_setaffinity(0, slot.cores)
-        os.nice(slot.niceness)
+        if slot:
+            os.sched_setaffinity(0, slot)
+            os.nice(_NICENESS)
 
     log = contextlib.nullcontext()
-    if slot.is_quiet:
+    if slot:
         log_of(planned).parent.mkdir(parents=True, exist_ok=True)
         log = open(log_of(planned), "wb")
     with log as output:
         return subprocess.Popen(
             planned.command,
-            stdin=subprocess.DEVNULL if slot.is_quiet else None,
+            stdin=subprocess.DEVNULL if slot else None,
             stdout=output,
             stderr=output,
             process_group=0,

@@ -79,7 +79,7 @@ def all_runs(paper: Paper, scale: str, runs: Sequence[KeptRun]) -> Experiment:
         listed |= {run.curve: run for run in experiment.runs}
         (for_returns if experiment.is_of_returns else for_others).update(experiment.settings)
     shown = [run for run in runs if run.setting not in for_others - for_returns]
-    clocks = {selection.clock(Experiment(ALL_RUNS, ""), run.budget) for run in shown}
+    clocks = {run.budget.clock for run in shown}
 
     def planned(run: KeptRun) -> Run:
         model = models.get(run.setting, Run(paper.agents[0], run.setting, "", ()))
@@ -247,7 +247,7 @@ def _of_one_rule(experiment: Experiment, runs: Sequence[KeptRun]) -> tuple[KeptR
 
 def _points(experiment: Experiment, run: KeptRun, reported: Reported) -> pandas.Series:
     """Returns the values that a figure draws of a run, by position from 0 on; empty without any."""
-    x = selection.clock(experiment)
+    x = experiment.clock
     if experiment.is_of_ends:
         final = run.final_evaluation
         return pandas.Series({} if final is None else {final[x]: final[experiment.y]}, dtype=float)

@@ -334,6 +334,11 @@ class Experiment:
         """True if it shows returns, not a column of learner.csv."""
         return self.y == EPISODE_RETURN
 
+    @property
+    def clock(self) -> str:
+        """The column along which its runs are followed, also without a horizontal axis."""
+        return self.x or self.budget.clock
+
     def budget_of(self, run: Run) -> Budget:
         """Returns the paper's budget for a run."""
         return self.budget if run.budget is None else run.budget

@@ -166,16 +166,10 @@ class KeptRun:
         return self._last_start.get("outcome") in IN_ORDER
 
     @property
-    def limit(self) -> str:
-        """The column of its limit: learner steps, else actor steps, else seconds."""
-        limits = ("learner_steps", "actor_steps")
-        return next((name for name in limits if getattr(self.budget, name)), "wall_seconds")
-
-    @property
     def is_by_rule(self) -> bool:
         """True if it was evaluated as often as claims require, with enough episodes."""
         rows = self.evaluations
-        return is_by_rule(rows[self.limit][rows["episodes"] >= EPISODES])
+        return is_by_rule(rows[self.budget.clock][rows["episodes"] >= EPISODES])
 
     @property
     def final_evaluation(self) -> pandas.Series | None:
@@ -265,7 +259,7 @@ def frame(
       scale: name of the scale.
       root: root of the tables of kept runs.
       y: `EPISODE_RETURN` for evaluations, or a column of learner.csv.
-      clock: the column of x; "": the column of each run's limit, see `KeptRun.limit`.
+      clock: the column of x; "": the column of each run's limit, see `Budget.clock`.
 
     Returns:
       columns setting, task, seed, x, value, budget, commit, started and by_rule, with a row for
@@ -275,7 +269,7 @@ def frame(
     rows: list[tuple] = []
     for run in KeptRuns(root).of(paper, scale):
         if run.has_ended:
-            points = run.points(clock or run.limit, y, Returns.EVALUATOR).to_numpy().tolist()
+            points = run.points(clock or run.budget.clock, y, Returns.EVALUATOR).to_numpy().tolist()
             made = (str(run.budget), run.commit, run.started, run.is_by_rule)
             rows += [(*run.key, *point, *made) for point in points]
     names = ["setting", "task", "seed", "x", "value", "budget", "commit", "started", "by_rule"]

@@ -251,7 +251,7 @@ def _value_of(plan: Plan, slot: Slot, trial: Any, stop: StopRequest) -> float:
     status = planned.read_status()
     if status.state is not State.FINISHED:
         if not stop.requested:
-            where = f"in {log_of(planned)}" if slot.is_quiet else "above"
+            where = f"in {log_of(planned)}" if slot else "above"
             reason = status.note or f"the output of its run is {where}"
             trial.set_user_attr("failed", reason)
         raise _UnfinishedError

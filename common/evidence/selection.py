@@ -2,11 +2,11 @@
 
 import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence
-import math
 
 import numpy as np
 import pandas
 
+from common.evidence.effects import LATE
 from common.evidence.paper import (
     EARLIER,
     PAPER_SCALE,
@@ -22,8 +22,8 @@ from common.reporting.run_directory import RunDirectoryError
 
 ALL_RUNS = "runs"
 """The name of the figure that shows all runs of a scale."""
-FINAL = "the mean of all values in the last third of a run"
-"""The definition of a final return."""
+FINAL = "the mean of the values in the last third of a run"
+"""The definition of a final return; see `effects.late_mean`."""
 _FINAL_SPEED = "the mean over the last third of a run's time"
 _CLOCKS = ("wall_seconds", "actor_steps", "learner_steps", "environment_frames")
 _FINAL_CLOCK = "a run's last value"
@@ -116,28 +116,9 @@ def nearest_scale(paper: Paper, kept: KeptRuns, experiment: Experiment | None = 
     return None
 
 
-def clock(experiment: Experiment, budget: Budget | None = None) -> str:
-    """Returns the column along which runs are followed, also for a figure without such an axis.
-
-    Args:
-      experiment: the experiment of the runs.
-      budget: the limits of the runs; None: the paper's. Runs with a limit in steps are followed by
-        steps, so that a slower machine gives the same evidence.
-    """
-    if budget is not None and budget.minutes is None and budget != Budget():
-        return "actor_steps" if budget.learner_steps is None else "learner_steps"
-    return experiment.x or (
-        "wall_seconds" if experiment.budget.actor_steps is None else "actor_steps"
-    )
-
-
-def final(values: Sequence[float] | np.ndarray | pandas.Series) -> float:
-    """Returns the final value of a run, as `FINAL` defines it.
-
-    Args:
-      values: the run's values in order, at least one.
-    """
-    return float(np.mean(np.asarray(values)[-math.ceil(len(values) / 3) :]))
+def final(values: pandas.Series) -> float:
+    """Returns the final value of a run, as `FINAL` defines it, given its values by position."""
+    return float(values[values.index > LATE * values.index[-1]].mean())
 
 
 def final_speed(values: pandas.Series) -> float:
@@ -147,7 +128,7 @@ def final_speed(values: pandas.Series) -> float:
       values: speeds by wall-clock seconds; each is a mean over the time since the previous one.
     """
     ends = values.index.to_numpy()
-    is_late = ends > 2 / 3 * ends[-1]
+    is_late = ends > LATE * ends[-1]
     return float(np.average(values[is_late], weights=np.diff(ends, prepend=0.0)[is_late]))
 
 
@@ -287,7 +268,7 @@ def _budget(experiment: Experiment) -> str:
 
 def _length(experiment: Experiment, runs: Sequence[KeptRun]) -> str:
     """Returns the runs' length in the paper's quantity: "5 to 15 minutes", "9,000 actor steps"."""
-    x = clock(experiment)
+    x = experiment.clock
     if x != "wall_seconds":
         column = "learner_steps" if x == "learner_steps" else "actor_steps"
         steps = [getattr(run.progress, column) for run in runs]

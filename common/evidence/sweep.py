@@ -82,7 +82,6 @@ def of_agent(
             f"the scale {scale.name} has no limits of its own, only those of the figures: give "
             "another --scale"
         )
-    clocks = {"learner_steps": budget.learner_steps, "actor_steps": budget.actor_steps}
     return Experiment(
         "sweep",
         agent.title,
@@ -93,7 +92,7 @@ def of_agent(
         ),
         budget=Budget(),
         states_budget=False,
-        x=next((name for name, limit in clocks.items() if limit), "wall_seconds"),
+        x=budget.clock,
     )
 
 

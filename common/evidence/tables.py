@@ -41,9 +41,6 @@ class Cell:
 class OwnNumbers(abc.ABC):
     """Our numbers for a table of a paper."""
 
-    is_of_runs = True
-    """True if the numbers come from runs, with frames, seeds, episodes and a setting."""
-
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[str, ...]:
@@ -223,7 +220,7 @@ def _ours(
         kind = ".2g" if 0 < abs(value) < 0.5 * 10**-digits else f".{digits}f"
         return [f"{value:{kind}}{unit}", difference, *shown, cell.setting]
 
-    names = (OURS, DIFFERENCE, *(_OF_RUNS if ours.is_of_runs else ()))
+    names = (OURS, DIFFERENCE, *_OF_RUNS)
     columns = zip(*map(shown, texts.index))
     return {prefix + kind: list(column) for kind, column in zip(names, columns) if any(column)}
 

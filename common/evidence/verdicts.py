@@ -306,7 +306,7 @@ def _hours(runs: Iterable[KeptRun]) -> float:
 
 
 def _has_ours(paper: Paper, experiment: Experiment, kept: KeptRuns, numbers: Reported) -> bool:
-    return not experiment.ours.is_of_runs or any(
+    return not experiment.runs or any(
         experiment.ours.cells(experiment, kept.of(paper.name, scale), numbers)
         for scale in kept.scales(paper.name)
     )

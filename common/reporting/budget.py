@@ -40,6 +40,15 @@ class Budget:
         }
 
     @property
+    def clock(self) -> str:
+        """The column along which the run is followed: that of its limit in steps, else seconds.
+
+        A slower machine then gives the same evidence.
+        """
+        limits = ("learner_steps", "actor_steps")
+        return next((name for name in limits if getattr(self, name)), "wall_seconds")
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """The limits as command-line flags of an agent's program."""
         return tuple(

@@ -6,7 +6,7 @@ docs/files.md explains each column, with its unit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 import csv
 import errno
 import fcntl
@@ -180,11 +180,8 @@ class GrowingRows(CsvRows):
     """
 
     def __init__(self, path: str | os.PathLike, columns: Sequence[str]):
-        first = b""
-        with suppress(OSError), open(path, "rb") as file:  # the base class says what is wrong
-            first = file.readline()
-        header = tuple(_fields(f"{path}:1", first[:-1])) if first.endswith(b"\n") else ()
-        is_longer = header[: len(columns)] == tuple(columns)
+        header, _, _ = _lines_from(path, -1)
+        is_longer = header[: len(columns)] == list(columns)
         super().__init__(path, header if is_longer else columns)
 
     def append(self, row: Mapping[str, Any]) -> None:
@@ -346,7 +343,7 @@ class NewRows:
         self._end = end
         _check_header(self._path, header, self._columns)
         where = f"{self._path}: in a new line"
-        rows = [_row(where, header, _fields(where, line), ()) for line in lines]
+        rows = [_row(where, header, _fields(where, line), self._columns) for line in lines]
         return [tuple(float(row[name]) for name in self._columns) for row in rows]
 
 

@@ -14,7 +14,6 @@ class Sizes(OwnNumbers):
     """Sizes of actions, states and observations in the installed simulator."""
 
     columns = ("|A|", "|S|", "|X|")
-    is_of_runs = False
 
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported
@@ -44,7 +43,6 @@ class HandSizes(OwnNumbers):
     """Sizes of the observations of our hand; no numbers if the hand is not installed."""
 
     columns = ("Size", "Catch", "Pick-up-and-orient", "Rotate-in-hand")
-    is_of_runs = False
 
     def cells(
         self, experiment: Experiment, runs: Sequence[KeptRun], numbers: Reported

@@ -371,7 +371,7 @@ def test_one_seed_and_some_games_decide_no_median(tmp_path, evidence):
 @pytest.mark.parametrize("paper", ["apex", "reactor"])
 def test_the_planned_seeds_can_decide_a_median(paper):
     planned = reproductions.paper(paper)
-    tables = (table for table in planned.of_kind("table") if table.ours and table.ours.is_of_runs)
+    tables = (table for table in planned.of_kind("table") if table.ours and table.runs)
     assert all(table.seeds_at("paper") >= 2 for table in tables)
 
 

@@ -231,7 +231,7 @@ def test_results_that_decide_claims(tmp_path, name, paper, names):
 
 def test_a_list_of_runs(tmp_path):
     path, short = tmp_path / "list.csv", TASKS[0].partition(":")[2]
-    rows = [f"fake,small,figure 1,{setting},{short},2,,c" for setting in ("good", "better", "slow")]
+    rows = [f"fake,small,figure 1,{setting},{short},2,c" for setting in ("good", "better", "slow")]
     path.write_text("\n".join([",".join(COLUMNS), *rows]) + "\n")
 
     def paper(name):

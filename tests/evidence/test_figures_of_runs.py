@@ -392,7 +392,7 @@ def test_a_speed_is_a_mean_over_time_not_over_rows():
     # A short row at the end, as a run leaves it when it stops.
     speeds = pandas.Series([10.0, 100.0, 100.0, 400.0], index=[30.0, 45.0, 58.0, 60.0])
     assert selection.final_of("actor_steps_per_second")[0](speeds) == pytest.approx(120)
-    assert selection.final_of("episode_return_mean")[0](speeds) == 250
+    assert selection.final_of("episode_return_mean")[0](speeds) == 200
 
 
 def test_captions_count_in_the_papers_quantity(tmp_path):

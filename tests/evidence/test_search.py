@@ -13,7 +13,6 @@ import pytest
 from common.cluster.processes import StopRequest
 from common.config import Config, field
 from common.evidence import execute, search
-from common.evidence.execute import Slot
 from common.evidence.paper import Experiment, Run
 from common.evidence.plan import make_plan
 from common.evidence.search import Range
@@ -98,7 +97,7 @@ def start(tmp_path, monkeypatch):
 
     def start(number, stop=None, slots=1, tried=Range((), 1e-5, 1e-1, is_log=True), is_quiet=True):
         tried = {RATE: tried}
-        places = [Slot(is_quiet=is_quiet)] * slots
+        places = [frozenset(os.sched_getaffinity(0)) if is_quiet else None] * slots
         return search.run(
             plan_of, tried, number, places, tmp_path / "s.sqlite", stop or StopRequest()
         )
