@@ -357,6 +357,9 @@ def test_new_numbers_are_those_of_whole_rows_since_the_last_call(tmp_path):
         file.write("5,\n0,\n")
     with pytest.raises(CsvError, match="rows.csv: in a new line: 2 cells for 3 columns"):
         early.read()
+    rows.append({"writer": 1, "number": None, "text": ""})
+    with pytest.raises(CsvError, match="rows.csv: in a new line: number is ''"):
+        early.read()
     rows.append({"writer": 1, "number": 6, "text": ""})
     assert early.read() == [(6.0,)]
     both = NewRows(path, "number", "writer")
