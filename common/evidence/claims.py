@@ -154,7 +154,7 @@ class Evidence:
         """Returns `runs.frame` of a scale; cached."""
         key = (paper.name, scale, y, clock)
         if key not in self._frames:
-            self._frames[key] = runs.frame(paper.name, scale, self.kept.root, y, clock)
+            self._frames[key] = runs.frame(paper.name, scale, self.kept, y, clock)
         return self._frames[key]
 
     def scales(self, paper: Paper) -> tuple[str, ...]:

@@ -250,14 +250,14 @@ class KeptRun:
 
 
 def frame(
-    paper: str, scale: str, root: pathlib.Path = _RUNS, y: str = EPISODE_RETURN, clock: str = ""
+    paper: str, scale: str, kept: "KeptRuns | None" = None, y: str = EPISODE_RETURN, clock: str = ""
 ) -> pandas.DataFrame:
     """Returns the values of all ended runs of a scale as one long table.
 
     Args:
       paper: name of the paper.
       scale: name of the scale.
-      root: root of the tables of kept runs.
+      kept: the kept runs; None: those in results/runs.
       y: `EPISODE_RETURN` for evaluations, or a column of learner.csv.
       clock: the column of x; "": the column of each run's limit, see `Budget.clock`.
 
@@ -267,7 +267,7 @@ def frame(
       evaluated as often as claims require. Runs without the column y have no row.
     """
     rows: list[tuple] = []
-    for run in KeptRuns(root).of(paper, scale):
+    for run in (kept or KeptRuns(_RUNS)).of(paper, scale):
         if run.has_ended:
             points = run.points(clock or run.budget.clock, y, Returns.EVALUATOR).to_numpy().tolist()
             made = (str(run.budget), run.commit, run.started, run.is_by_rule)

@@ -196,10 +196,9 @@ def show(plan: Plan, names: Sequence[str], directory: pathlib.Path) -> list[path
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         keep(plan, root)
-        files = figures.draw(
-            paper, plan.experiment, scale, KeptRuns(root).of(paper.name, scale), directory
-        )
-        values = frame(paper.name, scale, root)
+        kept = KeptRuns(root)
+        files = figures.draw(paper, plan.experiment, scale, kept.of(paper.name, scale), directory)
+        values = frame(paper.name, scale, kept)
     stem = directory / selection.file_name(paper.name, plan.experiment.name, scale)
     return [*files, *write_table(ranking(plan, names, values), stem)]
 

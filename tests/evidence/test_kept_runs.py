@@ -150,7 +150,7 @@ def test_a_frame_has_a_row_for_each_evaluation_of_runs_that_ended(tmp_path):
     plant_run(tmp_path, "ddpg", TASK, 0, [1.0, 3.0], steps=1600, budget=budget)
     plant_run(tmp_path, "ddpg", TASK, 1, [2.0, 4.0], steps=1600, budget=budget, outcome=None)
     plant_run(tmp_path, "d3pg", TASK, 0, [5.0], seconds=60.0)
-    found = frame("d4pg", "two_cores", tmp_path)
+    found = frame("d4pg", "two_cores", KeptRuns(tmp_path))
     names = ["setting", "task", "seed", "x", "value", "budget", "commit"]
     names += ["started", "by_rule"]
     assert list(found) == names
@@ -160,14 +160,14 @@ def test_a_frame_has_a_row_for_each_evaluation_of_runs_that_ended(tmp_path):
         ["ddpg", TASK, 0, 400.0, 3.0],
     ]
     assert set(found["budget"]) == {str(budget), str(Budget(minutes=1))}
-    assert list(frame("d4pg", "small", tmp_path)) == list(found)
+    assert list(frame("d4pg", "small", KeptRuns(tmp_path))) == list(found)
 
 
 def test_another_clock_and_another_quantity(tmp_path):
     budget = Budget(learner_steps=400)
     plant_run(tmp_path, "ddpg", TASK, 0, [1.0] * 30, steps=1600, budget=budget, speed=7.0)
     plant_run(tmp_path, "ddpg", TASK, 1, [1.0] * 8, steps=1600, budget=budget, speed=7.0)
-    found = frame("d4pg", "two_cores", tmp_path, "actor_steps_per_second", "actor_steps")
+    found = frame("d4pg", "two_cores", KeptRuns(tmp_path), "actor_steps_per_second", "actor_steps")
     assert found["x"].max() == 1600 and set(found["value"]) == {7.0}
     assert found.groupby("seed")["by_rule"].first().tolist() == [True, False]
 
