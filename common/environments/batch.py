@@ -13,7 +13,12 @@ import numpy as np
 import tree
 
 from common.environments import watch
-from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
+from common.environments.spec import (
+    BrokenSpecError,
+    NotFiniteError,
+    UnusableEnvironmentError,
+    kind_of,
+)
 
 FIRST, MID, LAST = map(int, dm_env.StepType)
 """The values of `dm_env.StepType` as integers, for arrays of step types."""
@@ -348,8 +353,8 @@ class WatchedBatch:
         try:
             with call:
                 timestep = function(*args)
-        except BrokenSpecError as error:
-            raise BrokenSpecError(
+        except (BrokenSpecError, NotFiniteError) as error:
+            raise type(error)(
                 f"{self._name}: {error}, at timestep {self._timestep + 1} of this process: correct "
                 "the environment"
             ) from None

@@ -12,6 +12,7 @@ from common.environments.spec import (
     MAX_PNG_CHANNELS,
     BrokenSpecError,
     HybridArray,
+    NotFiniteError,
     UnusableEnvironmentError,
     kind_of,
     vector_rows,
@@ -268,7 +269,7 @@ class CanonicalEnvironment(Wrapper):
 
         Raises:
           BrokenSpecError: the observation does not match its spec.
-          UnusableEnvironmentError: an element of the vector is not finite.
+          NotFiniteError: an element of the vector is not finite.
         """
         path, spec, axes = self._image
         height, width, channels = self._observation_spec.shape
@@ -286,7 +287,7 @@ class CanonicalEnvironment(Wrapper):
             return image
         vector = np.concatenate(self.parts(observation), dtype=np.float32, casting="unsafe")
         if not np.isfinite(vector).all():
-            raise UnusableEnvironmentError("it returned an observation that is not finite")
+            raise NotFiniteError("its observation is not finite")
         joined = np.zeros((height, width, channels), np.uint8)
         joined[: len(image)] = image
         joined[len(image) :].reshape(-1)[: vector.nbytes] = vector.view(np.uint8)
@@ -338,8 +339,8 @@ class CanonicalBatch(BatchedEnvironment):
                     parts += environment.parts(timestep.observation)
                 else:
                     parts.append(environment.image(timestep.observation))
-            except BrokenSpecError as error:
-                raise BrokenSpecError(f"environment {index}: {error}") from None
+            except (BrokenSpecError, NotFiniteError) as error:
+                raise type(error)(f"environment {index}: {error}") from None
         if not is_flat:
             return np.stack(parts)
         observations = np.concatenate(parts, dtype=np.float32, casting="unsafe")

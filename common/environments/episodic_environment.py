@@ -58,7 +58,7 @@ class EpisodicEnvironment(dm_env.Environment, abc.ABC):
         self._is_over = bool(has_failed or has_finished)
         observation = self._observe()
         if has_failed:
-            return dm_env.termination(float(reward), observation)
+            return dm_env.termination(reward, observation)
         if has_finished:
-            return dm_env.truncation(float(reward), observation)
-        return dm_env.transition(float(reward), observation)
+            return dm_env.truncation(reward, observation)
+        return dm_env.transition(reward, observation)

@@ -179,10 +179,11 @@ def _serve(pipe: Connection, arguments: tuple, height: int, width: int) -> None:
         camera = _Camera(environment, name, height, width)
         pipe.send((environment.observation_spec(), environment.action_spec()))
         while True:
-            method, *arguments = pipe.recv()
+            try:
+                method, *arguments = pipe.recv()
+            except EOFError:
+                return environment.close()
             pipe.send(getattr(camera, method)(*arguments))
-    except EOFError:
-        environment.close()
     except UnusableEnvironmentError as error:
         pipe.send(error)
     except Exception as error:  # from the user's code

@@ -2,10 +2,10 @@
 
 Observations are arrays or integers (Box, Discrete, MultiDiscrete, MultiBinary), or dictionaries and
 tuples of these, which are joined. Actions are an array of floats (Box), one integer (Discrete), or
-an array of integers (MultiDiscrete). Arguments are `gymnasium.make`'s, and `wrappers`, a list of
-Gymnasium's wrappers such as "GrayscaleObservation(keep_dim=True)". `names` lists the MuJoCo tasks;
-every other registered id is also accepted. An episode that reaches the id's limit of steps ends
-with LAST and discount 1, unless it also terminates in this step.
+an array of integers (MultiDiscrete, MultiBinary). Arguments are `gymnasium.make`'s, and `wrappers`,
+a list of Gymnasium's wrappers such as "GrayscaleObservation(keep_dim=True)". `names` lists the
+MuJoCo tasks; every other registered id is also accepted. An episode that reaches the id's limit of
+steps ends with LAST and discount 1, unless it also terminates in this step.
 
 Versions: ReF-ER and other papers used v2. v4 has the same sizes and rewards, in a newer MuJoCo;
 v5 has different ones.
@@ -14,7 +14,6 @@ v5 has different ones.
 from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import difflib
-import sys
 from types import MappingProxyType
 from typing import Any
 import warnings
@@ -30,10 +29,11 @@ from common import names as common_names
 from common.config import near_names
 from common.environments import user_code
 from common.environments.canonical import CanonicalEnvironment
+from common.environments.episodic_environment import EpisodicEnvironment, StepOutcome
 from common.environments.gym_tasks import batch_of as batch_of
 from common.environments.mujoco_environment import SimulationCamera, mujoco
 from common.environments.spec import BrokenSpecError, UnusableEnvironmentError, kind_of
-from common.environments.user_code import class_of, in_one_line
+from common.environments.user_code import in_one_line
 
 # By default, MuJoCo writes its warnings into MUJOCO_LOG.TXT in the working directory.
 mujoco.set_mju_user_warning(lambda message: logging.warning("MuJoCo: %s", message))
@@ -75,16 +75,14 @@ def _is_registered(id_: str) -> bool:
 
 
 def near(name: str) -> list[str]:
-    """Returns `name` if it is an id; else the newest id that differs only in version or case.
+    """Returns `name` if it is an id; else the id that differs only in case, or the newest version.
 
     Otherwise, returns the ids that differ by a letter or two.
     """
     module, colon, id_ = name.rpartition(":")
-    if module not in sys.modules:  # a name of another suite
-        module = colon = ""
     if _is_registered(id_):
         return [f"{module}{colon}{id_}"]
-    task, dash, _ = id_.partition("-v")
+    task, dash, number = id_.partition("-v")
     versions = {
         spec.version or 0: known
         for known, spec in gymnasium.registry.items()
@@ -92,7 +90,7 @@ def near(name: str) -> list[str]:
     }
     found = difflib.get_close_matches(id_, filter(_is_registered, gymnasium.registry), cutoff=0.8)
     if dash and versions:
-        found = [versions[max(versions)]]
+        found = [versions[max(versions, key=lambda version: (str(version) == number, version))]]
     return [f"{module}{colon}{near_name}" for near_name in found]
 
 
@@ -123,13 +121,6 @@ def make(
         raise
 
 
-def rehearse(name: str, environment: dm_env.Environment) -> None:
-    """Tries a reset and the extreme actions of a user's id; raises UnusableEnvironmentError."""
-    if ":" in name:
-        with in_one_line(f"gym:{name}", class_of(environment)):
-            user_code.try_extremes(environment)
-
-
 def _wrapped(environment: gymnasium.Env, wrapper: str) -> gymnasium.Env:
     """Returns an environment in a Gymnasium wrapper, which is given by name and arguments.
 
@@ -144,7 +135,7 @@ def _wrapped(environment: gymnasium.Env, wrapper: str) -> gymnasium.Env:
     return getattr(gymnasium.wrappers, name)(environment, **arguments)
 
 
-class GymEnvironment(dm_env.Environment):
+class GymEnvironment(EpisodicEnvironment):
     """A Gymnasium environment as a `dm_env.Environment`; actions are not clipped or checked."""
 
     def __init__(self, environment: gymnasium.Env, seed: int):
@@ -153,41 +144,35 @@ class GymEnvironment(dm_env.Environment):
         Raises:
           UnusableEnvironmentError: its kind of observations or actions is not supported.
         """
+        super().__init__()  # Gymnasium ends the episodes
         self._observation_spec = _observation_spec(environment.observation_space)
         self._action_spec, self._first_action = _action_spec(environment.action_space)
         self._environment = environment
         self._seed: int | None = seed
-        self._is_running = False
         self._camera = SimulationCamera()
 
-    def reset(self) -> dm_env.TimeStep:
+    def _start(self) -> None:
         """Starts an episode.
 
         Raises:
           BrokenSpecError: the environment does not return what Gymnasium's `reset` returns.
         """
-        observation, _ = _returned("reset", self._environment.reset(seed=self._seed), _RESET)
+        reset = self._environment.reset(seed=self._seed)
+        self._observation, _ = _returned("reset", reset, _RESET)
         self._seed = None
-        self._is_running = True
-        return dm_env.restart(observation)
 
-    def step(self, action: Any) -> dm_env.TimeStep:
-        """Takes `action`; after a LAST step, ignores it and starts an episode.
+    def _act(self, action: Any) -> StepOutcome:
+        """Takes `action`.
 
         Raises:
           BrokenSpecError: the environment does not return what Gymnasium's `step` returns.
         """
-        if not self._is_running:
-            return self.reset()
-        observation, reward, terminated, truncated, _ = _returned(
-            "step", self._environment.step(self.own_action(action)), _STEP
-        )
-        self._is_running = not (terminated or truncated)
-        if terminated:
-            return dm_env.termination(reward, observation)
-        if truncated:
-            return dm_env.truncation(reward, observation)
-        return dm_env.transition(reward, observation)
+        step = self._environment.step(self.own_action(action))
+        self._observation, *outcome, _ = _returned("step", step, _STEP)
+        return StepOutcome(*outcome)
+
+    def _observe(self) -> Any:
+        return self._observation
 
     def own_action(self, action: Any) -> Any:
         """Returns the action for Gymnasium, where discrete actions need not count from 0."""
@@ -287,9 +272,12 @@ def _action_spec(space: gymnasium.Space) -> tuple[specs.BoundedArray, int | None
         low, high = space.start, space.start + space.nvec - 1
     elif isinstance(space, gymnasium.spaces.Box):
         low, high = space.low, space.high
+    elif isinstance(space, gymnasium.spaces.MultiBinary):
+        low, high = 0, 1
     else:
         raise UnusableEnvironmentError(
-            f"its actions must be one array (Box), Discrete or MultiDiscrete, not {space}"
+            "its actions must be one array (Box), Discrete, MultiDiscrete or MultiBinary, not "
+            f"{space}"
         )
     return specs.BoundedArray(space.shape, space.dtype, low, high, name="action"), None
 

@@ -53,16 +53,6 @@ def make(
     return environment
 
 
-def rehearse(name: str, environment: dm_env.Environment) -> None:
-    """Tries the extreme actions, which change later episodes, so no run may use the environment.
-
-    Raises:
-      UnusableEnvironmentError: something failed; the message says what and where.
-    """
-    with in_one_line(f"python:{name}", class_of(environment)):
-        user_code.try_extremes(environment)
-
-
 class _Fresh(Wrapper):
     """A user's environment whose first step starts an episode, also after `make` has tried it.
 
@@ -93,7 +83,13 @@ def _made(function: Callable, seed: int, arguments: Mapping[str, Any]) -> dm_env
     first = next(iter(parameters.values()), None)
     if "seed" in parameters and parameters["seed"].kind is not inspect.Parameter.POSITIONAL_ONLY:
         made = function(**{"seed": seed, **arguments})
-    elif first is None or first.default is not first.empty or is_of_gymnasium:
+    elif (
+        first is None
+        or first.default is not first.empty
+        or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD)
+        or first.name in arguments
+        or is_of_gymnasium
+    ):
         made = function(**arguments)
         if isinstance(made, dm_env.Environment):
             raise UnusableEnvironmentError(

@@ -21,7 +21,7 @@ from common.environments.spec import (
     UnknownEnvironmentError,
     UnusableEnvironmentError,
 )
-from common.environments.user_code import class_of, in_one_line
+from common.environments.user_code import class_of, in_one_line, is_users, try_extremes
 
 # The suites. The suite "atari" is the module `atari_suite` of this room. Such a module defines
 #   names() -> list[str]: the names that may follow "atari:"; empty if they cannot be listed.
@@ -32,7 +32,6 @@ from common.environments.user_code import class_of, in_one_line
 #   make_batch(name, seeds) -> EnvironmentBatch; with the parameters of `make`
 #   batch_of(name, environments) -> EnvironmentBatch | None: a faster batch of `make`'s environments
 #   near(name) -> list[str]: names that may be meant, if not all are listed
-#   rehearse(name, environment): tries what may fail later, in an environment that no run uses
 #   why_unknown(name) -> str | None: a reason for the error about an unknown name.
 # Modules are imported on first use, since simulators are slow to import.
 _SUITES = tuple("atari control dmlab flow gym hand maze minatar parkour python".split())
@@ -105,7 +104,9 @@ def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.E
     suite, rest, arguments = _find(name)
     with watch.Call.of_making(name):
         environment = suite.make(rest, seed, **_rules(suite, False, frames), **arguments)
-        getattr(suite, "rehearse", lambda name, environment: None)(rest, environment)
+        if is_users(name):
+            with in_one_line(name, class_of(environment)):
+                try_extremes(environment)
     yield environment
     with watch.Call(name, "close()"), in_one_line(name, class_of(environment)):
         environment.close()
@@ -214,7 +215,7 @@ def _near_of_all(name: str, known: list[str]) -> list[str]:
         [
             f"{near_suite}:{meant}"
             for near_suite in _installed()
-            for meant in _near_unlisted(near_suite, name)
+            for meant in _near_unlisted(near_suite, name.rpartition(":")[2])
         ]
         or _near(name, known)
         or [without_suite[near_name] for near_name in _near(name, without_suite)]

@@ -144,6 +144,10 @@ class BrokenSpecError(UnusableEnvironmentError):
     """An environment that breaks its specs; a restart would not help."""
 
 
+class NotFiniteError(UnusableEnvironmentError):
+    """An observation that is not finite; a restart may help."""
+
+
 class UnknownEnvironmentError(UnusableEnvironmentError):
     """A name that belongs to no environment; the message lists similar names."""
 
@@ -157,12 +161,16 @@ def extra_package(package: str, environment: str, remedy: str) -> ModuleType:
       remedy: how to install the package, for the message.
 
     Raises:
-      UnusableEnvironmentError: the package is not installed.
+      UnusableEnvironmentError: the package is not installed, or cannot be loaded.
     """
     try:
         return importlib.import_module(package)
-    except ImportError:
-        raise _not_installed(package, environment, remedy) from None
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == package:
+            raise _not_installed(package, environment, remedy) from None
+        raise UnusableEnvironmentError(
+            f'environment "{environment}": the package {package} cannot be loaded: {error}'
+        ) from None
 
 
 def extra_folder(package: str, environment: str, remedy: str) -> pathlib.Path:

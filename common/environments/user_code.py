@@ -84,6 +84,11 @@ def source_of(environment: str) -> pathlib.Path | None:
     return source
 
 
+def is_users(environment: str) -> bool:
+    """Returns whether an environment, given by its full name, is a user's own."""
+    return bool(_found(environment)[1])
+
+
 def require_trusted(environment: str, directory: str | os.PathLike) -> None:
     """Raises if a run's environment may be code of whoever sent the run directory.
 
@@ -138,7 +143,10 @@ def _folders(spec: machinery.ModuleSpec | None) -> list[str]:
 
 
 def try_extremes(environment: dm_env.Environment) -> None:
-    """Raises UnusableEnvironmentError if a step with the lowest or highest actions is invalid."""
+    """Raises UnusableEnvironmentError if a step with the lowest or highest actions is invalid.
+
+    The actions change later episodes, so no run may use the environment.
+    """
     action = environment.action_spec()
     for extreme in (action.minimum, action.maximum):
         environment.reset()

@@ -78,9 +78,7 @@ class LocalReplay:
 
     def counters(self) -> Counters:
         """Returns the sums of the replays' counters."""
-        return Counters.total(
-            [Counters(), *(memory.counters() for memory in self._memories.values())]
-        )
+        return Counters.total(memory.counters() for memory in self._memories.values())
 
     def save(self, path: pathlib.Path) -> None:
         """Writes a file for each actor next to `path`; see `Memory.save`."""

@@ -149,6 +149,11 @@ class OfFloats(Base):
         return np.zeros((height, width, 3))
 
 
+class Abandoned(Base):
+    def render(self, height, width):
+        raise EOFError("the worker died")
+
+
 class Stuck(Base):
     def render(self, height, width):
         raise RuntimeError("the valve is stuck")
@@ -160,7 +165,8 @@ class Stuck(Base):
     [
         ("WithoutSizes", ["failed: TypeError: ", "takes 1 positional argument but 3 were given"]),
         ("OfFloats", ["cannot draw", "returned float64 [240, 320, 3] instead of uint8 [height, w"]),
-        ("Stuck", ["failed: RuntimeError: the valve is stuck (", "faulty.py, line 36)"]),
+        ("Abandoned", ["failed: EOFError: the worker died (", "faulty.py, line 36)"]),
+        ("Stuck", ["failed: RuntimeError: the valve is stuck (", "faulty.py, line 41)"]),
     ],
 )
 def test_a_mistake_in_render_is_named(make, refusal, tmp_path, monkeypatch, name, words):

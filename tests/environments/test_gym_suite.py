@@ -18,6 +18,7 @@ from common.environments import (
     gym_tasks,
     user_code,
 )
+from common.environments.batch import WatchedBatch
 from common.environments.canonical import CanonicalBatch, CanonicalEnvironment
 from common.environments.gym_suite import GymEnvironment
 from common.environments.mujoco_batch import MujocoBatch
@@ -172,6 +173,7 @@ def test_discrete_actions_of_flat_observations():
     [
         (spaces.Discrete(3, start=-1), np.int32(0), -1),
         (spaces.MultiDiscrete([3, 5], start=[1, -2]), np.array([2, 0], np.int32), [3, -2]),
+        (spaces.MultiBinary(2), np.array([1, 0], np.int32), [1, 0]),
     ],
 )
 def test_integers_count_from_zero(space, action, expected):
@@ -184,7 +186,8 @@ def test_integers_count_from_zero(space, action, expected):
     if isinstance(space, spaces.Discrete):
         assert spec == EnvironmentSpec(1, 3, is_discrete=True) and type(gym.actions[0]) is int
     else:
-        assert spec == EnvironmentSpec(1, 2, action_choices=(3, 5))
+        choices = (2, 2) if isinstance(space, spaces.MultiBinary) else (3, 5)
+        assert spec == EnvironmentSpec(1, 2, action_choices=choices)
     for own in (gym.actions[0], environment.own_action(action)):
         np.testing.assert_array_equal(own, expected)
         assert own in space
@@ -293,6 +296,15 @@ def test_a_broken_image_or_vector_is_named(change, words):
     vars(gym).update(change)
     with pytest.raises(UnusableEnvironmentError, match=words):
         CanonicalEnvironment(GymEnvironment(gym, seed=0)).reset()
+
+
+def test_a_number_beside_an_image_that_is_not_finite_is_named_with_its_place():
+    gym = Camera([])
+    gym.speed = np.float32([0, np.inf, 0, 0])
+    batch = CanonicalBatch([CanonicalEnvironment(GymEnvironment(gym, seed=0))])
+    words = "cam: environment 0: its observation is not finite, at timestep 1 of this process"
+    with pytest.raises(UnusableEnvironmentError, match=words):
+        WatchedBatch(batch, "cam").reset()
 
 
 def test_a_second_image_is_refused_with_a_way_out():

@@ -127,6 +127,18 @@ def by_position(_, scale=1):
     return Gym(_ * scale)
 
 
+def all_by_name(**kwargs):
+    return Gym(**kwargs)
+
+
+def by_name(*, size):
+    return Gym(size)
+
+
+def sized(size):
+    return Gym(size)
+
+
 number = 3
 """
 
@@ -188,6 +200,9 @@ def test_arguments_and_seeds_of_functions_and_classes(own_modules):
 
     assert first("Gym(size=2.5)", 1) == [2.5, 2.5]
     assert first("Gym", 1) == [0, 0]  # no seed in the place of the size
+    assert first("all_by_name", 1) == [0, 0]
+    assert [2, 2] == first("all_by_name(size=2)", 1) == first("by_name(size=2)", 1)
+    assert first("sized(size=2)", 1) == [2, 2] and first("sized", 3) == [3, 3]
     assert first("seeded(scale=3)", 5) == [15, 15] == first("by_position(scale=3)", 5)
     for name, words in (
         ("Gym(sizes=2)", "TypeError: .*'sizes'"),
@@ -240,7 +255,7 @@ def test_a_mistake_is_named_in_one_line(name, words, own_modules, refusal):
 
     message = refusal(opens_and_closes)
     plain = name.partition("(")[0]
-    assert message.startswith(f'environment "python:{plain}"')
+    assert message.startswith(f'environment "python:{plain}')
     for word in words:
         assert word in message, message
 

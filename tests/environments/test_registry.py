@@ -15,6 +15,7 @@ from common.environments import (
     minatar_suite,
     registry,
 )
+from common.environments.spec import extra_package
 
 EXAMPLES = (
     '"atari:adventure", "control:acrobot:swingup", "dmlab:explore_goal_locations_small", '
@@ -42,6 +43,8 @@ EXAMPLES = (
         ("gym:half_cheetah", "gym:HalfCheetah-v4"),
         ("HalfCheetah-v4", "gym:HalfCheetah-v4"),
         ("acrobot-v3", "gym:Acrobot-v1"),
+        ("gym:hopper-v4", "gym:Hopper-v4"),
+        ("gymnasium:Hopper-v4", "gym:Hopper-v4"),
         ("dmlab:explore_goal_locations", "dmlab:explore_goal_locations_small"),
         ("flow:cylindre_16", "flow:cylinder_16"),
     ],
@@ -93,6 +96,15 @@ def test_a_missing_package_is_one_line_that_says_how_to_install_it(
     message = refusal(environments.make, name, 0)
     assert message.startswith(f'environment "{name}": the package {package} is not installed: ')
     assert remedy in message
+
+
+def test_a_package_that_cannot_be_loaded_is_not_called_missing(monkeypatch, refusal):
+    def fail(name):
+        raise ImportError("libOSMesa.so.8: cannot open shared object file")
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+    message = refusal(extra_package, "deepmind_lab", "dmlab:stairway", "build it")
+    assert "the package deepmind_lab cannot be loaded: libOSMesa.so.8: cannot open" in message
 
 
 @pytest.mark.parametrize(
