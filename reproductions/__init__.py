@@ -112,8 +112,8 @@ def load_policy(
 
     Args:
       directory: the run's --workdir, or a policy in `results/policies`.
-      checkpoint: "newest", or "best" for the parameters of the best evaluation. None loads the
-        newest, or the best if there is no newest.
+      checkpoint: "newest", "best" for the parameters of the best evaluation, or "step_N" for a kept
+        checkpoint. None loads the newest, or the best if there is no newest.
       trust_environment: whether an environment of your own may be imported from `directory`.
 
     Raises:

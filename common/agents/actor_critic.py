@@ -14,11 +14,13 @@ import tensorflow as tf
 from common.acting.policy import OrnsteinUhlenbeckNoise, Policy
 from common.agents.actor_critic_config import ActorCriticConfig
 from common.agents.agent import GraphPolicy, TransitionAgent
+from common.data.transitions import Transitions
 from common.environments.spec import EnvironmentSpec
 from common.learning import learner
 from common.learning.learner import Learner
 from common.networks import control, images, numpy_twins, packing, recurrent
 from common.networks.standardizer import RunningMoments, Standardizer
+from common.replay import memory
 from common.types import Batch, Metrics, Nest
 
 
@@ -226,11 +228,6 @@ def make_optimizers(
     return policy, critic
 
 
-def make_noise(kind: str, sigma: float, theta: float, seed: int) -> OrnsteinUhlenbeckNoise:
-    """Returns noise of a `kind`, "gaussian" or "ou"; only "ou" uses `theta`."""
-    return OrnsteinUhlenbeckNoise(sigma, theta if kind == "ou" else 1.0, seed)
-
-
 def make_networks(
     config: Any,
     spec: EnvironmentSpec,
@@ -311,11 +308,13 @@ class ActorCriticActor(ActorCriticEvaluator):
     again (Ape-X appendix F). A paper's actor inherits from it and adds `initial_priorities`.
     """
 
-    def __init__(self, networks: ActorCritic, action_size: int, noise: OrnsteinUhlenbeckNoise):
+    def __init__(self, config: Any, networks: ActorCritic, action_size: int, seed: int):
+        """Adds noise, Gaussian or Ornstein-Uhlenbeck as `config.noise` says, to the policy."""
         super().__init__(networks)
         self._critic = numpy_twins.twin(networks.critic)
         self._action_size = action_size
-        self._noise = noise
+        theta = config.ou_theta if config.noise == "ou" else 1.0
+        self._noise = OrnsteinUhlenbeckNoise(config.noise_sigma, theta, seed)
 
     def load(self, flat: np.ndarray) -> None:
         """Loads all networks; see base class."""
@@ -353,7 +352,7 @@ class ActorCriticActor(ActorCriticEvaluator):
 class ActorCriticAgent(TransitionAgent):
     """Base of agents for continuous actions.
 
-    A paper's agent inherits from it and adds its learner, its actor and its data.
+    A paper's agent inherits from it and adds its learner and its actor.
     """
 
     jit_compile = True
@@ -363,6 +362,7 @@ class ActorCriticAgent(TransitionAgent):
         config: Any,
         setting: str,
         make_networks: Callable[[Any, EnvironmentSpec], ActorCritic],
+        is_soft: bool = False,
     ):
         """Creates the agent.
 
@@ -370,12 +370,18 @@ class ActorCriticAgent(TransitionAgent):
           config: a paper's dataclass of hyperparameters.
           setting: name of the configuration, for CSV files.
           make_networks: (config, the environment's spec) -> networks.
+          is_soft: whether the replay's capacity is a soft limit; see `ItemData`.
         """
         super().__init__(config, setting)
         if config.torso != "mlp":
             self.jit_compile = False  # XLA slows convolutions on a CPU
         self.updates_per_call = config.updates_per_call
         self._make_networks = make_networks
+        remove: memory.Distribution = memory.Fifo()
+        if config.removal == "priority":
+            remove = memory.Proportional(config.removal_exponent)
+        sample = memory.prioritized(config.priority_exponent)
+        self.data = Transitions(config, sample, remove, is_soft=is_soft)
 
     def make_evaluator(self, spec: EnvironmentSpec, num_environments: int) -> ActorCriticEvaluator:
         """Builds the policy without noise (D4PG section 4, Ape-X appendix D)."""

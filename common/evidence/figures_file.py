@@ -16,7 +16,8 @@
 
 A curve runs the setting of its name unless a pattern in `[curves]` matches the name. Its table may
 have `setting`, `flags`, `fixed` and a budget. `"dqn_{actors}_actors"` matches "dqn_8_actors", and
-`{actors}` in its values is then 8. `{setting}` may match underscores, and gives the setting.
+`{actors}` in its values is then 8. `{setting}` may match underscores, and gives the setting, or
+another curve, to whose flags those of the pattern are added.
 `[scales.small.curves]` replaces values of these tables in experiments that name the scale.
 
 An experiment has the fields of `Experiment` and a budget in `minutes`, `hours` or steps. Its runs
@@ -217,7 +218,11 @@ class _Reader:
                 if match := next(filter(None, matches), None):
                     found |= _filled(match.groupdict() | table, match.groupdict())
                     break
-        return found
+        if (base := found.get("setting", name)) == name:
+            return found
+        of_base = {"setting": base} | self._curve(base, scale)
+        lists = {key: [*of_base.get(key, ()), *found.get(key, ())] for key in ("flags", "fixed")}
+        return of_base | found | lists | {"setting": of_base["setting"]}
 
     def _tasks(self, listed: str | Sequence[str]) -> tuple[str, ...]:
         """Returns environments, given patterns of their names and names of lists."""

@@ -18,14 +18,12 @@ from common.agents.actor_critic import (
     ActorCriticActor,
     ActorCriticAgent,
     ActorCriticLearner,
-    make_noise,
     make_optimizers,
 )
-from common.data.transitions import StoredTransition, Transitions
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
 from common.networks import control
-from common.replay import memory
 from common.types import Batch
 from common.values import categorical, gaussian, policy_gradients
 from common.values.value_learning import importance_weights
@@ -304,8 +302,7 @@ class D4PGActor(ActorCriticActor):
 
     def __init__(self, config: D4PGConfig, spec: EnvironmentSpec, seed: int):
         noise_seed, critic_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
-        noise = make_noise(config.noise, config.noise_sigma, config.ou_theta, noise_seed)
-        super().__init__(make_networks(config, spec), spec.action_size, noise)
+        super().__init__(config, make_networks(config, spec), spec.action_size, noise_seed)
         self._kind = make_critic_kind(config, critic_seed)
 
     def initial_priorities(
@@ -335,12 +332,6 @@ class D4PG(ActorCriticAgent):
 
     def __init__(self, config: D4PGConfig, setting: str = AGENT.settings.default):
         super().__init__(config, setting, make_networks)
-        # For the replay the paper refers to Ape-X, whose DPG removes by priority^-0.4 and whose DQN
-        # removes first in, first out. The simpler choice is the default.
-        remove: memory.Distribution = memory.Fifo()
-        if config.removal == "priority":
-            remove = memory.Proportional(config.removal_exponent)
-        self.data = Transitions(config, memory.prioritized(config.priority_exponent), remove)
 
     def build_learner(self, spec: EnvironmentSpec, seed: int) -> D4PGLearner:
         """Builds the learner of algorithm 1."""

@@ -10,41 +10,10 @@ import tensorflow as tf
 
 from common.learning.learner import Gradients
 from common.types import Batch
-from common.values import gaussian, policy_gradients
+from common.values import policy_gradients
 from reproductions.refer import networks, rules
 from reproductions.refer.config import ReferConfig
 from reproductions.refer.rules import ActorCriticGradients, Refresh, TwoRatesLearner
-
-
-def importance_weight(
-    action: tf.Tensor,
-    mean: tf.Tensor,
-    behaviour_mean: tf.Tensor,
-    sigma: float,
-    log_bound: float = gaussian.LOG_BOUND,
-) -> tf.Tensor:
-    """Returns rho of the policy N(m, sigma^2 I), [B]; no gradient flows into any argument.
-
-    Args:
-      action: [B, A] floating, actions of the behaviour mu.
-      mean: [B, A], m.
-      behaviour_mean: [B, A], mean of mu.
-      sigma: standard deviation of both pi and mu.
-      log_bound: see `gaussian.importance_weight`.
-    """
-    variance = tf.constant(sigma**2, mean.dtype)
-    return tf.stop_gradient(
-        gaussian.importance_weight(action, mean, variance, behaviour_mean, variance, log_bound)
-    )
-
-
-def divergence(mean: tf.Tensor, behaviour_mean: tf.Tensor, sigma: float) -> tf.Tensor:
-    """Returns D_KL(mu || pi) = |m - m_mu|^2 / (2 sigma^2) in nats: [B, A] twice -> [B].
-
-    With means within [-1, 1] it is at most 2 A / sigma^2.
-    """
-    variance = tf.constant(sigma**2, mean.dtype)
-    return gaussian.kl_divergence(tf.stop_gradient(behaviour_mean), variance, mean, variance)
 
 
 def critic_losses(
@@ -67,35 +36,27 @@ def critic_losses(
 
 
 def policy_losses(
-    mean: tf.Tensor,
-    dqda: tf.Tensor,
-    behaviour_mean: tf.Tensor,
-    rho: tf.Tensor,
-    rules_now: rules.Rules,
-    sigma: float,
+    mean: tf.Tensor, dqda: tf.Tensor, rho: tf.Tensor, divergence: tf.Tensor, rules_now: rules.Rules
 ) -> tf.Tensor:
     """Returns the deterministic policy gradient's loss under the rules of ReF-ER (eqs 3, 10, 11).
 
         -beta near dqda . m + (1 - beta) D_KL(mu || pi)
 
     Rule 1 masks by the importance weight of the stored action, although the loss is that of m.
-    Gradients flow into `mean` only, and only the gradient has a meaning.
+    Gradients flow into `mean` and `divergence` only, and only the gradient has a meaning.
 
     Args:
       mean: [B, A] floating, m, the policy's actions.
       dqda: [B, A], gradient of the critic's value at `mean`.
-      behaviour_mean: [B, A], mean of mu.
       rho: [B], importance weights.
+      divergence: [B], D_KL(mu || pi).
       rules_now: the rules as they are at this update.
-      sigma: standard deviation of pi and mu.
 
     Returns:
       [B].
     """
     ascent = policy_gradients.deterministic_policy_gradient_loss(mean, dqda, None)
-    return rules_now.penalized(
-        rules_now.mask(rho) * ascent, divergence(mean, behaviour_mean, sigma)
-    )
+    return rules_now.penalized(rules_now.mask(rho) * ascent, divergence)
 
 
 class DdpgLearner(TwoRatesLearner):
@@ -143,9 +104,11 @@ class DdpgLearner(TwoRatesLearner):
             q = value_of(action)
         with tf.GradientTape() as policy_tape:
             mean = online.policy(observation)
-            rho = importance_weight(action, mean, behaviour_mean, config.sigma, self._log_bound)
+            rho, kl = rules.rho_and_divergence(
+                action, mean, behaviour_mean, config.sigma, self._log_bound
+            )
             value, dqda = policy_gradients.value_and_action_gradient(mean, value_of)
-            losses = policy_losses(mean, dqda, behaviour_mean, rho, rules_now, config.sigma)
+            losses = policy_losses(mean, dqda, rho, kl, rules_now)
             policy_loss = tf.reduce_mean(weights * losses)
         with critic_tape:
             critic_loss = tf.reduce_mean(weights * critic_losses(q, y, rho, rules_now))
@@ -155,7 +118,7 @@ class DdpgLearner(TwoRatesLearner):
             policy_tape.gradient(policy_loss, self.policy_variables),
             critic_tape.gradient(critic_loss, self.critic_variables),
         )
-        kl, zeros = divergence(mean, behaviour_mean, config.sigma), tf.zeros_like(rho)
+        zeros = tf.zeros_like(rho)
         refresh = Refresh(zeros, rho, kl, tf.square(q - y), zeros, zeros)
         metrics = {
             **self.shared_metrics(),

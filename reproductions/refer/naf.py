@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from common.learning.learner import Gradients, copy_variables, move_towards
 from common.types import Batch
-from common.values import closed_form, gaussian
+from common.values import closed_form
 from reproductions.refer import networks, rules
 from reproductions.refer.config import ReferConfig
 from reproductions.refer.rules import OneNetworkLearner, Refresh
@@ -65,13 +65,8 @@ def losses(
       beta_of_all: whether beta multiplies the whole square (equation 10), unlike in the authors'
         program. The paper does not say how ReF-ER splits NAF's gradient.
     """
-    action, behaviour_mean, target = map(tf.stop_gradient, (action, behaviour_mean, target))
-    variance = tf.constant(sigma**2, mean.dtype)
-    fixed = tf.stop_gradient(mean)
-    rho = gaussian.importance_weight(
-        action, fixed, variance, behaviour_mean, variance, rules_now.log_bound
-    )
-    kl = gaussian.kl_divergence(behaviour_mean, variance, mean, variance)
+    action, target, fixed = map(tf.stop_gradient, (action, target, mean))
+    rho, kl = rules.rho_and_divergence(action, mean, behaviour_mean, sigma, rules_now.log_bound)
     # The value of m, with beta times its gradient.
     scaled = mean if beta_of_all else fixed + rules_now.beta * (mean - fixed)
     q = value + closed_form.quadratic(action, scaled, lower)

@@ -118,6 +118,31 @@ def divergence(
     return gaussian.kl_divergence(*policy, *behaviour)
 
 
+def rho_and_divergence(
+    action: tf.Tensor,
+    mean: tf.Tensor,
+    behaviour_mean: tf.Tensor,
+    sigma: float,
+    log_bound: float = gaussian.LOG_BOUND,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns rho and D_KL(mu || pi) in nats, [B] each, of NAF's and DDPG's N(m, sigma^2 I).
+
+    A gradient flows into `mean` only, and only from D_KL = |m - m_mu|^2 / (2 sigma^2). With means
+    within [-1, 1] D_KL is at most 2 A / sigma^2.
+
+    Args:
+      action: [B, A] floating, actions of the behaviour mu.
+      mean: [B, A], m.
+      behaviour_mean: [B, A], mean of mu.
+      sigma: standard deviation of both pi and mu.
+      log_bound: see `gaussian.importance_weight`.
+    """
+    variance = tf.constant(sigma**2, mean.dtype)
+    policy, behaviour = (mean, variance), (tf.stop_gradient(behaviour_mean), variance)
+    rho = gaussian.importance_weight(action, *policy, *behaviour, log_bound)
+    return tf.stop_gradient(rho), gaussian.kl_divergence(*behaviour, *policy)
+
+
 class Refresh(NamedTuple):
     """New values of B steps, which the memory stores, all float32 [B].
 

@@ -22,6 +22,7 @@ fast = ["--config.learning_rate=0.01"]
 [curves]
 ddpg = { flags = ["--num_actors=1"], fixed = ["--config.actor_period"] }
 "{setting}_of_{actors}" = { flags = ["--num_actors={actors}"], minutes = 5 }
+"{setting}_faster" = { flags = ["fast"] }
 [looks]
 "d{3,4}pg_uniform_n1" = { label = "D{}PG", color = "blue", line = "--" }
 ddpg = { label = "DDPG" }
@@ -69,6 +70,18 @@ def test_curves_run_on_tasks_by_the_patterns_of_their_names(tmp_path):
     assert uniform.flags == ("--setting=d4pg_uniform_n1", "--num_actors=4", fast)
     assert uniform.budget == Budget(minutes=5)
     assert ppo.agent is PPO and ppo.flags == ("--setting=ppo", fast)
+
+
+def test_a_pattern_adds_flags_to_those_of_another_curve(tmp_path):
+    curves = '["d4pg_uniform_n1_of_4_faster", "ddpg_faster"]'
+    figure = figure_of(tmp_path, f'curves = {curves}\ntasks = "two"\nsmall = {{}}')
+    uniform, ddpg = figure.runs[::2]
+    fast = "--config.learning_rate=0.01"
+    assert uniform.flags == ("--setting=d4pg_uniform_n1", "--num_actors=4", fast)
+    assert uniform.budget == Budget(minutes=5)
+    assert ddpg.flags == ("--setting=ddpg", "--num_actors=1", fast)
+    assert ddpg.fixed == ("--config.actor_period",)
+    assert figure.at("small").runs[2].flags == ("--setting=ddpg", "--num_actors=2", fast)
 
 
 def test_flags_of_an_experiment_win_over_those_of_a_curve(tmp_path):

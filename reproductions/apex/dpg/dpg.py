@@ -13,14 +13,12 @@ from common.agents.actor_critic import (
     ActorCriticActor,
     ActorCriticAgent,
     ActorCriticLearner,
-    make_noise,
     make_optimizers,
 )
-from common.data.transitions import StoredTransition, Transitions
+from common.data.transitions import StoredTransition
 from common.environments.spec import EnvironmentSpec
 from common.learning.learner import Gradients
 from common.networks import control
-from common.replay import memory
 from common.types import Batch
 from common.values import policy_gradients, value_learning
 from reproductions.apex.dpg.config import AGENT, DPGConfig
@@ -136,8 +134,7 @@ class DPGActor(ActorCriticActor):
     """
 
     def __init__(self, config: DPGConfig, spec: EnvironmentSpec, seed: int):
-        noise = make_noise(config.noise, config.noise_sigma, config.ou_theta, seed)
-        super().__init__(make_networks(config, spec), spec.action_size, noise)
+        super().__init__(config, make_networks(config, spec), spec.action_size, seed)
         self._priority_floor = config.priority_floor
 
     def initial_priorities(
@@ -165,16 +162,10 @@ class ApexDPG(ActorCriticAgent):
     declaration = AGENT
 
     def __init__(self, config: DPGConfig, setting: str = AGENT.settings.default):
-        super().__init__(config, setting, make_networks)
+        super().__init__(config, setting, make_networks, is_soft=True)
         self.trim_period = config.removal_period
         # `config.prefetch` batches, rounded up to whole calls.
         self.prefetch = -(-config.prefetch // config.updates_per_call)
-        remove: memory.Distribution = memory.Proportional(config.removal_exponent)
-        if config.removal == "fifo":
-            remove = memory.Fifo()
-        self.data = Transitions(
-            config, memory.prioritized(config.priority_exponent), remove, is_soft=True
-        )
 
     def build_learner(self, spec: EnvironmentSpec, seed: int) -> DPGLearner:
         """Builds the learner of algorithm 2."""

@@ -36,7 +36,7 @@ import tensorflow as tf
 
 from common.networks.recurrent import Window
 from common.values import closed_form, gaussian
-from reproductions.refer import ddpg, naf, networks, vracer
+from reproductions.refer import ddpg, naf, networks, rules, vracer
 from reproductions.refer.config import ReferConfig
 
 # V-RACER.
@@ -314,7 +314,7 @@ def test_nafs_gradients(setting):
 
 def test_sigma_is_a_standard_deviation():
     action = tf.ones([1, 1])
-    rho = ddpg.importance_weight(action, action, tf.zeros([1, 1]), sigma=0.5)
+    rho, _ = rules.rho_and_divergence(action, action, tf.zeros([1, 1]), sigma=0.5)
     variance = tf.constant([[0.25]])
     np.testing.assert_allclose(
         rho, gaussian.importance_weight(action, action, variance, tf.zeros([1, 1]), variance)
@@ -329,7 +329,7 @@ def test_a_small_change_of_many_means_is_far_from_the_policy():
     def far_share(size):
         mu = tf.zeros([4000, size])
         action = tf.constant(0.2 * rng.standard_normal([4000, size]), tf.float32)
-        rho = ddpg.importance_weight(action, mu + 0.1, mu, sigma=0.2).numpy()
+        rho = rules.rho_and_divergence(action, mu + 0.1, mu, sigma=0.2)[0].numpy()
         return np.mean((rho <= 1 / 5) | (rho >= 5))
 
     assert far_share(1) < 0.01
@@ -346,7 +346,7 @@ def test_ddpgs_losses_and_gradients(gate):
     online, behaviour = tf.constant(mean), tf.constant(mu)
     with tf.GradientTape() as tape:
         tape.watch(online)
-        rho = ddpg.importance_weight(action, online, behaviour, SIGMA)
+        rho, found = rules.rho_and_divergence(action, online, behaviour, SIGMA)
     assert tape.gradient(rho, online) is None
     expected = weight_of(action, mean, variance, mu, variance)
     np.testing.assert_allclose(rho, expected.clip(np.exp(-7), np.exp(7)), rtol=1e-8)
@@ -364,7 +364,8 @@ def test_ddpgs_losses_and_gradients(gate):
     assert gradients[1:] == [None, None]
 
     def policy_loss():
-        return ddpg.policy_losses(online, gradient_of_q, behaviour, rho, rules_now, SIGMA)
+        _, kl = rules.rho_and_divergence(action, online, behaviour, SIGMA)
+        return ddpg.policy_losses(online, gradient_of_q, rho, kl, rules_now)
 
     def losses(mean):
         kl = divergence_of(mu, variance, mean, variance)
@@ -374,11 +375,7 @@ def test_ddpgs_losses_and_gradients(gate):
     actual, *others = gradients_of(policy_loss, [online, gradient_of_q, behaviour, rho])
     np.testing.assert_allclose(actual, numeric_gradients(losses, [mean])[0], rtol=1e-5, atol=1e-7)
     assert others == [None] * 3
-    found, kl = (
-        ddpg.divergence(online, behaviour, SIGMA),
-        divergence_of(mu, variance, mean, variance),
-    )
-    np.testing.assert_allclose(found, kl, rtol=1e-9)
+    np.testing.assert_allclose(found, divergence_of(mu, variance, mean, variance), rtol=1e-9)
 
 
 @pytest.mark.parametrize("setting", ["ddpg_refer", "ddpg_per"])
@@ -394,7 +391,11 @@ def test_ddpgs_gradients(setting):
     target = batch.steps.rewards.numpy() + batch.steps.discounts.numpy() * bootstrap
     rules_now, weights = rules_of(config, learner), weights_of(config, batch)
     mean = twin.run(online.policy, x)
-    rho = ddpg.importance_weight(action, tf.constant(mean), mu, 0.2, np.log(1e3))
+
+    def rho_and_kl(mean):
+        return rules.rho_and_divergence(action, mean, mu, 0.2, np.log(1e3))
+
+    rho, kl = rho_and_kl(tf.constant(mean))
 
     def q():
         return (twin.run(online.critic.mlp, x, action.numpy())[:, 0],)
@@ -408,7 +409,7 @@ def test_ddpgs_gradients(setting):
 
     dqda = numeric_gradient(lambda: np.sum(twin.run(online.critic.mlp, x, mean)), mean)
     gradients = output_gradients(
-        lambda m: weights * ddpg.policy_losses(m, tf.constant(dqda), mu, rho, rules_now, 0.2),
+        lambda m: weights * ddpg.policy_losses(m, tf.constant(dqda), *rho_and_kl(m), rules_now),
         [mean],
     )
     variables = online.policy.trainable_variables
@@ -417,7 +418,6 @@ def test_ddpgs_gradients(setting):
     )
     assert_close(result.outputs, rtol=0, atol=0, values=np.zeros(B), next_values=np.zeros(B))
     assert_close(result.outputs, rtol=1e-3, atol=0, rhos=rho)
-    kl = ddpg.divergence(tf.constant(mean), mu, 0.2)
     assert_close(result.outputs, atol=1e-4, divergences=kl)
     assert_close(result.outputs, rtol=1e-3, errors=(q()[0] - target) ** 2)
 
