@@ -10,7 +10,7 @@ from common.evidence.tables import Cell, OwnNumbers
 
 
 @dataclasses.dataclass(frozen=True)
-class Sizes(OwnNumbers):
+class SuiteSizes(OwnNumbers):
     """Sizes of actions, states and observations in the installed simulator."""
 
     columns = ("|A|", "|S|", "|X|")

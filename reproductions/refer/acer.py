@@ -17,7 +17,7 @@ from common.types import Batch
 from common.values import gaussian
 from reproductions.refer import networks, rules
 from reproductions.refer.config import ReferConfig
-from reproductions.refer.rules import ActorCriticGradients, Refresh, TwoRatesLearner
+from reproductions.refer.rules import Refresh, TwoRatesGradients, TwoRatesLearner
 
 
 def targets(
@@ -282,7 +282,7 @@ class AcerLearner(TwoRatesLearner):
         before = self._states_before(self.average_policy.mlp, steps, states[:, :-1])
         k = divergence_gradient(mean, deviation, *self.average_policy(observation, before))
         direction = trust_region(gradient, k, config.trust_region)
-        gradients = ActorCriticGradients(
+        gradients = TwoRatesGradients(
             policy_tape.gradient(
                 outputs, self.policy_variables, -weights[:, tf.newaxis] * direction
             ),

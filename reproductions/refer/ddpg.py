@@ -13,7 +13,7 @@ from common.types import Batch
 from common.values import policy_gradients
 from reproductions.refer import networks, rules
 from reproductions.refer.config import ReferConfig
-from reproductions.refer.rules import ActorCriticGradients, Refresh, TwoRatesLearner
+from reproductions.refer.rules import Refresh, TwoRatesGradients, TwoRatesLearner
 
 
 def critic_losses(
@@ -114,7 +114,7 @@ class DdpgLearner(TwoRatesLearner):
             critic_loss = tf.reduce_mean(weights * critic_losses(q, y, rho, rules_now))
             decay = tf.add_n([tf.nn.l2_loss(v) for v in self.critic_variables])
             critic_loss += config.critic_decay * decay
-        gradients = ActorCriticGradients(
+        gradients = TwoRatesGradients(
             policy_tape.gradient(policy_loss, self.policy_variables),
             critic_tape.gradient(critic_loss, self.critic_variables),
         )

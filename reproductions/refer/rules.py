@@ -291,7 +291,7 @@ class OneNetworkLearner(ReferLearner):
         self.steps.assign_add(1)
 
 
-class ActorCriticGradients(NamedTuple):
+class TwoRatesGradients(NamedTuple):
     """The gradients with respect to the policy's and the critic's variables."""
 
     policy: Sequence[tf.Tensor]
@@ -329,7 +329,7 @@ class TwoRatesLearner(ReferLearner):
         super().anneal()
         self.policy_learning_rate.assign(self._annealed(self._config.policy_learning_rate))
 
-    def make_step(self, gradients: ActorCriticGradients) -> None:
+    def make_step(self, gradients: TwoRatesGradients) -> None:
         """Takes a step of both Adams, then moves the slow networks."""
         self.critic_optimizer.apply(gradients.critic, self.critic_variables)
         self.policy_optimizer.apply(gradients.policy, self.policy_variables)
