@@ -180,6 +180,13 @@ def test_parts_of_one_panel_form_a_grid(count, columns):
     assert [place.axison for place in axes] == [number < count for number in range(len(axes))]
 
 
+def test_parts_with_different_numbers_of_panels_form_one_grid():
+    axes, legend = placed(part("dqn", "57 games"), part("dqn", *"abcdef"))
+    assert legend == ["dqn"]
+    assert [place.get_title() for place in axes] == ["57 games", *"abcdef", ""]
+    assert {place.get_xlabel() for place in axes[:7]} == {"training time (minutes)"}
+
+
 @pytest.mark.parametrize(
     "count, columns", [(1, 1), (3, 3), (4, 4), (6, 3), (9, 3), (10, 5), (16, 4), (57, 6)]
 )
