@@ -174,7 +174,7 @@ def _draw_part(
         )
         if number % width == 0:
             place.set_ylabel(part.y_label, fontsize=drawing.NORMAL)
-        if has_unit and number + width >= len(part.panels):
+        if has_unit and (width == 1 or number + width >= len(part.panels)):
             place.set_xlabel(_unit(part)[0], fontsize=drawing.NORMAL)
             place.tick_params(labelbottom=True)
     return legend
