@@ -239,7 +239,6 @@ def _sending_actors(
             return RemoteStore(client, agent.data.wire(context.step_specs)).counters().inserted
 
         yield context, acting, step, num_items
-        acting.close()
 
 
 @contextlib.contextmanager

@@ -127,6 +127,7 @@ def unroll_learner(
     environment: str = _WALKER_NAME,
     setting: str = "",
     updates: int = 60,
+    batch_size: int = 0,
     **changed: Any,
 ) -> Iterator[Row]:
     """Yields updates a second from a queue of unrolls, which untrained actors have played.
@@ -140,8 +141,11 @@ def unroll_learner(
       environment: name of the environment.
       setting: setting of the agent, which is then part of the row's name; "": its default.
       updates: updates in each repeat.
+      batch_size: unrolls of an update; 0: the setting's number.
       changed: hyperparameters to change.
     """
+    if batch_size:
+        changed["batch_size"] = batch_size
     agent = bench.make_agent(setting, **changed)
     queue, spec = played(agent, environment, agent.batch_size)
     unrolls = queue.draw(agent.batch_size)

@@ -123,7 +123,9 @@ def command_of(
     agent: AgentDeclaration, role: str, config: Mapping[str, Any], flags: Mapping[str, Any]
 ) -> list[str]:
     """Returns the command of a role with the agent's default setting and these fields changed."""
-    flags = {"role": role, **flags, **{f"config.{name}": config[name] for name in config}}
+    flags = {"role": role, **flags}
+    for name, value in {**agent.settings.overrides[agent.settings.default], **config}.items():
+        flags[f"config.{name}"] = repr(value) if isinstance(value, tuple) else value
     return [sys.executable, "-m", agent.module, *(f"--{k}={v}" for k, v in flags.items())]
 
 

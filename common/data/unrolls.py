@@ -242,16 +242,30 @@ class ReplayedUnrolls(Data):
         """Builds the adder of some actors, with their replays; see base class."""
         config = self._config
         replay = LocalReplay(specs, actors, config.replay_capacity, config.unroll_length, seed)
-        # The largest put that the queue accepts while it holds too few unrolls for a call.
-        most_put = config.queue_capacity - config.batch_size * config.updates_per_call + 1
         return UnrollAdder(
-            actors, config.unroll_length, self._columns, replay, config.replayed_unrolls, most_put
+            actors,
+            config.unroll_length,
+            self._columns,
+            replay,
+            config.replayed_unrolls,
+            self._most_put,
         )
 
     def make_store(self, specs: Nest, seed: int, num_shards: int = 1) -> UnrollQueue:
-        """Builds the learner's queue; see base class."""
+        """Builds the learner's queue; see base class.
+
+        Raises:
+          ValueError: a call needs more unrolls than the queue holds.
+        """
         del seed, num_shards
-        return UnrollQueue(specs, self._config.queue_capacity)
+        config = self._config
+        if self._most_put < 1:
+            raise ValueError(
+                f"a call of updates takes {config.batch_size * config.updates_per_call} unrolls, "
+                f"but the queue holds {config.queue_capacity}: raise queue_capacity, or lower "
+                "batch_size or updates_per_call"
+            )
+        return UnrollQueue(specs, config.queue_capacity)
 
     def wire(self, specs: Nest) -> NestWire:
         """See base class."""
@@ -260,3 +274,9 @@ class ReplayedUnrolls(Data):
     def rate_limiter(self, num_samples: int, num_ahead: int | None) -> RateLimiter:
         """Returns `UNLIMITED`, because the queue's capacity limits the actors."""
         return UNLIMITED
+
+    @property
+    def _most_put(self) -> int:
+        """Size of the largest put that the queue accepts while it holds too few for a call."""
+        config = self._config
+        return config.queue_capacity - config.batch_size * config.updates_per_call + 1
