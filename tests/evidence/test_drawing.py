@@ -180,6 +180,11 @@ def test_parts_of_one_panel_form_a_grid(count, columns):
     assert [place.axison for place in axes] == [number < count for number in range(len(axes))]
 
 
+def test_rows_may_have_the_seven_games_of_reactor():
+    axes, _ = placed(part("one", *"abcdefg"), part("two", *"abcdefg"))
+    assert [place.get_title() for place in axes] == [*"abcdefg", *7 * [""]]
+
+
 def test_parts_with_different_numbers_of_panels_form_one_grid():
     axes, legend = placed(part("dqn", "57 games"), part("dqn", *"abcdef"))
     assert legend == ["dqn"]
