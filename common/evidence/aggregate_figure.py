@@ -58,8 +58,8 @@ def draw(
     above = np.linspace(0, max(1.0, highest), _POINTS)
     best = max(means, key=lambda name: float(means[name].value))
     height = max(1.8, _ROW_HEIGHT * len(means) + 0.4)
-    page = drawing.Page(1, 3, wide=True, panel_height=height)
-    left, middle, right = page.axes
+    page = drawing.Page([(1, 3, False)], wide=True, panel_height=height)
+    ((left, middle, right),) = page.blocks
     for row, (name, style) in enumerate(figures.styles(list(means), paper.looks).items()):
         look = {"color": style.color, "linestyle": style.line, "linewidth": 1.3}
         _interval(left, -row, means[name], look)
@@ -79,7 +79,7 @@ def draw(
     right.set_ylim(left.get_ylim())
     right.axvline(50, color="0.35", linewidth=0.9)
     titles = ("interquartile mean", "runs above a score (%)", "probability of improvement (%)")
-    for place, words, axis in zip(page.axes, titles, ("score", "score", "probability")):
+    for place, words, axis in zip(page.blocks[0], titles, ("score", "score", "probability")):
         place.set_title(words, fontsize=drawing.SMALL)
         place.set_xlabel(axis, fontsize=drawing.NORMAL)
     runs = sorted({len(task) for scores in grid.methods.values() for task in scores})

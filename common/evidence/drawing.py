@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import math
 import pathlib
 from typing import Any, NamedTuple
 
@@ -41,37 +42,41 @@ Line = tuple[float, str]
 
 
 class Page:
-    """A grid of axes.
+    """Blocks of axes side by side, each as high as the page.
 
     Args:
-      rows: the number of rows.
-      columns: the number of columns, 1 to 7.
-      share: whether all panels share their axes.
+      blocks: for each block, its rows, its columns, and whether its panels share their axes. The
+        page may have 1 to 7 columns. Panels of a block with fewer rows are larger.
       wide: whether the page has its full width however many columns it has.
       panel_height: height of a panel in inches; None: it depends on the number of columns.
 
     Attributes:
-      axes: the axes, row by row.
+      blocks: the axes of each block, row by row.
       legend: {label: artist}, in order.
     """
 
     def __init__(
         self,
-        rows: int = 1,
-        columns: int = 1,
-        share: bool = False,
+        blocks: Sequence[tuple[int, int, bool]] = ((1, 1, True),),
         *,
         wide: bool = False,
         panel_height: float | None = None,
     ):
         self.legend: dict[str, Artist] = {}
+        height = math.lcm(*(rows for rows, _, _ in blocks))
+        widths = [columns * height // rows for rows, columns, _ in blocks]
+        columns = sum(widths)
         self._width = _FULL_WIDTH if wide else _WIDTH.get(columns, _FULL_WIDTH)
-        self._grid_height = rows * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
+        self._grid_height = height * (panel_height or _PANEL_HEIGHT[columns]) + 0.3
         self._figure = Figure(dpi=_DPI, layout="constrained")
         self._canvas = FigureCanvasAgg(self._figure)
-        grid = self._figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share)
-        self.axes: list[Axes] = list(grid.ravel())
-        for axes in self.axes:
+        page = self._figure.add_gridspec(1, len(blocks), width_ratios=widths)
+        self.blocks: list[list[Axes]] = []
+        for place, (rows, columns, share) in zip(page, blocks):
+            grid = place.subgridspec(rows, columns)
+            axes = grid.subplots(squeeze=False, sharex=share, sharey=share)
+            self.blocks.append(list(axes.ravel()))
+        for axes in self._figure.axes:
             axes.spines[["top", "right"]].set_visible(False)
             axes.spines[["left", "bottom"]].set_color(GREY)
             axes.grid(True, color="0.92", linewidth=0.6)
@@ -200,7 +205,7 @@ def bars(groups: Mapping[str, Sequence[Bar]], y_label: str, lines: Sequence[Line
       lines: reported numbers as (value, label).
     """
     page = Page(wide=len(groups) > 3)
-    (place,) = page.axes
+    ((place,),) = page.blocks
     place.grid(False, axis="x")
     legend, ticks = {}, {}
     for number, (name, group) in enumerate(groups.items()):
@@ -262,7 +267,7 @@ def forest(effects: Sequence[ForestRow], margin: float) -> Page:
     bottoms = -np.cumsum(lines)
     positions = bottoms + lines / 2
     page = Page(wide=True, panel_height=_EFFECT_HEIGHT * (lines.sum() + 2))
-    (place,) = page.axes
+    ((place,),) = page.blocks
     place.grid(False, axis="y")
     place.axvspan(-100 * margin, 100 * margin, color="0.9", linewidth=0)
     place.axvline(0, **_REFERENCE)
@@ -300,7 +305,7 @@ def proportion(sizes: Sequence[float], values: Sequence[Bar], x_label: str, y_la
       y_label: label of the vertical axis.
     """
     page = Page()
-    (place,) = page.axes
+    ((place,),) = page.blocks
     for size, bar in zip(sizes, values, strict=True):
         color = values[-1].style.color
         drawn = place.errorbar(size, bar.value, color=color, marker="o")
@@ -353,8 +358,8 @@ def moments(shown: Sequence[Moment], possible: tuple[float, float] | None = None
       shown: the moments, in order of time.
       possible: minimum and maximum possible value, which the axis of values then includes.
     """
-    page = Page(len(shown), 3, wide=True)
-    places = page.axes
+    page = Page([(len(shown), 3, False)], wide=True)
+    (places,) = page.blocks
     low = min(float(moment.values.min()) for moment in shown)
     high = max(float(moment.values.max()) for moment in shown)
     margin = 0.05 * (high - low) or 1.0

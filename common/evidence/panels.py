@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 import dataclasses
-import itertools
 
 from matplotlib.artist import Artist
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
@@ -103,22 +102,31 @@ _ONE_SEED_WIDTH = 0.8
 def draw(parts: Sequence[PanelGroup]) -> drawing.Page:
     """Returns a page with the panels.
 
-    Parts with the same number of panels, two or more, are rows. Others form one grid.
+    Parts of one panel each form a grid. Parts with the same larger number of panels are rows, and
+    others are side by side.
     """
-    counts = [len(part.panels) for part in parts]
-    curves = max(len(panel.curves) for part in parts for panel in part.panels)
-    are_rows = len(parts) > 1 and min(counts) == max(counts) > 1
-    columns = counts[0] if are_rows else _columns(sum(counts), curves)
-    width = columns if are_rows or len(parts) == 1 else 1
-    page = drawing.Page(-(-sum(counts) // columns), columns, len(parts) == 1 and parts[0].shares)
-    places = iter(page.axes)
-    grids = [list(itertools.islice(places, count)) for count in counts]
-    for place in places:
-        place.set_axis_off()
+    sizes = [_size(part) for part in parts]
+    length, curves = max(count for count, _ in sizes), max(curves for _, curves in sizes)
+    is_grid = len(parts) > 1 and all(count == length for count, _ in sizes)
+    are_rows = is_grid and length > 1
+    if is_grid:
+        columns = length if are_rows else _columns(len(parts), curves)
+        widths = [length] * len(parts)
+        page = drawing.Page([(-(-len(parts) * length // columns), columns, False)])
+        (places,) = page.blocks
+        grids = [places[length * number :][:length] for number in range(len(parts))]
+        for place in places[len(parts) * length :]:
+            place.set_axis_off()
+    else:
+        widths = [_columns(*size) for size in sizes]
+        columns = sum(widths)
+        heights = [-(-count // wide) for (count, _), wide in zip(sizes, widths)]
+        page = drawing.Page(list(zip(heights, widths, [part.shares for part in parts])))
+        grids = page.blocks
     legends, marks = [], {}
     lines = [line for part in parts for panel in part.panels for line in panel.lines]
     labels = list(dict.fromkeys(label for _, label in lines))
-    for number, (part, places) in enumerate(zip(parts, grids)):
+    for number, (part, places, width) in enumerate(zip(parts, grids, widths)):
         above, below = parts[max(0, number - 1)], parts[min(number + 1, len(parts) - 1)]
         has_titles = not (are_rows and number and part.titles == above.titles)
         has_unit = part is below or not (are_rows and _unit(below) == _unit(part))
@@ -174,9 +182,11 @@ def _draw_part(
         )
         if number % width == 0:
             place.set_ylabel(part.y_label, fontsize=drawing.NORMAL)
-        if has_unit and (width == 1 or number + width >= len(part.panels)):
+        if has_unit and number + width >= len(part.panels):
             place.set_xlabel(_unit(part)[0], fontsize=drawing.NORMAL)
             place.tick_params(labelbottom=True)
+    for place in places[len(part.panels) :]:
+        place.set_axis_off()
     return legend
 
 
@@ -225,6 +235,11 @@ def _set_height(place, shown: Sequence[float], margin: float) -> None:
     """Sets the vertical axis to the range of `shown` and a margin, a fraction of that range."""
     low, high = min(shown), max(shown)
     place.set_ylim(low - margin * (high - low), high + margin * (high - low))
+
+
+def _size(part: PanelGroup) -> tuple[int, int]:
+    """Returns the number of panels, and the maximum number of curves in a panel."""
+    return len(part.panels), max(len(panel.curves) for panel in part.panels)
 
 
 def _columns(count: int, num_curves: int = 1) -> int:

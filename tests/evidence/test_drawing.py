@@ -106,7 +106,7 @@ def placed(*parts):
     """The axes of each panel that was drawn, in order, and the page's legend."""
     page = panels.draw(parts)
     page._figure.draw_without_rendering()
-    return page.axes, list(page.legend)
+    return [axes for block in page.blocks for axes in block], list(page.legend)
 
 
 def placed_panel(curves, lines=(), label="episode return"):
@@ -133,7 +133,7 @@ def test_a_reported_number_has_the_dashes_of_the_legend_in_each_panel():
     page = panels.draw([panels.PanelGroup(tuple(both), "wall_seconds", 300.0, "return")])
     legend = {page.legend[label].get_linestyle() for _, label in all_lines}
     assert len(legend) == 3
-    for place, panel in zip(page.axes, both):
+    for place, panel in zip(page.blocks[0], both):
         styles = {line.get_ydata()[0]: line.get_linestyle() for line in place.lines[1:]}
         assert styles == {y: page.legend[label].get_linestyle() for y, label in panel.lines}
 
@@ -151,6 +151,16 @@ def test_a_curve_above_the_others_may_fall():
     falling = dataclasses.replace(curve("two", -30), middle=30 - 25 * X / 300, low=None, high=None)
     axes, _ = placed_panel((curve("ddpg", 0.3), falling), label="KL divergence")
     assert axes.get_ylim()[1] > 30 and axes.get_title() == "a"
+
+
+def test_halves_stand_beside_each_other_as_high_as_the_page():
+    (left, *right), legend = placed(part("dqn", "57 games"), part("dqn", *"abcdef"))
+    assert legend == ["dqn"] and [axes.get_title() for axes in right] == list("abcdef")
+    whole = left.get_position()
+    first, last = right[0].get_position(), right[-1].get_position()
+    assert whole.x1 < first.x0 and whole.width > 1.5 * first.width
+    assert whole.height > 1.8 * first.height and last.y1 < first.y0
+    assert abs(whole.y0 - last.y0) < 0.01 and abs(whole.y1 - first.y1) < 0.01
 
 
 def test_rows_name_their_tasks_and_their_axis_once():
@@ -185,13 +195,6 @@ def test_rows_may_have_the_seven_games_of_reactor():
     assert [place.get_title() for place in axes] == [*"abcdefg", *7 * [""]]
 
 
-def test_parts_with_different_numbers_of_panels_form_one_grid():
-    axes, legend = placed(part("dqn", "57 games"), part("dqn", *"abcdef"))
-    assert legend == ["dqn"]
-    assert [place.get_title() for place in axes] == ["57 games", *"abcdef", ""]
-    assert {place.get_xlabel() for place in axes[:7]} == {"training time (minutes)"}
-
-
 @pytest.mark.parametrize(
     "count, columns", [(1, 1), (3, 3), (4, 4), (6, 3), (9, 3), (10, 5), (16, 4), (57, 6)]
 )
@@ -220,7 +223,7 @@ def test_an_error_bar_is_drawn_where_the_mean_is_outside_of_it():
         drawing.bars({"pong": [bar]}, "actor steps/s", ()),
         drawing.proportion([2, 4], [bar, bar], "actors", "actor steps/s"),
     ):
-        (error, *_) = (each for each in page.axes[0].collections)
+        (error, *_) = (each for each in page.blocks[0][0].collections)
         ((low, high),) = error.get_segments()
         assert [low[1], high[1]] == [100.0, 102.0]
 
@@ -285,7 +288,7 @@ def test_outcomes_are_told_by_colours_over_the_margin(tmp_path):
 def test_an_effect_beyond_the_axis_has_an_arrow_and_its_number():
     far = effect(-2e8, -3e8, -1e8, "behind")
     page = drawing.forest([*BOTH, drawing.ForestRow("diverges", far, True)], 0.05)
-    (place,) = page.axes
+    ((place,),) = page.blocks
     assert max(map(abs, place.get_xlim())) < 200
     labels = [label.get_text() for label in place.get_yticklabels()]
     assert labels == ["n_step", "noise", "diverges (-2.0e+10 %)"]
@@ -305,7 +308,7 @@ def moment(step, chosen, size=5):
 
 def test_a_row_has_a_picture_the_values_and_a_bar_for_each_probability():
     given = [moment(10, [0, 3]), moment(500, [4, 1])]
-    axes = drawing.moments(given).axes
+    (axes,) = drawing.moments(given).blocks
     for row, drawn in enumerate(given):
         picture, values, probabilities = axes[3 * row : 3 * row + 3]
         assert picture.get_title() == f"step {drawn.step}"
@@ -327,6 +330,6 @@ def is_green(bar):
 def test_the_axis_of_values_is_that_of_the_possible_ones():
     for step, limits in ((40, (0, 100)), (120, (0, 125))):
         values = moment(step, [0])._replace(values=np.array([step + 1.0, step + 5.0]))
-        axes = drawing.moments([values], (0, 100)).axes
+        (axes,) = drawing.moments([values], (0, 100)).blocks
         assert axes[1].get_xlim() == pytest.approx(limits)
         assert sum(bar.get_height() for bar in axes[1].patches) == 2
