@@ -13,7 +13,7 @@ import tree
 
 from common.data.data import Adder, Delivery, ItemData
 from common.environments.batch import ABSENT, FIRST, LAST
-from common.replay.columns import make_keys
+from common.replay.columns import transition_keys
 from common.replay.memory import UNKNOWN_PRIORITY, Items
 from common.types import Nest
 
@@ -134,7 +134,7 @@ class SequenceAdder(Adder):
     def _keys(self, begin: int, end: int) -> np.ndarray:
         """Returns the keys of the timesteps in [begin, end), in chronological order."""
         steps = np.arange(begin, end, dtype=np.int64)[:, None]
-        return make_keys(self._shard, self._actors, self.incarnation, steps).reshape(-1)
+        return transition_keys(self._shard, self._actors, self.incarnation, steps).reshape(-1)
 
 
 class Sequences(ItemData):

@@ -190,7 +190,9 @@ class NStepAdder(Adder):
         """Returns a delivery with C items for each transition."""
         num_steps, copies = len(completed.step), self._num_copies
         steps = copies * completed.step[:, None] + np.arange(copies)
-        keys = columns.make_keys(self._shard, completed.actor[:, None], self.incarnation, steps)
+        keys = columns.transition_keys(
+            self._shard, completed.actor[:, None], self.incarnation, steps
+        )
         priorities = self._policy.initial_priorities(
             completed.transitions, completed.extras_tm1, completed.extras_t
         )

@@ -188,20 +188,14 @@ _SHARD_SHIFT = ACTOR_BITS + INCARNATION_BITS + STEP_BITS
 def make_keys(shard, actor, incarnation, step) -> np.ndarray:
     """Returns int64 keys; the arguments are integers or integer arrays that broadcast.
 
-    Args:
-      shard: number of the shard that receives the steps.
-      actor: number of the actor.
-      incarnation: number from `Inbox.next_incarnation`, of which a key has the last 14 bits.
-      step: number of the step.
-
     Raises:
-      ValueError: another part does not fit its bits.
+      ValueError: a part does not fit its bits.
     """
     key = np.int64(0)
     for name, value, bits in (
         ("shard", shard, SHARD_BITS),
         ("actor", actor, ACTOR_BITS),
-        ("incarnation", np.asarray(incarnation) % MAX_INCARNATIONS, INCARNATION_BITS),
+        ("incarnation", incarnation, INCARNATION_BITS),
         ("step", step, STEP_BITS),
     ):
         value = np.asarray(value, np.int64)
@@ -209,6 +203,11 @@ def make_keys(shard, actor, incarnation, step) -> np.ndarray:
             raise ValueError(f"{name} must be in [0, 2^{bits}), is {value}")
         key = (key << bits) | value
     return key
+
+
+def transition_keys(shard: int, actor, incarnation: int, step) -> np.ndarray:
+    """Returns keys with the number of an incarnation from `Inbox.next_incarnation`."""
+    return make_keys(shard, actor, incarnation % MAX_INCARNATIONS, step)
 
 
 def shard_of(keys: np.ndarray) -> np.ndarray:

@@ -220,7 +220,7 @@ def steps(outbox, first, count, reward=1.0):
     """Returns a delivery of `count` transitions of actor 4."""
     ones = np.ones([count, 3], np.float32)
     rows = Items(
-        columns.make_keys(2, 4, outbox.incarnation, np.arange(first, first + count)),
+        columns.transition_keys(2, 4, outbox.incarnation, np.arange(first, first + count)),
         StoredTransition(ones, ones[:, 0], reward * ones[:, 0], ones[:, 0], ones),
         ones[:, 0],
     )

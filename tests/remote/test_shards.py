@@ -25,7 +25,7 @@ def make_memory(capacity=100, **options):
 
 
 def make_keys(shard, count):
-    return columns.make_keys(shard, 3, 1, np.arange(count))
+    return columns.transition_keys(shard, 3, 1, np.arange(count))
 
 
 def marks_by(keys):
