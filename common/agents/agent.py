@@ -242,10 +242,10 @@ class TransitionAgent(Agent):
         if self.decodes:
             assert spec.image_shape is not None
             observation = png.column(spec.image_shape)
-        continuous = tf.TensorSpec([spec.action_size])
+        action = spec.action_array
         return StoredTransition(
             observation_tm1=observation,
-            action_tm1=tf.TensorSpec([], tf.int32) if spec.is_discrete else continuous,
+            action_tm1=tf.TensorSpec(action.shape, action.dtype),
             n_step_reward=tf.TensorSpec([]),
             n_step_discount=tf.TensorSpec([]),
             observation_t=observation,

@@ -105,7 +105,7 @@ def opened(name: str, seed: int, frames: int | None = None) -> Iterator[dm_env.E
     with watch.Call.of_making(name):
         environment = suite.make(rest, seed, **_rules(suite, False, frames), **arguments)
         if is_users(name):
-            with in_one_line(name, class_of(environment)):
+            with in_one_line(name.partition("(")[0], class_of(environment)):
                 try_extremes(environment)
     yield environment
     with watch.Call(name, "close()"), in_one_line(name, class_of(environment)):

@@ -34,8 +34,8 @@ class LearnerStatus:
     """The learner's progress when it published its newest snapshot.
 
     Attributes:
-      version: version of that snapshot. It grows with every publication, also
-        across restarts of the learner.
+      version: version of that snapshot. It grows with every publication, also across restarts of
+        the learner.
       learner_steps: updates done.
       actor_steps: environment steps of all actors.
       wall_seconds: seconds since the run's first start.

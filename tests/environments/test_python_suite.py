@@ -255,7 +255,7 @@ def test_a_mistake_is_named_in_one_line(name, words, own_modules, refusal):
 
     message = refusal(opens_and_closes)
     plain = name.partition("(")[0]
-    assert message.startswith(f'environment "python:{plain}')
+    assert message.startswith(f'environment "python:{plain}"')
     for word in words:
         assert word in message, message
 
