@@ -1,8 +1,9 @@
 """Recurrent layers on sequences that may contain the beginnings of episodes."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
@@ -94,6 +95,39 @@ class Window(NamedTuple):
 
     inputs: tf.Tensor
     begins: tf.Tensor
+
+
+class History(NamedTuple):
+    """The observations of K episodes before a step: the state of a policy that acts from windows.
+
+    Networks that learn from windows, in which their state begins with zeros, also act from them;
+    otherwise rho would not be 1 at a new step. The arrays are NumPy's or TensorFlow's.
+
+    Attributes:
+      observations: [K, H, D] float32, the newest last.
+      lengths: [K] int32, the number of them that are the episode's, at most H.
+    """
+
+    observations: np.ndarray | tf.Tensor
+    lengths: np.ndarray | tf.Tensor
+
+    @classmethod
+    def empty(cls, num_rows: int, length: int, observation_size: int) -> "History":
+        """Returns the histories of K new episodes, in NumPy's arrays."""
+        shape = num_rows, length, observation_size
+        return cls(np.zeros(shape, np.float32), np.zeros(num_rows, np.int32))
+
+    @property
+    def begins(self) -> np.ndarray | tf.Tensor:
+        """`Window.begins` of the observations and the next one, [K] int32."""
+        return self.observations.shape[1] - self.lengths
+
+    def extended(self, observation: np.ndarray | tf.Tensor) -> "tuple[Any, History]":
+        """Returns the observations with the next ones [K, D], [K, H + 1, D]; the next history."""
+        library = tf if tf.is_tensor(observation) else np
+        inputs = library.concat([self.observations, observation[:, np.newaxis]], axis=1)
+        lengths = library.minimum(self.lengths + 1, self.observations.shape[1])
+        return inputs, History(inputs[:, 1:], lengths)
 
 
 class LSTMNetwork(snt.Module):

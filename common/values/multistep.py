@@ -268,13 +268,7 @@ def v_trace(
     following = tf.concat([value[1:], bootstrap[tf.newaxis]], axis=0)
     error = tf.minimum(rho_bar, rho) * (reward + discount * following - value)
 
-    def accumulate(after: tf.Tensor, step: tuple) -> tf.Tensor:
-        step_error, decay = step
-        return step_error + decay * after
-
-    correction = tf.scan(
-        accumulate, (error, discount * tf.minimum(1.0, rho)), tf.zeros_like(bootstrap), reverse=True
-    )
+    correction = _backwards(error, discount * tf.minimum(1.0, rho), tf.zeros_like(bootstrap))
     target = value + correction
     following = tf.concat([target[1:], bootstrap[tf.newaxis]], axis=0)
     advantage = tf.minimum(pg_rho_bar, rho) * (reward + discount * following - value)
@@ -300,13 +294,18 @@ def q_lambda_returns(
     Returns:
       [T, B], in the dtype of `reward_t`. Gradients flow into all arguments.
     """
-    lambda_ = tf.broadcast_to(tf.cast(lambda_, reward_t.dtype), tf.shape(reward_t))
+    lambda_ = tf.cast(lambda_, reward_t.dtype)
+    constant = reward_t + discount_t * (1.0 - lambda_) * value_t
+    return _backwards(constant, discount_t * lambda_, value_t[-1])
 
-    def mix(following: tf.Tensor, step: tuple) -> tf.Tensor:
-        reward, discount, value, share = step
-        return reward + discount * (value + share * (following - value))
 
-    return tf.scan(mix, (reward_t, discount_t, value_t, lambda_), value_t[-1], reverse=True)
+def _backwards(constant: tf.Tensor, factor: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+    """Returns x_t = constant_t + factor_t x_{t+1}, [T, B], with x_T = `last`."""
+
+    def before(after: tf.Tensor, step: tuple) -> tf.Tensor:
+        return step[0] + step[1] * after
+
+    return tf.scan(before, (constant, factor), last, reverse=True)
 
 
 def generalized_advantage(

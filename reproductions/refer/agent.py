@@ -18,7 +18,7 @@ from common.learning.learner import Learner
 from common.learning.updates import FusedUpdates, StoreRules
 from common.networks import numpy_twins, packing, standardizer
 from common.networks.control import SoftsignMLP
-from common.networks.recurrent import LSTMNetwork
+from common.networks.recurrent import History, LSTMNetwork, Window
 from common.networks.standardizer import Standardizer
 from common.replay.episode_memory import EpisodeMemory
 from common.replay.memory import Proportional, RankBased, Uniform
@@ -68,7 +68,7 @@ class ActingState(NamedTuple):
     """The state of a policy between two steps; a part that the policy does not have is ().
 
     Attributes:
-      network: state of the recurrent layers.
+      network: of recurrent networks, a `History`; of ACER's, the state of their layers.
       noise: state of the Ornstein-Uhlenbeck noise, [K, A] float32.
     """
 
@@ -105,7 +105,8 @@ class ReferPolicy(Policy):
           explores: whether actions have noise; an evaluator's have none.
         """
         self._config, self._kind = config, KINDS[config.agent]
-        self._action_size, self._explores = action_size, explores
+        self._observation_size, self._action_size = observation_size, action_size
+        self._explores = explores
         self._standardizer = numpy_twins.twin(Standardizer(observation_size))
         self._twin = numpy_twins.twin(self._kind.acting(config, observation_size, action_size))
         variance = config.initial_variance if self._kind.learns_variance else config.sigma**2
@@ -131,7 +132,12 @@ class ReferPolicy(Policy):
 
     def initial_state(self, num_environments: int) -> ActingState:
         """Returns the state of network and noise before an episode."""
-        network = self._twin.initial_state(num_environments) if self._config.recurrent else ()
+        network: Nest = ()
+        if _acts_from_windows(self._config):
+            history, size = self._config.history, self._observation_size
+            network = History.empty(num_environments, history, size)
+        elif self._config.recurrent:
+            network = self._twin.initial_state(num_environments)
         if self._ou is None:
             return ActingState(network)
         return ActingState(network, self._ou.initial_state((num_environments, self._action_size)))
@@ -156,12 +162,15 @@ class ReferPolicy(Policy):
           extras: float32: "mean" [K, A] and "variance" [K, A] of the policy, "value" [K]. If the
             configuration has an advantage, an actor adds that of the action, "advantage" [K].
         """
-        inputs, variance = self._standardizer(observation), self._variance
-        if self._config.recurrent:
-            outputs, network = self._twin(inputs, state.network)
-            state = state._replace(network=network)
+        variance, network = self._variance, state.network
+        if _acts_from_windows(self._config):
+            inputs, after = network.extended(observation)
+            outputs = self._twin.at_end(Window(self._standardizer(inputs), network.begins))
+        elif self._config.recurrent:
+            outputs, after = self._twin(self._standardizer(observation), network)
         else:
-            outputs = self._twin(inputs)
+            outputs, after = self._twin(self._standardizer(observation)), network
+        state = state._replace(network=after)
         value = np.zeros(len(outputs), np.float32)
         if self._kind.has_value:
             value, outputs = outputs[:, 0], outputs[:, 1:]
@@ -179,6 +188,11 @@ class ReferPolicy(Policy):
                 self._config, coefficients, action, mean, variance
             )
         return action, state, extras
+
+
+def _acts_from_windows(config: ReferConfig) -> bool:
+    """Returns whether a policy acts from windows, from which all but ACER learn."""
+    return config.recurrent and config.agent != "acer"
 
 
 class Refer(Agent, StoreRules):
@@ -202,7 +216,7 @@ class Refer(Agent, StoreRules):
             "proportional": Proportional(config.priority_exponent / 2, config.priority_mix),
         }[config.sampling]
         window = (config.window or config.replay_capacity) if is_acer else None
-        history = config.history if config.recurrent and not is_acer else None
+        history = config.history if _acts_from_windows(config) else None
         self.data = WholeEpisodes(config, sample, config.removal, window, history)
 
     def step_specs(self, spec: EnvironmentSpec) -> StoredState:
@@ -241,13 +255,16 @@ class Refer(Agent, StoreRules):
         begin = int(kind.has_value)
 
         def act(observation: tf.Tensor, state: ActingState) -> tuple[tf.Tensor, ActingState]:
-            inputs = learner.standardizer(observation)
-            if self.config.recurrent:
-                outputs, after = network.step(inputs, state.network)
-                state = state._replace(network=tuple(after))
+            before = state.network
+            if _acts_from_windows(self.config):
+                inputs, after = before.extended(observation)
+                outputs = network(Window(learner.standardizer(inputs), before.begins))
+            elif self.config.recurrent:
+                outputs, states = network.step(learner.standardizer(observation), before)
+                after = tuple(states)
             else:
-                outputs = network(inputs)
-            return outputs[:, begin : begin + size], state
+                outputs, after = network(learner.standardizer(observation)), before
+            return outputs[:, begin : begin + size], state._replace(network=after)
 
         return act
 

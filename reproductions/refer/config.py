@@ -96,8 +96,9 @@ class ReferConfig(Config):
     lstm_size: int = field(32, minimum=1, suffix="cells{}")
     """Cells of each of the two LSTM layers of recurrent networks (section 5.4)."""
     history: int = field(16, minimum=0, suffix="history{}")
-    """Number of earlier states through which recurrent networks learn at a step (section 5.4: the
-    window of back-propagation). LSTMs start there from zeros; for ACER, where its window begins."""
+    """Number of earlier states from which recurrent networks act and learn at a step (section 5.4:
+    the window of back-propagation). LSTMs start there from zeros. ACER's act from the whole episode
+    and start where ACER's window begins (in the authors' program up to 16 states earlier)."""
     initial_variance: float = field(0.2, above=0, suffix="variance{:g}")
     """Initial diagonal of V-RACER's Sigma (appendix A). ACER has the same value here; the paper
     gives none."""
@@ -116,8 +117,8 @@ class ReferConfig(Config):
     """Step size towards the online networks: 0.01 for the target networks of NAF and DDPG, 0.001
     for ACER's average policy (appendix A)."""
     critic_decay: float = field(1e-4, minimum=0, suffix="l2_{:g}")
-    """Coefficient of half the squared weights in the loss of DDPG's critic (appendix A): the
-    gradient contains it times the weight."""
+    """Coefficient of half the squared weights and biases in the loss of DDPG's critic (appendix A;
+    biases as in the authors' program): the gradient contains it times the variable."""
     priority_exponent: float = field(0.5, minimum=0, maximum=7, suffix="alpha{:g}")
     """alpha of priorities, rank^-alpha or |error|^alpha. Not in the paper; as in the authors'
     program."""

@@ -20,11 +20,16 @@ from common.networks.standardizer import Standardizer
 from common.replay.episode_wire import EpisodeBatch, HistoryBatch
 from common.values import closed_form
 from reproductions.refer.config import ReferConfig
+from reproductions.refer.ppo.config import ReferPPOConfig
 
 
-def _make_layers(
-    config: ReferConfig, input_size: int, output_size: int, activation: Layer | None = None
+def make_layers(
+    config: ReferConfig | ReferPPOConfig,
+    input_size: int,
+    output_size: int,
+    activation: Layer | None = None,
 ) -> SoftsignMLP | LSTMNetwork:
+    """Builds two hidden layers, of LSTMs if the configuration says so, and an output layer."""
     if config.recurrent:
         return LSTMNetwork(input_size, [config.lstm_size] * 2, output_size, activation)
     return SoftsignMLP(input_size, [config.hidden_size] * 2, output_size, activation)
@@ -81,7 +86,7 @@ class GaussianNetwork(snt.Module):
         self, config: ReferConfig, observation_size: int, action_size: int, output_size: int
     ):
         super().__init__()
-        self.mlp = _make_layers(config, observation_size, output_size)
+        self.mlp = make_layers(config, observation_size, output_size)
         self.raw_variance = standardizer.variance_variable(config.initial_variance, action_size)
         self.parameters = (*self.mlp.trainable_variables, self.raw_variance)
 
@@ -135,7 +140,7 @@ class NafNetwork(snt.Module):
         super().__init__()
         self._action_size = action_size
         output_size = 1 + action_size + action_size * (action_size + 1) // 2
-        self.mlp = _make_layers(config, observation_size, output_size)
+        self.mlp = make_layers(config, observation_size, output_size)
         self.parameters = self.mlp.trainable_variables
 
     def __call__(self, observation: tf.Tensor | Window) -> NafOutputs:
@@ -160,7 +165,7 @@ class ValueOfAction(snt.Module):
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        self.mlp = _make_layers(config, observation_size + action_size, 1)
+        self.mlp = make_layers(config, observation_size + action_size, 1)
 
     def __call__(
         self, observation: tf.Tensor, action: tf.Tensor, before: Sequence[LSTMState] = ()
@@ -187,7 +192,7 @@ class ValueOfAction(snt.Module):
 def make_ddpg_networks(config: ReferConfig, observation_size: int, action_size: int) -> ActorCritic:
     """Builds DDPG's policy, whose means are in (-1, 1), and its critic."""
     return ActorCritic(
-        _make_layers(config, observation_size, action_size, tf.tanh),
+        make_layers(config, observation_size, action_size, tf.tanh),
         ValueOfAction(config, observation_size, action_size),
     )
 
@@ -220,7 +225,7 @@ class DuelingCritic(snt.Module):
 
     def __init__(self, config: ReferConfig, observation_size: int, action_size: int):
         super().__init__()
-        self.value = _make_layers(config, observation_size, 1)
+        self.value = make_layers(config, observation_size, 1)
         self.advantage = ValueOfAction(config, observation_size, action_size)
         self.parameters = (*self.value.trainable_variables, *self.advantage.trainable_variables)
 

@@ -241,8 +241,9 @@ class ReferLearner(Learner):
     def weights(self, batch: Batch) -> tf.Tensor | float:
         """Returns the importance weights of prioritised replay, [B], at most 1; 1 if uniform.
 
-        They are (p_min / p)^b, where p_min is the batch's minimum probability, and b rises from
-        `importance_exponent` to 1 with A t. They are not in the paper but in the authors' program.
+        They are (p_min / p)^b, where b rises from `importance_exponent` to 1 with A t. They are not
+        in the paper but in the authors' program, whose p_min is the memory's minimum probability
+        instead of the batch's.
         """
         config = self._config
         if config.sampling == "uniform":

@@ -64,9 +64,14 @@ class D4PGPPOLearner(ProximalLearner):
         )
 
     def prepare(self, rollout: RolloutSteps) -> None:
-        """Sets the scales: the observations' moments, and the rewards' standard deviation ([H])."""
+        """Sets the scales: the observations' moments, and the rewards' standard deviation ([H]).
+
+        The moments of the observations become their scale at once only in the first rollout, later
+        at the end of the updates: in the first of these rho is 1 only at the scale of acting.
+        """
         self.observation_moments.update(rollout.states.observation.numpy())
-        self.standardizer.follow(self.observation_moments)
+        if not self.standardizer.is_set:
+            self.standardizer.follow(self.observation_moments)
         self.reward_moments.update(rollout.rewards.numpy())
         if self.reward_moments.deviation > 0:
             self.reward_scale.assign(tf.cast(self.reward_moments.deviation, tf.float32))
@@ -93,9 +98,10 @@ class D4PGPPOLearner(ProximalLearner):
         )
 
     def end(self, steps: ProximalSteps) -> Metrics:
-        """Adapts the coefficient to the rollout's D_KL; see base class."""
+        """Adapts the coefficient to the rollout's D_KL, and sets the scale; see base class."""
         config = self._config
         metrics = super().end(steps)
+        self.standardizer.follow(self.observation_moments)
         used = self.coefficient.read_value()
         adapted = policy_gradients.next_penalty_coefficient(
             used, metrics["kl_divergence"], config.kl_target, config.kl_tolerance, config.kl_factor

@@ -3,8 +3,6 @@
 Its objective is that of Schulman et al. (2017), equation 7.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
@@ -19,12 +17,12 @@ from common.agents.proximal import (
 from common.data.data import StoredState
 from common.data.rollouts import RolloutSteps
 from common.environments.spec import EnvironmentSpec
-from common.networks.control import SoftsignMLP
-from common.networks.recurrent import LSTMNetwork, Window
+from common.networks.recurrent import History, Window
 from common.networks.standardizer import RunningMoments
 from common.types import Metrics, Nest
 from common.values import policy_gradients
 from reproductions.refer import rules
+from reproductions.refer.networks import make_layers
 from reproductions.refer.ppo.config import AGENT, ReferPPOConfig
 
 
@@ -35,31 +33,8 @@ def make_networks(
 
     Softsign layers and variances that all states share are not in the paper; V-RACER has them.
     """
-    kind, size = (
-        (LSTMNetwork, config.lstm_size) if config.recurrent else (SoftsignMLP, config.hidden_size)
-    )
-    mean, value = (kind(observation_size, [size] * 2, outputs) for outputs in (action_size, 1))
+    mean, value = (make_layers(config, observation_size, size) for size in (action_size, 1))
     return ProximalNetworks(mean, value, action_size, config.initial_variance)
-
-
-class History(NamedTuple):
-    """The observations of K episodes before a step; the state of a recurrent policy.
-
-    PPO needs rho = 1 in its first update. So the policy acts as it learns: from a window of the
-    last H + 1 observations, before which the LSTMs' state is zeros.
-
-    Attributes:
-      observations: [K, H, D] float32, the newest last.
-      lengths: [K] int32, the number of them that are the episode's, at most H.
-    """
-
-    observations: np.ndarray | tf.Tensor
-    lengths: np.ndarray | tf.Tensor
-
-    @property
-    def begins(self) -> np.ndarray | tf.Tensor:
-        """`Window.begins` of the observations and the next one, [K] int32."""
-        return self.observations.shape[1] - self.lengths
 
 
 class RecurrentPolicy(GaussianPolicy):
@@ -73,8 +48,7 @@ class RecurrentPolicy(GaussianPolicy):
 
     def initial_state(self, num_environments: int) -> History:
         """Returns empty histories."""
-        shape = num_environments, self._history, self._observation_size
-        return History(np.zeros(shape, np.float32), np.zeros(num_environments, np.int32))
+        return History.empty(num_environments, self._history, self._observation_size)
 
     def layers(self) -> list[tuple[str, list[np.ndarray]]]:
         """Raises ValueError; see base class."""
@@ -88,10 +62,8 @@ class RecurrentPolicy(GaussianPolicy):
     def _outputs(
         self, observation: np.ndarray, state: History
     ) -> tuple[np.ndarray, np.ndarray, History]:
-        inputs = np.concatenate([state.observations, observation[:, np.newaxis]], axis=1)
+        inputs, after = state.extended(observation)
         window = Window(self._standardized(inputs), state.begins)
-        lengths = np.minimum(state.lengths + 1, self._history, dtype=np.int32)
-        after = History(inputs[:, 1:], lengths)
         return self._mean_twin.at_end(window), self._value_twin.at_end(window), after
 
 
@@ -194,10 +166,9 @@ class ReferPPO(ProximalAgent):
             return super().graph_policy(learner, spec)
 
         def act(observation: tf.Tensor, state: History) -> tuple[tf.Tensor, History]:
-            inputs = tf.concat([state.observations, observation[:, tf.newaxis]], axis=1)
+            inputs, after = state.extended(observation)
             window = Window(learner.standardizer(inputs), state.begins)
-            lengths = tf.minimum(state.lengths + 1, self.config.history)
-            return learner.networks.mean(window), History(inputs[:, 1:], lengths)
+            return learner.networks.mean(window), after
 
         return act
 

@@ -125,6 +125,8 @@ def test_a_call_makes_full_batches_and_moves_the_scales():
     observations = np.concatenate([rows.states.observation for rows in rollouts])
     np.testing.assert_allclose(learner.standardizer.mean, observations.mean(0), rtol=1e-5)
     np.testing.assert_allclose(learner.standardizer.deviation, observations.std(0), rtol=1e-5)
+    learner.prepare(rollout(2))  # by whose actions the scale has to stay until the updates' end
+    np.testing.assert_allclose(learner.standardizer.mean, observations.mean(0), rtol=1e-5)
 
 
 def test_actors_see_the_terrain_as_the_learner_does():

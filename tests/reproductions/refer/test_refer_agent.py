@@ -23,12 +23,8 @@ from reproductions.refer.agent import STATELESS, ActingState, Refer, ReferPolicy
 from reproductions.refer.config import SETTINGS
 
 pytestmark = pytest.mark.usefixtures("eager")
-SETTING_OF = {
-    "vracer": "vracer_refer",
-    "naf": "naf_refer",
-    "ddpg": "ddpg_refer",
-    "acer": "acer_lr1e-05",
-}
+ACER = "acer_lr1e-05"
+SETTING_OF = {"vracer": "vracer_refer", "naf": "naf_refer", "ddpg": "ddpg_refer", "acer": ACER}
 
 
 K = 4
@@ -129,11 +125,16 @@ def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean():
     np.testing.assert_allclose(noise.std(axis=0), 0.2, rtol=0.02)
 
 
-@pytest.mark.parametrize("setting", ["vracer_refer", "ddpg_er"])
-def test_a_recurrent_policy_carries_the_true_state(setting):
-    """With the state of the noise; a row that begins anew forgets, and the others do not."""
-    learner, policy = make_pair(setting, recurrent=True, lstm_size=5)
-    network = learner.networks.policy if learner._config.agent == "ddpg" else learner.network.mlp
+@pytest.mark.parametrize("setting, begin", [("vracer_refer", 2), ("ddpg_er", 2), (ACER, 0)])
+def test_a_recurrent_policy_acts_from_its_window_and_acers_from_all_of_the_episode(setting, begin):
+    """A row that begins anew forgets, and the others do not; the noise has a state of its own."""
+    learner, policy = make_pair(setting, recurrent=True, lstm_size=5, history=3)
+    agent = learner._config.agent
+    network = {
+        "vracer": lambda: learner.network.mlp,
+        "ddpg": lambda: learner.networks.policy,
+        "acer": lambda: learner.policy.mlp,
+    }[agent]()
     initial, steps = policy.initial_state(K), 6
     sequence = [observations(seed=t) for t in range(steps)]
     first = np.array([False, True, False, False])
@@ -142,8 +143,8 @@ def test_a_recurrent_policy_carries_the_true_state(setting):
         state = reset_rows(state, initial, first & (t == 4))
         _, state, extras = policy(observation, state)
     inputs = learner.standardizer(tf.stack(sequence, 1))
-    outputs = network(Window(inputs, tf.constant([0, 4, 0, 0])))
-    mean = outputs if learner._config.agent == "ddpg" else outputs[:, 1 : 1 + A]
+    outputs = network(Window(inputs, tf.constant([begin, 4, begin, begin])))
+    mean = outputs[:, 1 : 1 + A] if agent == "vracer" else outputs
     np.testing.assert_allclose(extras["mean"], mean, atol=1e-5)
     assert isinstance(state.noise, tuple) == (setting != "ddpg_er")
 
@@ -265,8 +266,8 @@ def test_recurrent_acer_has_the_states_of_acting_in_windows_that_are_whole_episo
     np.testing.assert_allclose(run.learner.gradients(batch).outputs.rhos, 1, rtol=1e-3)
 
 
-def test_within_their_history_recurrent_steps_are_on_policy():
-    """There the window is all of the episode up to the step, so it has the state of acting."""
+def test_new_recurrent_steps_are_on_policy():
+    """Also beyond their history, since the policy acts from the windows of the learner."""
     run = Run(**RECURRENT)
     run.train(1)
     run.learner.steps.assign(0)
@@ -275,11 +276,11 @@ def test_within_their_history_recurrent_steps_are_on_policy():
     sample = run.memory.sample(run.memory.statistics().steps, history=5)
     outputs = run.learner.gradients(sample.batch()).outputs
     first = key + sum(len(episode.rewards) for episode in run.added[begin:-2])
-    within = (sample.keys >= first) & (sample.steps.lengths < 5)
-    assert np.count_nonzero(within) >= 10
-    np.testing.assert_allclose(outputs.rhos[within], 1, rtol=1e-3)
+    new, lengths = sample.keys >= first, np.asarray(sample.steps.lengths)
+    assert min(np.count_nonzero(new & is_full) for is_full in (lengths < 5, lengths == 5)) >= 10
+    np.testing.assert_allclose(outputs.rhos[new], 1, rtol=1e-3)
     np.testing.assert_allclose(
-        outputs.values[within], run.memory.stored(sample.keys[within]).values, atol=1e-4
+        outputs.values[new], run.memory.stored(sample.keys[new]).values, atol=1e-4
     )
 
 
