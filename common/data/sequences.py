@@ -39,6 +39,10 @@ class StoredTimestep(NamedTuple):
     extras: dict[str, Any]
 
 
+_PERIOD = 10
+"""Sequences' lengths between two repetitions of timesteps; a store skips those that it has."""
+
+
 class SequenceAdder(Adder):
     """Converter of the timesteps of K environments to sequences of T timesteps.
 
@@ -52,6 +56,8 @@ class SequenceAdder(Adder):
     `act` completes a timestep, which the next `observe` returns. The first T - 1 timesteps are held
     back until their sequence is complete, because a memory drops steps that no item contains. After
     that each `observe` returns a timestep and a sequence of unknown priority for each environment.
+    From time to time it repeats the T - 1 timesteps before: a store that lost some of them, because
+    it restarted or removed them, would otherwise refuse all later sequences.
     The timesteps of an actor, including FIRST and LAST, are numbered 0, 1, 2, ... over the lifetime
     of the adder, across episodes and without gaps. Their keys are built from these numbers.
     """
@@ -80,7 +86,8 @@ class SequenceAdder(Adder):
         self._gamma = gamma
         self._reward_clip = np.inf if reward_clip is None else reward_clip
         self._num_given = 0  # timesteps of each environment that `observe` has returned
-        self._held: list[StoredTimestep] = []  # the timesteps after those, [K, ...] each
+        self._past: list[StoredTimestep] = []  # the last T - 1 of them, [K, ...] each
+        self._held: list[StoredTimestep] = []  # the timesteps after those
 
     def observe(
         self, timestep: dm_env.TimeStep, extras: dict[str, np.ndarray]
@@ -94,18 +101,21 @@ class SequenceAdder(Adder):
         begin, end = self._num_given, self._num_given + len(self._held)
         if end < self._length:
             return ()
-        timesteps = tree.map_structure(lambda *leaves: np.concatenate(leaves), *self._held)
+        again = self._past if end % (_PERIOD * self._length) == 0 else []
+        timesteps = tree.map_structure(lambda *leaves: np.concatenate(leaves), *again, *self._held)
+        self._past = [*self._past, *self._held][-self._length :][1:]
         self._num_given, self._held = end, []
         item_keys = self._keys(max(0, begin - self._length + 1), end - self._length + 1)
         num_items = len(item_keys)
         items = Items(
-            self._keys(begin, end),
+            self._keys(begin - len(again), end),
             timesteps,
             np.full(num_items, UNKNOWN_PRIORITY, np.float32),
             item_keys,
             np.full(num_items, self._length, np.int32),
         )
-        num_steps = int(np.count_nonzero(timesteps.step_type != LAST))
+        num_again = len(again) * len(self._actors)
+        num_steps = int(np.count_nonzero(timesteps.step_type[num_again:] != LAST))
         self.num_steps += num_steps
         return [Delivery(items, num_steps)]
 

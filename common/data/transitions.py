@@ -83,8 +83,9 @@ class NStepAdder(Adder):
     `act` opens a transition in each environment that takes an action, which is neither at LAST nor
     ABSENT. `observe` adds the timestep's reward to the open transitions and completes those that
     end, the oldest of an environment first. The transitions of an actor are numbered 0, 1, 2, ...
-    over the lifetime of the adder, across episodes and without gaps. Their keys are built from
-    these numbers: with C copies, the key of copy j of transition t has the step C * t + j.
+    over the lifetime of the adder, across episodes; the numbers of those that a lost environment
+    left open stay unused. Their keys are built from these numbers: with C copies, the key of copy j
+    of transition t has the step C * t + j.
 
     All environments advance together, so the transitions opened at time t are in slot t mod n of a
     ring, and a mask marks the open transitions.

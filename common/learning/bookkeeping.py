@@ -211,6 +211,7 @@ class LearnerLog:
         version: int,
         stored: Counters | None,
         priority_lag: float,
+        late: int = 0,
     ) -> None:
         """Writes a row.
 
@@ -220,6 +221,7 @@ class LearnerLog:
           version: version of the newest published parameters.
           stored: counters of the store; None while it is unavailable.
           priority_lag: see `Trainer`.
+          late: number of actor steps that were counted after `wall_seconds`.
 
         Raises:
           ValueError: a metric has the name of a column that every agent has.
@@ -228,7 +230,7 @@ class LearnerLog:
         before = self._before or (wall_seconds, steps, actor_steps)
         seconds = max(wall_seconds - before[0], 1e-9)
         self._before = (wall_seconds, steps, actor_steps)
-        acted = actor_steps - before[2]
+        acted = actor_steps - late - before[2]
         inserted = acted * self._options.num_copies
         sampled = (steps - before[1]) * self._options.samples_per_update
         row = {
@@ -469,7 +471,7 @@ class Bookkeeping:
             last = ask()
         except ServiceUnavailableError:
             last = None
-        self._write_row(wall_seconds, last)
+        self._write_row(wall_seconds, last, late=self.counters.actor_steps - saved)
         self._log.close()
         if last is not None:
             logging.info(
@@ -482,7 +484,6 @@ class Bookkeeping:
                 last.missing,
             )
 
-    def _write_row(self, wall_seconds: float, counters: Counters | None) -> None:
-        self._log.write(
-            wall_seconds, self.steps, self.version, counters, self._trainer.priority_lag
-        )
+    def _write_row(self, wall_seconds: float, counters: Counters | None, late: int = 0) -> None:
+        lag = self._trainer.priority_lag
+        self._log.write(wall_seconds, self.steps, self.version, counters, lag, late)

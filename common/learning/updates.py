@@ -55,7 +55,7 @@ class Updates(abc.ABC):
 
         Returns:
           outputs: nest of [num_samples, ...], in the order of the items.
-          metrics: means over the updates of the call; metrics named `*_max` are maxima.
+          metrics: means over the updates of the call; those named `*_max` or `num_*` are maxima.
         """
 
     def write_back(self, store: Store, drawn: Any, outputs: Nest) -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _STRUCTURES = 66
 """Bytes of a step in cc/ without its columns: slot 24, two sum trees 18, index up to 24."""
-_TREE_STRUCTURES = 121
-"""The same with a contextual tree: slot 24, node 64 + 1, `Fifo` 8, index up to 24."""
+_TREE_STRUCTURES = 129
+"""The same with a contextual tree: slot 24, node 64 + 1, `Fifo` 8, mix 8, index up to 24."""
 _EPISODE_STRUCTURES = 100
 """The same in a memory of episodes: seven floats 28, slot 4, place 16, ranking up to 52."""
 _STRING = 32

@@ -68,7 +68,7 @@ class ActingState(NamedTuple):
     """The state of a policy between two steps; a part that the policy does not have is ().
 
     Attributes:
-      network: of recurrent networks, a `History`; of ACER's, the state of their layers.
+      network: a `History` of recurrent networks, or the state of ACER's recurrent layers.
       noise: state of the Ornstein-Uhlenbeck noise, [K, A] float32.
     """
 

@@ -99,7 +99,8 @@ def test_each_sequence_in_a_memory_is_a_part_of_the_stream(length, seed, clip):
     statistics = memory.statistics()
     assert statistics.items == statistics.inserted == k * starts
     assert statistics.steps == k * (num_steps - 1)
-    assert statistics.duplicates == statistics.incomplete == statistics.unviewed == 0
+    repeated = k * (length - 1) * ((num_steps - 1) // (10 * length))
+    assert statistics.duplicates == repeated and statistics.incomplete == statistics.unviewed == 0
 
     sample = memory.sample(6 * k * starts, "all", max_length=length)
     assert np.all(sample.lengths == length)
@@ -121,6 +122,21 @@ def test_each_sequence_in_a_memory_is_a_part_of_the_stream(length, seed, clip):
                 *frames[start : start + length],
             )
     assert seen == len(drawn) > 0.9 * k * starts
+
+
+def test_a_store_that_lost_timesteps_takes_sequences_again():
+    """Without them the next sequence is refused, by which the one after it lacks a timestep."""
+    k, length, num_steps, restart = 3, 4, 200, 50
+    adder = make_adder(k, length)
+    given = run(adder, *random_stream(np.random.default_rng(0), num_steps, k))
+    memory = Memory(SPECS, 1000, {"all": Uniform()}, "all", seed=1)
+    for deliveries in given[restart:]:
+        put(memory, deliveries)
+    memory.check()
+    repeat = 80  # the first multiple of ten sequences after the restart
+    assert memory.statistics().inserted == k * (num_steps - repeat)
+    assert adder.num_steps == sum(count for deliveries in given for _, count in deliveries)
+    assert adder.num_steps < k * num_steps  # no step is counted again
 
 
 @pytest.mark.parametrize("k", [1, 3])

@@ -103,6 +103,7 @@ def test_counts_what_comes_until_the_actors_have_ended(run):
     row = last_row(run.directory.learner_csv)
     assert row["actor_steps"] == row["replay_size"] == bookkeeping.counters.actor_steps == 60
     assert row["wall_seconds"] == pytest.approx(ended, abs=0.3)  # not the time of waiting
+    assert row["actor_steps_per_second"] == 0  # all 50 steps came in that time
     assert bookkeeping.counters.wall_seconds - ended > 0.5
     assert run.start().counters.actor_steps == 60  # and it is saved
 
