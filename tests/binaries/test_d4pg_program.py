@@ -65,6 +65,14 @@ def tf_config(role, **counts):
             [CARTPOLE, "--role=leaner"],
             ["--role=leaner", "use one of local, slurm, ray, learner, replay, actor, evaluator"],
         ),
+        (
+            [CARTPOLE, "--setting=ddpg", "--evaluation_steps=9", "--role=evaluator"],
+            ["--role=evaluator has nothing to do in a run with --evaluation_steps=9: do not"],
+        ),
+        (
+            [CARTPOLE, "--actor_processes=1", "--replay=learner", "--role=replay"],
+            ["--role=replay has nothing to do in a run with --replay=learner: do not start it"],
+        ),
         ([CARTPOLE, "--role=slurm"], ["SLURM_STEP_NUM_TASKS", "srun"]),
         ([CARTPOLE, "--role=ray"], ["--ray_address is missing", "ray start --head"]),
         ([CARTPOLE, "--ray_address=10.0.0.1:6379"], ["--ray_address", "add --role=ray"]),
