@@ -81,7 +81,14 @@ _EVALUATOR = Role(
 
 
 def _replay_tasks(values: FlagValues) -> int:
-    return values["replay_shards"] if values["replay"] == "process" else 0
+    if values["replay"] == "process":
+        return values["replay_shards"]
+    if values["replay_shards"] > 1:
+        raise LayoutError(
+            f"--replay_shards is {values['replay_shards']}, but --replay=learner has a single "
+            "memory in the learner's process: drop one of the two flags"
+        )
+    return 0
 
 
 def _share_cores(
@@ -91,16 +98,6 @@ def _share_cores(
     processes = values["actor_processes"] or min(num_actors, max(cores // 2, min_processes))
     threads = values["learner_threads"] or max(1, cores - processes)
     return {"actor_processes": processes, "learner_threads": threads}
-
-
-def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues:
-    """Returns defaults with at least one actor process for each shard."""
-    if values["replay"] == "learner" and values["replay_shards"] > 1:
-        raise LayoutError(
-            f"--replay_shards is {values['replay_shards']}, but --replay=learner has a single "
-            "memory in the learner's process: drop one of the two flags"
-        )
-    return _share_cores(values, num_actors, cores, values["replay_shards"])
 
 
 DISTRIBUTED = Layout(
@@ -121,7 +118,9 @@ DISTRIBUTED = Layout(
     ),
     flags=("actor_processes", "learner_threads", "replay", "replay_shards"),
     acting_flag="actor_processes",
-    local_values=_local_values,
+    local_values=lambda values, actors, cores: _share_cores(
+        values, actors, cores, values["replay_shards"]
+    ),
     store="replay",
     memory="replay",
 )
