@@ -76,6 +76,10 @@ def tf_config(role, **counts):
         ([CARTPOLE, "--role=slurm"], ["SLURM_STEP_NUM_TASKS", "srun"]),
         ([CARTPOLE, "--role=ray"], ["--ray_address is missing", "ray start --head"]),
         ([CARTPOLE, "--ray_address=10.0.0.1:6379"], ["--ray_address", "add --role=ray"]),
+        (
+            [CARTPOLE, "--ray_address=10.0.0.1:6379", "--role=slurm"],
+            ["--ray_address has no meaning with --role=slurm", "add --role=ray"],
+        ),
     ],
     ids=lambda value: value[-1] if value[0].startswith("-") else "",
 )
@@ -117,6 +121,8 @@ def test_a_replay_that_this_machine_cannot_hold(tmp_path):
     "role, variables, words",
     [
         ("learner", {}, ["TF_CONFIG is not set", "--role=local"]),
+        # Roles that Ray starts have the user's flags first.
+        ("ray --ray_address=a:1 --role=learner --ray_address=", {}, ["TF_CONFIG is not set"]),
         (
             "learner",
             {"TF_CONFIG": tf_config("learner", learner=1)},
@@ -135,7 +141,7 @@ def test_a_replay_that_this_machine_cannot_hold(tmp_path):
     ],
 )
 def test_a_role_without_its_place(role, variables, words, tmp_path):
-    flags = [CARTPOLE, f"--role={role}"]
+    flags = [CARTPOLE, *f"--role={role}".split()]
     assert TOKEN not in check_refusal(D4PG, flags, words, tmp_path, **variables)
 
 
