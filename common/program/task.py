@@ -276,7 +276,7 @@ def run_task(run: ProgramRun) -> NoReturn:
             context.run(function)
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
-    if role is layout.last_role and not stop.requested:
+    if role is layout.last_role(run.values) and not stop.requested:
         from common.reporting import progress
 
         print(progress.result_of(run.directory, run.title, finished=True), flush=True)

@@ -329,7 +329,9 @@ def test_acts_and_learns_in_turns_and_goes_on(tmp_path):
         check_ddpg(run.workdir)
         row = last_row(run.workdir / "learner.csv")
         in_turns = ("--evaluation_steps=40", "--final_episodes=3")
-        run.ends([run.start("learner", 0, f"--max_learner_steps={END}", *in_turns)], SECONDS)
+        learner = run.start("learner", 0, f"--max_learner_steps={END}", *in_turns)
+        run.ends([learner], SECONDS)
+    assert re.search(r"^finished: evaluator return .* 400 learner steps$", learner.output, re.M)
     later = last_row(run.workdir / "learner.csv")
     assert later["learner_steps"] == END
     assert later["actor_steps"] - row["actor_steps"] == later["replay_size"] >= DDPG_MIN_SIZE
