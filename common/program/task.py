@@ -34,7 +34,7 @@ from common.program.resources import Need
 from common.reporting.budget import Budget
 from common.reporting.command_line import fail
 from common.reporting.records import when_there_is_room
-from common.reporting.run_directory import RunDirectory
+from common.reporting.run_directory import RunDirectory, RunInUseError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,6 +276,9 @@ def run_task(run: ProgramRun) -> NoReturn:
             context.run(function)
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
+    except RunInUseError:
+        if not stop.requested:  # a stop ends the wait for the checkpoints' lock
+            raise
     if role is layout.last_role(run.values) and not stop.requested:
         from common.reporting import progress
 
