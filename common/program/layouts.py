@@ -76,7 +76,11 @@ _ACTOR = Role(
     acts=True,
 )
 _EVALUATOR = Role(
-    "evaluator", calls=("learner",), run="common.roles.evaluator:run", outlives_keeper=True
+    "evaluator",
+    calls=("learner",),
+    max_tasks=1,
+    run="common.roles.evaluator:run",
+    outlives_keeper=True,
 )
 
 
