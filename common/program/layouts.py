@@ -11,33 +11,34 @@ flags.DEFINE_integer(
     "actor_processes",
     None,
     "Processes that share the actors; each runs the policies of its actors as one batch. Give all "
-    "roles the same value. Default: with --role=local a process for every second core, but at "
-    "least one for each of --replay_shards (ReF-ER: none); otherwise the number of actor tasks in "
-    "TF_CONFIG. Not in the paper (a core for each actor).",
+    "roles the same value. Default: with --role=local and ray a process for every second core, but "
+    "at least one for each of --replay_shards; otherwise the number of actor tasks in TF_CONFIG. "
+    "ReF-ER: no such process by default, so give it wherever actors run. Not in the paper (a core "
+    "for each actor).",
     lower_bound=1,
 )
 flags.DEFINE_integer(
     "learner_threads",
     None,
-    "Threads of the learner. Default: with --role=local the cores that the actor processes do not "
-    "use, because threads that share cores with actors slow each other down; otherwise all cores. "
-    "Not in the paper (a GPU).",
+    "Threads of the learner. Default: with --role=local and ray the cores that the actor processes "
+    "do not use, because threads that share cores with actors slow each other down; otherwise all "
+    "cores. Not in the paper (a GPU).",
     lower_bound=1,
 )
 flags.DEFINE_enum(
     "replay",
     "process",
     ["process", "learner"],
-    "With --role=local, the place of the replay memory: a separate process, as in the paper "
-    "(Ape-X section 3), or the learner's process, which saves the calls between the two.",
+    "With --role=local, slurm and ray, the place of the replay memory: a separate process, as in "
+    "the paper (Ape-X section 3), or the learner's process, which saves the calls between the two.",
 )
 flags.DEFINE_integer(
     "replay_shards",
     1,
-    "With --role=local, processes that share the replay memory. Each actor process adds to one of "
-    "them; the learner samples from all. They fill evenly only if the same number of equally fast "
-    "actors adds to each. With other roles TF_CONFIG lists them. Not in the paper (one replay "
-    "server, Ape-X section 3).",
+    "With --role=local, slurm and ray, processes that share the replay memory. Each actor process "
+    "adds to one of them; the learner samples from all. They fill evenly only if the same number "
+    "of equally fast actors adds to each. With other roles TF_CONFIG lists them. Not in the paper "
+    "(one replay server, Ape-X section 3).",
     lower_bound=1,
     upper_bound=MAX_SHARDS,
 )
@@ -54,8 +55,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "worker_threads",
     None,
-    "Threads of a worker. Default: with --role=local its share of the cores, otherwise all cores. "
-    "Not in the paper.",
+    "Threads of a worker. Default: with --role=local and ray its share of the cores, otherwise all "
+    "cores. Not in the paper.",
     lower_bound=1,
 )
 
