@@ -30,6 +30,9 @@ from common.environments.spec import EnvironmentSpec
 from common.reporting.command_line import Parser, exit_with, fail
 from reproductions import declared
 
+_STEPS = 2_000
+"""Steps of random play with --check."""
+
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(prog="python -m binaries.environments", description=__doc__)
@@ -43,11 +46,17 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--check", action="store_true", help="test an environment, and say what should be changed"
     )
     parser.add_argument(
-        "--steps", type=int, default=2_000, metavar="N", help="steps of random play with --check"
+        "--steps",
+        type=int,
+        metavar="N",
+        help=f"steps of random play with --check; default {_STEPS:,}",
     )
     arguments = parser.parse_args(argv)
-    if arguments.steps < 1:
-        fail(f"--steps must be at least 1, is {arguments.steps}")
+    if arguments.steps is not None:
+        if not arguments.check:
+            fail("--steps needs --check")
+        if arguments.steps < 1:
+            fail(f"--steps must be at least 1, is {arguments.steps}")
     return arguments
 
 
@@ -166,7 +175,8 @@ def main(argv: list[str] | None = None) -> None:
             except environments.UnusableEnvironmentError as error:
                 print(f"{name:40} {error}", flush=True)
     elif ":" in which:
-        for line in _check(which, arguments.steps) if arguments.check else [_describe(which)]:
+        lines = _check(which, arguments.steps or _STEPS) if arguments.check else [_describe(which)]
+        for line in lines:
             print(line, flush=True)
     else:
         fail(f'there is no suite "{which}": there are {", ".join(suites())}')

@@ -89,7 +89,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, metavar="N", help=words)
     words = f"size of the runs: {', '.join(dict.fromkeys(scales))}; default {DEFAULT_SCALE}. "
     words += "--status lists its changes"
-    parser.add_argument("--scale", metavar="NAME", default=DEFAULT_SCALE, help=words)
+    parser.add_argument("--scale", metavar="NAME", help=words)
     words = (
         "runs at once, which share the cores evenly; default: 1, or with --cores one for each core"
     )
@@ -129,6 +129,12 @@ def _check(arguments: argparse.Namespace) -> None:
             fail(f"--{name} must be at least 1, is {number}")
     if arguments.experiment and not arguments.paper:
         fail("--figure, --table and --section need a --paper")
+    if not (arguments.experiment or arguments.agent):
+        for name in ("tasks", "settings", "seeds", "scale"):
+            if getattr(arguments, name) is not None:
+                fail(f"--{name} needs --figure, --table or --section of the --paper, or --agent")
+        if (arguments.dry_run or arguments.emit) and not arguments.list:
+            fail("--dry_run and --emit need --figure, --table or --section, --agent or --list")
     if arguments.agent and not (arguments.vary and arguments.tasks):
         fail("--agent needs --vary and --tasks (see --help)")
     if arguments.vary and not (arguments.agent or arguments.experiment):
@@ -141,6 +147,8 @@ def _check(arguments: argparse.Namespace) -> None:
         fail("--search needs --vary, with the flags to search, and --tasks")
     if arguments.search and (arguments.status or arguments.dry_run or arguments.emit):
         fail("--status, --dry_run and --emit do not apply to --search, which has no fixed runs")
+    if arguments.search and arguments.seeds:
+        fail("--seeds does not apply to --search, whose runs have seed 0")
     if arguments.trials is not None and not (arguments.search and arguments.trials > 0):
         fail("--trials needs --search, and must be at least 1")
     if arguments.starts and (arguments.search or not arguments.experiment):
@@ -175,7 +183,7 @@ def _base(paper: Paper, arguments: argparse.Namespace, kept: "KeptRuns") -> "Pla
     from common.evidence.plan import make_plan
     from common.evidence.sweep import of_agent
 
-    scale = paper.scale(arguments.scale)
+    scale = paper.scale(DEFAULT_SCALE if arguments.scale is None else arguments.scale)
     if arguments.agent:
         agent = imported(reproductions.AGENTS[arguments.agent])
         base = of_agent(agent, arguments.settings or (), arguments.tasks, scale)

@@ -83,14 +83,14 @@ class Layout:
         return self.roles[0]
 
     @property
-    def last_role(self) -> Role:
-        """The role that ends last."""
-        return next((role for role in self.roles if role.outlives_keeper), self.keeper)
-
-    @property
     def acting_role(self) -> Role:
         """The role whose tasks share the paper's actors."""
         return next(role for role in reversed(self.roles) if role.acts)
+
+    def last_role(self, values: FlagValues) -> Role:
+        """Returns the role that ends last, given the values of the layout's flags."""
+        last = (role for role in self.roles if role.outlives_keeper and role.local_tasks(values))
+        return next(last, self.keeper)
 
     def num_memories(self, num_actors: int) -> int:
         """Returns the number of replay memories of the configured size in a run."""

@@ -176,6 +176,11 @@ class Topology:
         job = self._job(self.job)
         if self.index < 0:
             raise ClusterError(f"the task index {self.index} is negative: count from 0")
+        if job.max_tasks is not None and self.index >= job.max_tasks:
+            raise ClusterError(
+                f"the task is {self.job} {self.index}, counted from 0, but a run can have only "
+                f"{job.max_tasks} of that job: do not start this task"
+            )
         if self.job in self.cluster:
             count = len(self.cluster[self.job])
             if self.index >= count:

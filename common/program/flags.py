@@ -203,8 +203,11 @@ def check() -> None:
     for name in (*_REQUIRED, RAY_ADDRESS.name) if ROLE.value == "ray" else _REQUIRED:
         if not flags.FLAGS[name].value:
             raise UsageError(f"--{name} is missing: {flags.FLAGS[name].help}")
-    if ROLE.value == "local" and RAY_ADDRESS.value:
-        raise UsageError(f"--{RAY_ADDRESS.name} has no meaning with --role=local: add --role=ray")
+    if ROLE.value != "ray" and RAY_ADDRESS.value:
+        raise UsageError(
+            f"--{RAY_ADDRESS.name} has no meaning with --role={ROLE.value}: leave it out, or add "
+            "--role=ray"
+        )
     for flag in flags.FLAGS.get_flags_for_module(__name__):
         if isinstance(flag.value, float) and not math.isfinite(flag.value):
             raise UsageError(f"--{flag.name} must be a finite number, is {flag.value}")

@@ -11,33 +11,34 @@ flags.DEFINE_integer(
     "actor_processes",
     None,
     "Processes that share the actors; each runs the policies of its actors as one batch. Give all "
-    "roles the same value. Default: with --role=local a process for every second core, but at "
-    "least one for each of --replay_shards (ReF-ER: none); otherwise the number of actor tasks in "
-    "TF_CONFIG. Not in the paper (a core for each actor).",
+    "roles the same value. Default: with --role=local and ray a process for every second core, but "
+    "at least one for each of --replay_shards; otherwise the number of actor tasks in TF_CONFIG. "
+    "ReF-ER: no such process by default, so give it wherever actors run. Not in the paper (a core "
+    "for each actor).",
     lower_bound=1,
 )
 flags.DEFINE_integer(
     "learner_threads",
     None,
-    "Threads of the learner. Default: with --role=local the cores that the actor processes do not "
-    "use, because threads that share cores with actors slow each other down; otherwise all cores. "
-    "Not in the paper (a GPU).",
+    "Threads of the learner. Default: with --role=local and ray the cores that the actor processes "
+    "do not use, because threads that share cores with actors slow each other down; otherwise all "
+    "cores. Not in the paper (a GPU).",
     lower_bound=1,
 )
 flags.DEFINE_enum(
     "replay",
     "process",
     ["process", "learner"],
-    "With --role=local, the place of the replay memory: a separate process, as in the paper "
-    "(Ape-X section 3), or the learner's process, which saves the calls between the two.",
+    "With --role=local, slurm and ray, the place of the replay memory: a separate process, as in "
+    "the paper (Ape-X section 3), or the learner's process, which saves the calls between the two.",
 )
 flags.DEFINE_integer(
     "replay_shards",
     1,
-    "With --role=local, processes that share the replay memory. Each actor process adds to one of "
-    "them; the learner samples from all. They fill evenly only if the same number of equally fast "
-    "actors adds to each. With other roles TF_CONFIG lists them. Not in the paper (one replay "
-    "server, Ape-X section 3).",
+    "With --role=local, slurm and ray, processes that share the replay memory. Each actor process "
+    "adds to one of them; the learner samples from all. They fill evenly only if the same number "
+    "of equally fast actors adds to each. With other roles TF_CONFIG lists them. Not in the paper "
+    "(one replay server, Ape-X section 3).",
     lower_bound=1,
     upper_bound=MAX_SHARDS,
 )
@@ -54,8 +55,8 @@ flags.DEFINE_integer(
 flags.DEFINE_integer(
     "worker_threads",
     None,
-    "Threads of a worker. Default: with --role=local its share of the cores, otherwise all cores. "
-    "Not in the paper.",
+    "Threads of a worker. Default: with --role=local and ray its share of the cores, otherwise all "
+    "cores. Not in the paper.",
     lower_bound=1,
 )
 
@@ -76,12 +77,23 @@ _ACTOR = Role(
     acts=True,
 )
 _EVALUATOR = Role(
-    "evaluator", calls=("learner",), run="common.roles.evaluator:run", outlives_keeper=True
+    "evaluator",
+    calls=("learner",),
+    max_tasks=1,
+    run="common.roles.evaluator:run",
+    outlives_keeper=True,
 )
 
 
 def _replay_tasks(values: FlagValues) -> int:
-    return values["replay_shards"] if values["replay"] == "process" else 0
+    if values["replay"] == "process":
+        return values["replay_shards"]
+    if values["replay_shards"] > 1:
+        raise LayoutError(
+            f"--replay_shards is {values['replay_shards']}, but --replay=learner has a single "
+            "memory in the learner's process: drop one of the two flags"
+        )
+    return 0
 
 
 def _share_cores(
@@ -91,16 +103,6 @@ def _share_cores(
     processes = values["actor_processes"] or min(num_actors, max(cores // 2, min_processes))
     threads = values["learner_threads"] or max(1, cores - processes)
     return {"actor_processes": processes, "learner_threads": threads}
-
-
-def _local_values(values: FlagValues, num_actors: int, cores: int) -> FlagValues:
-    """Returns defaults with at least one actor process for each shard."""
-    if values["replay"] == "learner" and values["replay_shards"] > 1:
-        raise LayoutError(
-            f"--replay_shards is {values['replay_shards']}, but --replay=learner has a single "
-            "memory in the learner's process: drop one of the two flags"
-        )
-    return _share_cores(values, num_actors, cores, values["replay_shards"])
 
 
 DISTRIBUTED = Layout(
@@ -121,7 +123,9 @@ DISTRIBUTED = Layout(
     ),
     flags=("actor_processes", "learner_threads", "replay", "replay_shards"),
     acting_flag="actor_processes",
-    local_values=_local_values,
+    local_values=lambda values, actors, cores: _share_cores(
+        values, actors, cores, values["replay_shards"]
+    ),
     store="replay",
     memory="replay",
 )

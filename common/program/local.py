@@ -251,11 +251,15 @@ class LaunchedRun:
                 continue
             finished_at = finished_at or time.monotonic()
             is_late = time.monotonic() - finished_at > _LAST_EVALUATION_SECONDS
-            if not any(
-                name in last and not _has_ended(state) and (state.running or not is_late)
-                for (name, _), state in states.items()
-            ):
+            left = [key for key in states if key[0] in last and not _has_ended(states[key])]
+            if not left:
                 return None
+            if is_late and not any(states[key].running for key in left):
+                name, index = left[0]
+                return (
+                    f"the last evaluation is missing: {name} {index} is down (its log is "
+                    f"{cluster.log_path(name, index)}); the same command makes it"
+                )
         return None
 
     def _show(self, progress: ProgressLine, states: dict[tuple[str, int], ProcessState]) -> None:

@@ -202,7 +202,9 @@ class NotebookAgent:
         code = process.wait()
         if raised is not None:
             raise raised
-        if code and not is_enough:
+        # An interrupt in the last moment of Python, after the program's own end, kills the process.
+        is_stopped = is_enough and code in (128 + signal.SIGINT, -signal.SIGINT)
+        if code and not is_stopped:
             message = (
                 error.removeprefix(_ERROR).strip() or f"the program ended with exit code {code}"
             )

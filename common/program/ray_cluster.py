@@ -31,6 +31,8 @@ from common.program.task import ProgramRun
 Task = tuple[str, int]
 """A role's name and the index of one of its tasks."""
 
+_NO_ADDRESS = f"--{flags_lib.RAY_ADDRESS.name}="
+"""Flag of the roles, which get the user's flags as well and would refuse the address."""
 _ANSWER_SECONDS = 5.0
 _PLACE_SECONDS = 30.0
 """Longest wait for cores, which other users of the Ray cluster may occupy."""
@@ -55,7 +57,7 @@ def run_on_ray(run: ProgramRun) -> None:
             ray,
             run.layout,
             cores,
-            lambda topology: processes_of(run, values, topology, {}),
+            lambda topology: processes_of(run, values, topology, {}, _NO_ADDRESS),
             run.directory.logs,
         )
         LaunchedRun(run, stop).run(cluster)

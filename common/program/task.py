@@ -23,7 +23,7 @@ from common.cluster import topology as topology_lib
 from common.cluster.credentials import Credentials
 from common.cluster.errors import ClusterError, ServiceUnavailableError
 from common.cluster.launcher import FINAL_CODE
-from common.cluster.layout import FlagValues, Layout, imported
+from common.cluster.layout import FlagValues, Layout, Role, imported
 from common.cluster.processes import StopRequest
 from common.cluster.topology import Topology
 from common.config import Config
@@ -34,7 +34,7 @@ from common.program.resources import Need
 from common.reporting.budget import Budget
 from common.reporting.command_line import fail
 from common.reporting.records import when_there_is_room
-from common.reporting.run_directory import RunDirectory
+from common.reporting.run_directory import RunDirectory, RunInUseError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,6 +200,7 @@ roles also have the launcher's flags."""
 def run_task(run: ProgramRun) -> NoReturn:
     """Runs one task of a role in the cluster that TF_CONFIG describes, and ends the process."""
     layout, role = run.layout, run.layout.role(flags_lib.ROLE.value)
+    _require_work(run, role)
     topology = Topology.from_environment(layout.roles)
     acting_tasks = _acting_tasks(run, topology)
     token = credentials_lib.load_token()
@@ -275,7 +276,10 @@ def run_task(run: ProgramRun) -> NoReturn:
             context.run(function)
     except BrokenSpecError as error:
         fail(str(error), FINAL_CODE)
-    if role is layout.last_role and not stop.requested:
+    except RunInUseError:
+        if not stop.requested:  # a stop ends the wait for the checkpoints' lock
+            raise
+    if role is layout.last_role(run.values) and not stop.requested:
         from common.reporting import progress
 
         print(progress.result_of(run.directory, run.title, finished=True), flush=True)
@@ -286,6 +290,20 @@ def run_task(run: ProgramRun) -> NoReturn:
     except Exception:  # pylint: disable=broad-except
         logging.exception("all files are written, but closing %s failed", run.environment)
     sys.exit(stop.exit_code)
+
+
+def _require_work(run: ProgramRun, role: Role) -> None:
+    """Raises UsageError if the layout's flags leave a role without a task."""
+    if role is run.layout.acting_role or role.local_tasks(run.values):
+        return
+    reasons = [
+        f"--{name}={value}"
+        for name, value in run.values.items()
+        if role.local_tasks({**run.values, name: flags.FLAGS[name].default})
+    ]
+    raise UsageError(
+        f"--role={role.name} has nothing to do in a run with {' '.join(reasons)}: do not start it"
+    )
 
 
 def _acting_tasks(run: ProgramRun, topology: Topology) -> int:

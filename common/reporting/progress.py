@@ -289,13 +289,13 @@ def has_ended(run: RunDirectory, limits: Budget) -> bool:
 def is_over(run: RunDirectory, limits: Budget) -> bool:
     """Returns whether a run has reached its limits, and so has its last evaluation.
 
-    The last evaluation must be of the last update. Without evaluations, run.json alone tells
-    whether the run is over.
+    The last evaluation must be of the last update. If nothing evaluates the run, so that it has no
+    evaluator.csv, run.json alone tells whether it is over.
     """
     row = csv_rows.last_row(run.evaluator_csv, csv_rows.PROGRESS)
     is_finished = has_ended(run, limits)
     if row is None:
-        return is_finished
+        return is_finished and not run.evaluator_csv.exists()
     learnt = csv_rows.last_row(run.learner_csv, ("learner_steps",))
     is_newest = learnt is None or row["learner_steps"] >= learnt["learner_steps"]
     return is_newest and (

@@ -148,7 +148,7 @@ class RunDirectory:
       acting_csv: the episodes of the training actors.
       lives_csv: the actors of each start of an actor process.
       evaluator_csv: the evaluations.
-      evaluation_json: an evaluation by `binaries.evaluate`, if there is one.
+      evaluation_json: the last evaluation, with the return of each episode.
       checkpoints: directory of the checkpoints.
       best_policy: parameters of the best evaluation, among the checkpoints.
       replay: directory of the replay's contents, if they are saved.

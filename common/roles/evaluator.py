@@ -38,7 +38,14 @@ from common.reporting import csv_rows
 from common.reporting.budget import EPISODE_STEPS
 from common.reporting.csv_rows import CsvRows
 from common.reporting.progress import has_ended
-from common.reporting.records import replace_file, skipped_if_full, when_there_is_room, whole_file
+from common.reporting.records import (
+    read_json,
+    replace_file,
+    require_keys,
+    skipped_if_full,
+    when_there_is_room,
+    whole_file,
+)
 from common.reporting.run_directory import RunDirectory
 from common.reporting.tensorboard import Events
 from common.roles.run_context import RunContext
@@ -172,6 +179,7 @@ class Evaluation:
 
         The last evaluation, with the run's final parameters, also writes the return of each episode
         to evaluation.json, and with them the returns from start states if the run has such a file.
+        If an earlier start has written both the file and the row, it is not repeated.
         Every `film_every`-th evaluation, beginning with the first, films an additional episode.
 
         Args:
@@ -183,8 +191,12 @@ class Evaluation:
         Returns:
           The mean return, or None if the evaluation was interrupted.
         """
-        self._policy.load(flat)
         context = self._context
+        if status.finished:
+            known = _last_return(context.directory, status.learner_steps)
+            if known is not None:
+                return known
+        self._policy.load(flat)
         episodes = context.final_episodes if status.finished else context.evaluation_episodes
         returns = run_episodes(
             self._environments, self._policy, episodes, is_interrupted, context.episode_steps
@@ -241,6 +253,17 @@ class Evaluation:
         assert self._starts
         frames = context.agent.declaration.num_frames
         return start_states.make_batch(self._starts, count, context.seed, frames)
+
+
+def _last_return(directory: RunDirectory, learner_steps: int) -> float | None:
+    """Returns the mean return of a run's last evaluation; None if it is not written completely."""
+    row = csv_rows.last_row(directory.evaluator_csv, csv_rows.RESULT)
+    file = directory.evaluation_json
+    record = require_keys(file, read_json(file) or {}, {})
+    if row is None or row["learner_steps"] != learner_steps:
+        return None
+    # A kill between the two leaves a record without its row.
+    return row["episode_return_mean"] if row.items() <= record.items() else None
 
 
 class _Camera:

@@ -65,9 +65,21 @@ def tf_config(role, **counts):
             [CARTPOLE, "--role=leaner"],
             ["--role=leaner", "use one of local, slurm, ray, learner, replay, actor, evaluator"],
         ),
+        (
+            [CARTPOLE, "--setting=ddpg", "--evaluation_steps=9", "--role=evaluator"],
+            ["--role=evaluator has nothing to do in a run with --evaluation_steps=9: do not"],
+        ),
+        (
+            [CARTPOLE, "--actor_processes=1", "--replay=learner", "--role=replay"],
+            ["--role=replay has nothing to do in a run with --replay=learner: do not start it"],
+        ),
         ([CARTPOLE, "--role=slurm"], ["SLURM_STEP_NUM_TASKS", "srun"]),
         ([CARTPOLE, "--role=ray"], ["--ray_address is missing", "ray start --head"]),
         ([CARTPOLE, "--ray_address=10.0.0.1:6379"], ["--ray_address", "add --role=ray"]),
+        (
+            [CARTPOLE, "--ray_address=10.0.0.1:6379", "--role=slurm"],
+            ["--ray_address has no meaning with --role=slurm", "add --role=ray"],
+        ),
     ],
     ids=lambda value: value[-1] if value[0].startswith("-") else "",
 )
@@ -109,6 +121,8 @@ def test_a_replay_that_this_machine_cannot_hold(tmp_path):
     "role, variables, words",
     [
         ("learner", {}, ["TF_CONFIG is not set", "--role=local"]),
+        # Roles that Ray starts have the user's flags first.
+        ("ray --ray_address=a:1 --role=learner --ray_address=", {}, ["TF_CONFIG is not set"]),
         (
             "learner",
             {"TF_CONFIG": tf_config("learner", learner=1)},
@@ -127,7 +141,7 @@ def test_a_replay_that_this_machine_cannot_hold(tmp_path):
     ],
 )
 def test_a_role_without_its_place(role, variables, words, tmp_path):
-    flags = [CARTPOLE, f"--role={role}"]
+    flags = [CARTPOLE, *f"--role={role}".split()]
     assert TOKEN not in check_refusal(D4PG, flags, words, tmp_path, **variables)
 
 
@@ -315,7 +329,9 @@ def test_acts_and_learns_in_turns_and_goes_on(tmp_path):
         check_ddpg(run.workdir)
         row = last_row(run.workdir / "learner.csv")
         in_turns = ("--evaluation_steps=40", "--final_episodes=3")
-        run.ends([run.start("learner", 0, f"--max_learner_steps={END}", *in_turns)], SECONDS)
+        learner = run.start("learner", 0, f"--max_learner_steps={END}", *in_turns)
+        run.ends([learner], SECONDS)
+    assert re.search(r"^finished: evaluator return .* 400 learner steps$", learner.output, re.M)
     later = last_row(run.workdir / "learner.csv")
     assert later["learner_steps"] == END
     assert later["actor_steps"] - row["actor_steps"] == later["replay_size"] >= DDPG_MIN_SIZE

@@ -76,6 +76,13 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         ([*FEW, "--cores=0"], "--cores must be at least 1"),
         (["--list=campaign.csv", "--keep"], "--keep and --set_aside need --figure"),
         (["--paper=d4pg", "--set_aside"], "--keep and --set_aside need --figure"),
+        (["--list=campaign.csv", "--tasks", "pong", "--status"], "--tasks needs --figure, --table"),
+        (["--list=campaign.csv", "--settings", "ddpg"], "--settings needs --figure, --table"),
+        (["--list=campaign.csv", "--seeds=1"], "--seeds needs --figure, --table"),
+        (["--paper=d4pg", "--scale=smoke"], "--scale needs --figure, --table"),
+        (["--paper=d4pg", "--emit=slurm"], "--dry_run and --emit need --figure"),
+        (["--paper=d4pg", "--dry_run"], "--dry_run and --emit need --figure"),
+        ([*SEARCH, "--seeds=3"], "--seeds does not apply to --search, whose runs have seed 0"),
         ([*SEARCH, "--status"], "--status, --dry_run and --emit do not apply to --search"),
         ([*SEARCH, "--dry_run"], "--status, --dry_run and --emit do not apply to --search"),
         ([*SEARCH, "--emit=slurm"], "--status, --dry_run and --emit do not apply to --search"),
@@ -97,7 +104,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         ([*FIGURE, "--vary", "config.n_step=1", "--keep"], "sweeps stay in --runs"),
         ([*FIGURE, "--search=optuna"], "--search needs --vary"),
         (
-            [*FEW, "--search=optuna", "--vary", "config.n_step"],
+            [*FEW[:-1], "--search=optuna", "--vary", "config.n_step"],
             "--search needs one task and setting, not ",
         ),
         (

@@ -313,6 +313,7 @@ def test_a_suite_whose_package_is_missing_says_so_and_goes_on(capsys):
         (["python"], "give a full name, python:..."),
         (["gym:Nope-v1"], 'unknown environment "gym:Nope-v1"'),
         (["--check", "gym:CartPole-v1", "--steps=0"], "--steps must be at least 1, is 0"),
+        (["gym:CartPole-v1", "--steps=9"], "--steps needs --check"),
     ],
 )
 def test_bad_input_is_one_line(capsys, arguments, words):

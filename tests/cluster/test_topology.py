@@ -14,7 +14,7 @@ JOBS = (
     Job("learner", calls=("replay",), is_called=True, max_tasks=1),
     Job("replay", is_called=True, host="learner", max_tasks=3),
     Job("actor", calls=("learner", "replay")),
-    Job("evaluator", calls=("learner",)),
+    Job("evaluator", calls=("learner",), max_tasks=1),
 )
 CLUSTER = {
     "learner": ["host-a:4000"],
@@ -103,6 +103,7 @@ def test_bind_host_is_apart_from_the_advertised_one():
         {"cluster": CLUSTER, "task": {"type": "chief", "index": 0}},
         {"cluster": CLUSTER, "task": {"type": "learner", "index": 1}},
         {"cluster": CLUSTER, "task": {"type": "learner", "index": -1}},
+        {"cluster": CLUSTER, "task": {"type": "evaluator", "index": 1}},
         {"cluster": CLUSTER, "task": {"type": "learner", "index": 0.5}},
         {"cluster": CLUSTER, "task": {"type": "learner", "index": True}},
         {"cluster": {"ps": ["a:1"]}, "task": {"type": "actor", "index": 0}},

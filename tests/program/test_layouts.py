@@ -219,6 +219,18 @@ def test_close_that_hangs_after_the_last_row_costs_nothing(tmp_path, start):
     assert record["outcome"] == "finished"
 
 
+STOPPING = """
+import os, signal
+from common.cluster.processes import StopRequest
+from common.program import main
+from tally import AGENT
+
+StopRequest.wait = lambda stop, seconds: os.kill(os.getpid(), signal.SIGTERM) or True
+main.start(AGENT)
+"""
+"""The tally's program, which is stopped when it first waits."""
+
+
 @pytest.fixture(scope="module")
 def by_hand(tmp_path_factory):
     """A run by hand from its start to its end, and other roles that do not belong.
@@ -228,14 +240,16 @@ def by_hand(tmp_path_factory):
     """
     folder, codes, programs = tmp_path_factory.mktemp("by_hand"), {}, {}
     run = WatchedRun(folder / "run")
-    own, other = free_ports(2)
+    own, other, third = free_ports(3)
 
-    def begin(name, role, *flags, port=own, token=TOKEN, workdir="run"):
+    (folder / "stopping.py").write_text(STOPPING)
+
+    def begin(name, role, *flags, port=own, token=TOKEN, workdir="run", module="tally"):
         config = {"cluster": {"tally": [f"127.0.0.1:{port}"]}, "task": {"type": role, "index": 0}}
         programs[name] = start(
-            *(folder / f"{name}.log", "tally", ENVIRONMENT, f"--workdir={folder / workdir}"),
+            *(folder / f"{name}.log", module, ENVIRONMENT, f"--workdir={folder / workdir}"),
             *(f"--role={role}", "--clickers=1", "--max_actor_steps=20", *flags),
-            PYTHONPATH=FOLDER,
+            PYTHONPATH=os.pathsep.join([FOLDER, str(folder)]),
             TF_CONFIG=json.dumps(config),
             REPLAY_RL_TOKEN=token,
         )
@@ -254,12 +268,13 @@ def by_hand(tmp_path_factory):
         begin("impostor", "clicker", token="the token of another")
         begin("same_port", "tally", workdir="same_port")
         begin("same_workdir", "tally", port=other)
+        begin("stopped", "tally", port=third, module="stopping")
         begin(
             *("other", "clicker", "--config.clicks=7", "--environment=control:cheetah:run"),
             *("--clickers=2", "--seed=1"),
             workdir="other",
         )
-        for name in ("impostor", "same_port", "same_workdir", "other"):
+        for name in ("impostor", "same_port", "same_workdir", "stopped", "other"):
             codes[name] = programs[name].wait(SECONDS)
         first = begin("first", "clicker")
         clicked = "clicked for [0, 1] of 1"
@@ -280,6 +295,7 @@ def test_roles_by_hand_end_with_the_same_record_and_result(by_hand):
         f"finished: no evaluation; the logs are in {run.workdir}/logs\n"
     )
     assert clicks(run) >= 20
+    assert codes["stopped"] == 128 + signal.SIGTERM and "error" not in outputs["stopped"]
     (record,) = starts(run)
     assert record["outcome"] == "finished" and record["changed"] == {"clickers": 1}
     assert not any("Traceback" in text or TOKEN in text for text in outputs.values())

@@ -219,7 +219,10 @@ pathlib.Path({str(evaluated)!r}).touch()
 
 def test_an_evaluator_that_is_down_is_not_waited_for_without_end(run, monkeypatch):
     monkeypatch.setattr(local, "_LAST_EVALUATION_SECONDS", 0.0)
-    run("sys.exit(0)", others=[("evaluator", [sys.executable, "-c", "import sys; sys.exit(1)"])])
+    down = [("evaluator", [sys.executable, "-c", "import sys; sys.exit(1)"])]
+    words = "last evaluation is missing: evaluator 0 is down .*logs/evaluator-0.log.; the same comm"
+    with pytest.raises(ClusterError, match=words):
+        run("sys.exit(0)", others=down)
 
 
 @pytest.mark.parametrize("end", ["moved", "removed", "replaced"])

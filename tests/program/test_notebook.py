@@ -174,6 +174,30 @@ def test_a_script_has_its_own_environment(is_guarded, tmp_path):
         assert done.returncode == 1 and 'below `if __name__ == "__main__":`' in done.stderr
 
 
+STOPPED = """
+import signal, sys, time
+from common.reporting import csv_rows
+signal.signal(signal.SIGINT, lambda *_: END)
+csv_rows.CsvRows(sys.argv[1], csv_rows.EVALUATOR).append(dict.fromkeys(csv_rows.EVALUATOR, 1))
+time.sleep(600)
+"""
+
+
+def test_a_program_that_fails_while_a_callback_stops_it_is_no_success(monkeypatch):
+    agent = reproductions.make("d4pg", OWN)
+    agent.directory.open({})
+
+    def train(end):
+        code = STOPPED.replace("END", end)
+        command = [sys.executable, "-c", code, str(agent.directory.evaluator_csv)]
+        monkeypatch.setattr(type(agent), "_command", command)
+        return agent.train(1, callback=lambda row: False)
+
+    assert train("sys.exit(130)") is agent
+    with pytest.raises(TrainingError, match="^no room$"):
+        train("print('error: no room', flush=True) or sys.exit(2)")
+
+
 def test_an_error_of_several_lines_is_raised_as_a_whole(tmp_path, monkeypatch):
     path = tmp_path / "failing_environment.py"
     path.write_text(

@@ -53,16 +53,16 @@ def variables(
 STEP = [("gpu1", 0), ("n9", 0), ("n9", 1), ("n9", 2), ("n10", 0), ("n10", 1), ("n10", 2)]
 
 
-def topology(monkeypatch, node, local, rank, layout=DISTRIBUTED, replay_shards=1, **others):
+def topology(monkeypatch, node, local, rank, layout=DISTRIBUTED, values=VALUES, **others):
     for name, value in variables(node, local, rank, **others).items():
         monkeypatch.setenv(name, value)
-    return slurm.topology(layout, VALUES | {"replay_shards": replay_shards}, 1000)
+    return slurm.topology(layout, VALUES | values, 1000)
 
 
 @pytest.mark.parametrize("replays", [1, 2])
 def test_every_task_has_a_place_of_its_own_where_it_runs(monkeypatch, replays):
     places = [
-        topology(monkeypatch, *place, rank, replay_shards=replays)
+        topology(monkeypatch, *place, rank, values={"replay_shards": replays})
         for rank, place in enumerate(STEP)
     ]
     assert len({json.dumps(place.cluster, sort_keys=True) for place in places}) == 1
@@ -129,8 +129,9 @@ def test_a_layout_of_one_process_has_one_task_that_acts(monkeypatch):
     "changes, word",
     [
         ({"tasks": 3, "per_node": "1(x3)"}, "--ntasks=4"),
-        ({"replay_shards": 6}, "--ntasks=9"),
-        ({"replay_shards": 3}, "3 replay"),
+        ({"values": {"replay_shards": 6}}, "--ntasks=9"),
+        ({"values": {"replay_shards": 3}}, "3 replay"),
+        ({"values": {"replay": "learner", "replay_shards": 2}}, "--replay_shards is 2, but --rep"),
         ({"tasks": 8}, "8 tasks"),
         ({"nodes": "n[9-"}, "n\\[9-"),
         ({"per_node": "many"}, "many"),

@@ -215,3 +215,13 @@ def test_a_run_that_stopped_at_a_return_is_over_whatever_its_last_evaluation_fou
     run.close_run_record("finished")
     assert progress.is_over(run, limits)
     assert not progress.is_over(run, Budget(learner_steps=100, episode_return=6.0))
+
+
+def test_a_finished_run_whose_evaluator_has_written_no_row_is_not_over(tmp_path):
+    run, limits = RunDirectory(tmp_path), Budget(learner_steps=100)
+    run.open({})
+    run.write_run_record(seed=0, scale="laptop", budget=limits)
+    run.close_run_record("finished")
+    assert progress.is_over(run, limits)
+    CsvRows(run.evaluator_csv, list(csv_rows.EVALUATOR))
+    assert not progress.is_over(run, limits)

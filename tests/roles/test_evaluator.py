@@ -324,6 +324,17 @@ def test_the_evaluator_starts_after_the_end(run, limits):
     assert final == row | {"episode_returns": [1.0] * 3}
 
 
+def test_a_restart_plays_the_last_evaluation_only_if_it_is_not_whole(run):
+    run.save(1.0, 32)
+    for _ in range(2):
+        evaluator.run(run.context)
+        assert run.rows() == [(32, 1.0)]
+    header, _ = run.directory.evaluator_csv.read_text().splitlines()
+    run.directory.evaluator_csv.write_text(f"{header}\n")  # killed before the row
+    evaluator.run(run.context)
+    assert run.rows() == [(32, 1.0)]
+
+
 def test_the_evaluator_starts_after_a_return_has_ended_the_run(run):
     limits = Budget(learner_steps=64, episode_return=0.9)
     run.save(1.0, 32)
