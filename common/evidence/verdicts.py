@@ -200,6 +200,8 @@ def _why_open(finding: Finding) -> str:
         needed = min(finding.seeds_needed, LAST_LOOK)
         more = "more than " * (needed < finding.seeds_needed)
         words.append(f"{more}{needed} seeds needed")
+    if not words and missing is not None:
+        words.append("no run is missing")
     return "; ".join(words)
 
 

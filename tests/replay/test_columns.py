@@ -124,7 +124,7 @@ def test_a_timestep_of_reactor():
     spec = EnvironmentSpec.of(environment)
     config = ReactorConfig()
     raw = footprint.sequence_bytes_per_step(config, spec, environment)
-    assert raw == 7056 + 13 + 4 * spec.action_size + 121 < 1.05 * 7056
+    assert raw == 7056 + 13 + 4 * spec.action_size + 129 < 1.05 * 7056
     with_states = dataclasses.replace(config, stored_state=True)
     specs = tf.nest.flatten(Reactor(with_states).step_specs(spec).extras["state"])
     states = sum(4 * of.shape.num_elements() for of in specs)
