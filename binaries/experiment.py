@@ -147,7 +147,7 @@ def _check(arguments: argparse.Namespace) -> None:
         fail("--search needs --vary, with the flags to search, and --tasks")
     if arguments.search and (arguments.status or arguments.dry_run or arguments.emit):
         fail("--status, --dry_run and --emit do not apply to --search, which has no fixed runs")
-    if arguments.search and arguments.seeds:
+    if arguments.search and (arguments.seeds or 1) > 1:
         fail("--seeds does not apply to --search, whose runs have seed 0")
     if arguments.trials is not None and not (arguments.search and arguments.trials > 0):
         fail("--trials needs --search, and must be at least 1")

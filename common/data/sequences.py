@@ -40,7 +40,7 @@ class StoredTimestep(NamedTuple):
 
 
 _PERIOD = 10
-"""Sequences' lengths between two repetitions of timesteps; a store skips those that it has."""
+"""Time between two repetitions of timesteps, in lengths T; a store skips those that it has."""
 
 
 class SequenceAdder(Adder):

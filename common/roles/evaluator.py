@@ -258,10 +258,10 @@ class Evaluation:
 def _last_return(directory: RunDirectory, learner_steps: int) -> float | None:
     """Returns the mean return of a run's last evaluation; None if it is not written completely."""
     row = csv_rows.last_row(directory.evaluator_csv, csv_rows.RESULT)
-    file = directory.evaluation_json
-    record = require_keys(file, read_json(file) or {}, {})
     if row is None or row["learner_steps"] != learner_steps:
         return None
+    file = directory.evaluation_json
+    record = require_keys(file, read_json(file) or {}, {})
     # A kill between the two leaves a record without its row.
     return row["episode_return_mean"] if row.items() <= record.items() else None
 

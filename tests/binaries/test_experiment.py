@@ -104,7 +104,7 @@ def test_dry_run_shows_the_plan_and_prints_commands(capsys, tmp_path):
         ([*FIGURE, "--vary", "config.n_step=1", "--keep"], "sweeps stay in --runs"),
         ([*FIGURE, "--search=optuna"], "--search needs --vary"),
         (
-            [*FEW[:-1], "--search=optuna", "--vary", "config.n_step"],
+            [*FEW, "--search=optuna", "--vary", "config.n_step"],
             "--search needs one task and setting, not ",
         ),
         (

@@ -1,5 +1,7 @@
 """ReF-ER's policies, and its agents: what they store, draw, write back and scale."""
 
+import operator
+
 from agent_loops import put
 import numpy as np
 from one_process import OneProcessRun
@@ -125,16 +127,18 @@ def test_ornstein_uhlenbeck_noise_is_the_state_and_no_part_of_the_stored_mean():
     np.testing.assert_allclose(noise.std(axis=0), 0.2, rtol=0.02)
 
 
-@pytest.mark.parametrize("setting, begin", [("vracer_refer", 2), ("ddpg_er", 2), (ACER, 0)])
-def test_a_recurrent_policy_acts_from_its_window_and_acers_from_all_of_the_episode(setting, begin):
+@pytest.mark.parametrize(
+    "setting, name, begin",
+    [
+        ("vracer_refer", "network.mlp", 2),
+        ("ddpg_er", "networks.policy", 2),
+        (ACER, "policy.mlp", 0),
+    ],
+)
+def test_a_recurrent_policy_acts_from_its_window_and_acers_from_the_episode(setting, name, begin):
     """A row that begins anew forgets, and the others do not; the noise has a state of its own."""
     learner, policy = make_pair(setting, recurrent=True, lstm_size=5, history=3)
-    agent = learner._config.agent
-    network = {
-        "vracer": lambda: learner.network.mlp,
-        "ddpg": lambda: learner.networks.policy,
-        "acer": lambda: learner.policy.mlp,
-    }[agent]()
+    network = operator.attrgetter(name)(learner)
     initial, steps = policy.initial_state(K), 6
     sequence = [observations(seed=t) for t in range(steps)]
     first = np.array([False, True, False, False])
@@ -144,7 +148,7 @@ def test_a_recurrent_policy_acts_from_its_window_and_acers_from_all_of_the_episo
         _, state, extras = policy(observation, state)
     inputs = learner.standardizer(tf.stack(sequence, 1))
     outputs = network(Window(inputs, tf.constant([begin, 4, begin, begin])))
-    mean = outputs[:, 1 : 1 + A] if agent == "vracer" else outputs
+    mean = outputs[:, 1 : 1 + A] if setting == "vracer_refer" else outputs
     np.testing.assert_allclose(extras["mean"], mean, atol=1e-5)
     assert isinstance(state.noise, tuple) == (setting != "ddpg_er")
 
